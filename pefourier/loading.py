@@ -79,6 +79,7 @@ def pair_of(
     User's code has the dimension of a file or config, and its length where it gives so many.
     Parameters are those of a named one where there is one.
     """
+    from pefourier.diagnosis.settings import BY_LENGTH
     from pefourier.encodings.grids import on_common_grid
     from pefourier.questions.operators import head_size
 
@@ -97,6 +98,10 @@ def pair_of(
             if kinds[k] != "code" or d or not pair:
                 raise
             pair[k] = loaders[k](d=head_size(pair[1 - k]))
+    by_length = any(enc.params.get("scaling") in BY_LENGTH for enc in pair.values())
+    if {*kinds} <= {"config", "gguf"} and by_length:  # frequencies of one length for both
+        shortest = min(map(len, pair.values()))
+        pair = {k: loaders[k](length=shortest) for k in (0, 1)}
     for k in (0, 1):
         if kinds[k] == "name" != kinds[1 - k]:
             size = {key: value for key, value in {"length": length, "d": d}.items() if value}

@@ -1,8 +1,11 @@
 """Models compared: their layers, windows and factors, axes of images, dumps of engines, code."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
+from test_cases import gguf_bytes
 
 import pefourier
 from pefourier.encodings import load
@@ -131,7 +134,7 @@ CODE = [
     ({}, {}, "the same", None),
     ({}, HALVES, "equivalent", "outputs-differ"),
     (HALVES, BACKWARDS, "equivalent", "outputs-differ"),
-    ({}, {"first": 1}, "equivalent", "outputs-differ"),
+    ({}, {"first": 1}, "the same", "offset-shared"),  # no score changes
     ({}, {"base": 5e5}, "different", "misread"),
     ({}, {"step": 2}, "different", "misread"),
     (HALVES, {"base": 5e5}, "different", None),
@@ -156,3 +159,101 @@ def test_queries_and_keys_that_go_through_two_functions_are_told():
 
     found = pefourier.compare(mixed, by(), length=60, d=32)
     assert (found.verdict, found.same) == ("different", False)
+
+
+def gguf_like(path, **changes):
+    """A .gguf file as a converter writes it of LLAMA, with some keys changed."""
+    values = {"context_length": 2048, "embedding_length": 256, "attention.head_count": 4}
+    values |= {"block_count": 4, "rope.dimension_count": 64, "rope.freq_base": 1e4} | changes
+    named = {f"llama.{key}": value for key, value in values.items() if value is not None}
+    path.write_bytes(gguf_bytes({"general.architecture": "llama", **named}))
+    return str(path)
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 512}
+IN_WORDS = [  # keys of the first and the second, and what is said of both
+    ({"rope_theta": 1e6}, {}, "base 1000000 in the first, 10000 in the second"),
+    (
+        {"rope_scaling": LLAMA3},
+        {},
+        "the llama3 scaling (factor 8, original 512) is missing in the second",
+    ),
+    ({}, {"rope_scaling": YARN}, "the second adds the yarn scaling (factor 4, original 512)"),
+    ({"head_dim": 32}, {}, "head size 32 in the first, 64 in the second"),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "words"), IN_WORDS)
+def test_settings_of_all_layers_are_named_once(one, two, words, written):
+    found = pefourier.compare(
+        *(written(LLAMA | own, f"{k}.json") for k, own in enumerate((one, two)))
+    )
+    (layers,) = [f.message for f in found.findings if f.code == "layers-differ"]
+    assert layers.startswith(f"all 4 layers differ in the same way: {words}")
+
+
+def test_a_file_without_a_base_or_with_the_layout_of_a_converter(written, tmp_path):
+    config = written(LLAMA | {"rope_theta": 5e5})
+    lost = gguf_like(tmp_path / "lost.gguf", **{"rope.freq_base": None})
+    found = pefourier.compare(config, lost)
+    assert found.cause.misreadings == ("base",)  # neither layout nor scaling-type
+    assert found.cause.changes == {"rho": (5e5, 1e4)}
+    notes = [f.message for f in pefourier.context(lost).findings if f.code == "gguf-unsaid"]
+    assert ["rope.freq_base" in message for message in notes] == [True]
+    kept = gguf_like(tmp_path / "kept.gguf", **{"rope.freq_base": 5e5})
+    assert pefourier.compare(config, kept).same
+    assert [f for f in pefourier.context(kept).findings if f.code == "gguf-unsaid"] == []
+
+
+def test_models_that_part_beyond_a_length_are_different_and_rotations_the_same(written, run):
+    dynamic = LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
+    pair = written(dynamic, "one.json"), written(LLAMA, "two.json")
+    found = pefourier.compare(*pair)
+    assert (found.verdict, found.unit) == ("different", "pairs at 4096 positions")
+    assert (found.differing, found.counted) == (31, 32)
+    assert run("compare", *pair).status == 1
+    found = pefourier.compare("rope:scaling=dynamic,factor=4,original=100,d=32", "rope:d=32")
+    assert (found.verdict, "length-dependent" in [f.code for f in found.findings]) == (
+        "the same",
+        True,
+    )
+    assert pefourier.compare(pair[0], pair[0]).same
+
+
+def test_buckets_of_t5_are_those_of_each_config(written):
+    t5 = {"model_type": "t5", "d_model": 64, "d_kv": 16, "num_heads": 4, "num_layers": 2}
+    keys = ("relative_attention_num_buckets", "relative_attention_max_distance")
+    pair = [
+        written(t5 | dict(zip(keys, sizes, strict=True)), f"{sizes[0]}.json")
+        for sizes in ((32, 128), (4, 20))
+    ]
+    found = pefourier.compare(*pair, length=200)
+    assert found.cause.changes == {"buckets": (32, 4), "max_distance": (128, 20)}
+
+
+@pytest.mark.parametrize("is_bool", [True, False])
+@pytest.mark.parametrize("other", [(5, 5), (6, 0), (2, 0)])
+def test_windows_of_masks_are_named(other, is_bool):
+    lag = np.arange(24) - np.arange(24)[:, None]
+    masks = [(lag >= -before) & (lag <= after) for before, after in ((5, 0), other)]
+    pair = masks if is_bool else [np.where(mask, 0.0, -np.inf) for mask in masks]
+    assert pefourier.compare(pair[0], pair[0]).same
+    found = pefourier.compare(*pair)
+    assert (found.verdict, found.cause.misreadings) == ("different", ("masks",))
+    words = found.cause.changes["window"]
+    assert words[1] == f"{other[0]} before and {other[1]} after the query"
+
+
+def test_wide_heads_take_the_memory_of_their_pairs():
+    tracemalloc.start()
+    found = pefourier.compare("rope:rho=5e5,d=4096", "rope:d=4096")
+    other = pefourier.compare("rope:layout=interleaved,d=4096", "rope:d=4096")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (found.verdict, other.verdict, other.operator.name) == (
+        "different",
+        "permuted",
+        "neighbours-to-halves",
+    )
+    assert peak < 200 * 2**20

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.readings import lag_sums
+from pefourier.encodings.readings import MANY, lag_sums
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.operators import compare_operators
@@ -55,6 +55,12 @@ def test_a_head_with_pairs_that_stand_still_sums_all_of_its_cosines(turning):
     negative = np.flatnonzero(sums < 0)
     bound = r.bound if r.bound is None or r.bound < 4096 else None
     assert bound == (negative[0] if len(negative) else None)
+
+
+def test_sums_of_many_frequencies_are_those_of_few_at_a_time():
+    w = 1e4 ** -np.linspace(0, 1, MANY + 1)
+    blocks = [next(lag_sums(part, 2000))[1] for part in (w, w[: MANY // 2], w[MANY // 2 :])]
+    np.testing.assert_allclose(blocks[0], blocks[1] + blocks[2], atol=1e-11 * len(w))
 
 
 def test_lag_sums_are_those_of_the_formula():

@@ -43,7 +43,6 @@ from pefourier.writing.files import read_toml
 
 SLIPS = Path(__file__).with_suffix(".toml")
 FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
-SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
 SEARCHED = 2**17  # positions in which the cost of a slip is looked for
 SHOWN = 0.1  # radians that a pair turns over a table whose cosines show it
 SIMILAR = 1e-6  # relative, to which fitted ratios of frequencies are one
@@ -341,58 +340,6 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
         if explains(SlipReading("base", {}, rotation.measure.frequencies), pairs, pairs):
             return rotation
     return None
-
-
-def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
-    """The settings in which two rotations that are known differ: neither is the other misread."""
-    first, second = (
-        meant_settings(enc) | {key: enc.params.get(key) for key in ("layout", "attention_factor")}
-        for enc in (a, b)
-    )
-    keys = dict.fromkeys((*first, *second))
-    changes = {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
-    if not changes:
-        return None
-    code_of = {slip["key"]: code for code, slip in read_toml(SLIPS).items() if "key" in slip}
-    codes = [code_of[key] for key in changes if key in code_of]
-    if kinds := changes.get("scaling"):
-        kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
-        shared = ("rho", "d", "partial", "layout")
-        codes = [kind, *(code_of[key] for key in shared if key in changes)]
-    below: Mapping[str, int | None] = {}
-    if a.measure is not None and b.measure is not None:  # pair by pair, whatever their layouts
-        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
-    return Cause("both", tuple(codes) or ("parameters",), changes, below)
-
-
-def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
-    """The parameters in which two encodings of one name differ."""
-    if first.name != second.name or not first.origin == second.origin == "formula":
-        return None
-    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
-    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
-    changes = {
-        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
-    }
-    return Cause("both", ("parameters",), changes, {}) if changes else None
-
-
-def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
-    """Settings as they were meant and read.
-
-    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (None, 4.0)})
-    'rho 10000 in the first, 500000 in the second; factor none in the first, 4 in the second'
-    """
-
-    def text(value: Any) -> str:
-        if isinstance(value, list | tuple) and len(value) > 4:
-            return f"{len(value)} numbers"
-        return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "none")
-
-    return "; ".join(
-        f"{key} {text(first)} in the first, {text(second)} in the second"
-        for key, (first, second) in changes.items()
-    )
 
 
 MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")

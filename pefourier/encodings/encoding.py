@@ -214,6 +214,8 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
         raise PefourierError(f"a table of codes has two axes, (positions, dimensions); {shape}")
     top = largest_number(table)
     if not np.isfinite(top):
+        if len(table) == table.shape[1] > 2 and (np.isfinite(table) | np.isneginf(table)).all():
+            return from_bias(np.asarray(table)[None], name, **facts)  # a mask of queries and keys
         row, column = np.unravel_index(np.argmin(np.isfinite(table)), table.shape)
         where = f"row {row}, column {column}; codes must be finite numbers"
         if table.dtype == np.float16:

@@ -17,6 +17,7 @@ FARTHEST = 2**20  # lags and positions that are searched
 STEP = 2**7  # lags that a product of matrices takes from each of its starts
 FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
 PAIRS = 2**10  # pairs whose waves are held at a time
+MANY, SPREAD = 2**13, 14  # frequencies that are summed by a grid, points of it for each
 LEVELS = (0.99, 0.9, 0.5)
 
 
@@ -34,7 +35,11 @@ def lag_sums(frequencies: np.ndarray, farthest: int = FARTHEST) -> Iterator[tupl
     first, count = 0, STEP * FIRST_STARTS
     while first < farthest:
         rows = -(-(min(first + count, farthest) - first) // STEP)
-        yield first, sum(sums_from(first, rows, part) for part in parts).ravel()[: farthest - first]
+        if len(frequencies) > MANY:
+            sums = sums_of_many(first, rows * STEP, frequencies)
+        else:
+            sums = sum(sums_from(first, rows, part) for part in parts).ravel()
+        yield first, sums[: farthest - first]
         first, count = first + count, min(2 * count, STEP * STARTS)
 
 
@@ -43,6 +48,26 @@ def sums_from(first: int, rows: int, frequencies: np.ndarray) -> np.ndarray:
     inner = powers_of_waves(STEP, frequencies)
     outer = powers_of_waves(rows, STEP * frequencies) * np.exp(1j * first * frequencies)
     return outer.real @ inner.real.T - outer.imag @ inner.imag.T
+
+
+def sums_of_many(first: int, count: int, frequencies: np.ndarray) -> np.ndarray:
+    """The same of very many frequencies, to 1e-12 of their number, by one Fourier transform.
+
+    Each is spread over a grid of twice as many points as lags by a Gaussian, whose transform the
+    sums are divided by (Greengard and Lee, 2004, SIAM Review 46, 443).
+    """
+    middle, points = first + count // 2, 2 * count
+    waves, place = np.exp(1j * middle * frequencies), frequencies * (points / (2 * np.pi))
+    nearest, width = np.floor(place), 6 * SPREAD / (np.pi * 4.5)
+    grid = np.zeros(points, complex)
+    for step in range(1 - SPREAD, SPREAD + 1):
+        spread = waves * np.exp(-((place - nearest - step) ** 2) / width)
+        index = ((nearest + step) % points).astype(int)
+        grid.real += np.bincount(index, spread.real, points)
+        grid.imag += np.bincount(index, spread.imag, points)
+    lags = np.arange(-(count // 2), count - count // 2)
+    gaussian = np.sqrt(np.pi * width) * np.exp(-width * (np.pi * lags / points) ** 2)
+    return (np.fft.ifft(grid)[lags] * points / gaussian).real
 
 
 def powers_of_waves(count: int, frequencies: np.ndarray) -> np.ndarray:
@@ -118,10 +143,14 @@ def levels_below(
     differences: np.ndarray, farthest: int = FARTHEST, levels: Iterable[float] = LEVELS
 ) -> dict[str, int | None]:
     """The first position at which the mean of cos(p · differences) is below each level."""
-    return {
-        f"{level:g}"[1:]: first_below(differences, level * len(differences), farthest)
-        for level in levels
-    }
+    firsts: dict[float, int | None] = dict.fromkeys(levels)
+    for first, sums in lag_sums(differences, farthest):
+        for level in (level for level, position in firsts.items() if position is None):
+            below = np.flatnonzero(sums < level * len(differences))
+            firsts[level] = first + int(below[0]) if len(below) else None
+        if None not in firsts.values():
+            break
+    return {f"{level:g}"[1:]: position for level, position in firsts.items()}
 
 
 def layouts_apart(frequencies: np.ndarray, second: np.ndarray | None = None) -> np.ndarray:

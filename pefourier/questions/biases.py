@@ -46,6 +46,7 @@ class BiasRows:
     numbers: np.ndarray
     causal: bool
     eps: float
+    rule: dict[str, Any] | None = None  # of T5's buckets, where a formula has them
 
     @property
     def profile(self) -> np.ndarray:
@@ -65,9 +66,10 @@ class BiasRows:
         if n == self.numbers.shape[2]:
             return self
         if len(self.queries) > 2 or self.numbers.shape[2] == len(self.queries):
-            return BiasRows(self.queries[:n], self.numbers[:, :n, :n], self.causal, self.eps)
+            return replace(self, queries=self.queries[:n], numbers=self.numbers[:, :n, :n])
         middle = self.numbers.shape[2] - 1
-        return rows_of_lags(self.profile[:, middle - n + 1 : middle + n], self.causal, self.eps)
+        profile = self.profile[:, middle - n + 1 : middle + n]
+        return replace(rows_of_lags(profile, self.causal, self.eps), rule=self.rule)
 
 
 def rows_of_lags(profile: np.ndarray, causal: bool, eps: float) -> BiasRows:
@@ -88,11 +90,15 @@ def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | 
         return None
     if enc.act == "bias" and enc.domain.kind == "lag":
         table = np.asarray(enc.table(), dtype=float)
-        return rows_of_lags(table.T, bool(enc.domain.x[-1] <= 0), enc.eps)
+        rule = None
+        if enc.name == "t5":
+            rule = {key: enc.params[key] for key in ("buckets", "max_distance")}
+            rule["sides"] = "causal" if enc.params["causal"] else "both sides"
+        return replace(rows_of_lags(table.T, bool(enc.domain.x[-1] <= 0), enc.eps), rule=rule)
     if enc.origin == "formula" or enc.domain.kind != "position":
         return None
     if len(enc) == enc.dim:
-        table = np.asarray(enc.table(), dtype=float)
+        table = mask_as_bias(np.asarray(enc.table(), dtype=float))
         is_bias = is_toeplitz(table) or (counterpart and len(counterpart.numbers) == 1)
         rows = BiasRows(np.arange(len(table)), table[None], is_hidden(table[None]), enc.eps)
         return rows if is_bias else None
@@ -101,6 +107,22 @@ def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | 
     table = np.asarray(enc.table(), dtype=float)  # as it stands, or with a row for each lag
     profile = table.T if enc.dim == len(counterpart.numbers) else table
     return rows_of_lags(*in_order_of_lags(profile, not counterpart.causal), enc.eps)
+
+
+def mask_as_bias(table: np.ndarray) -> np.ndarray:
+    """A mask of two numbers, 0 and 1, as a bias: what a query has for itself is seen.
+
+    >>> mask_as_bias(np.tri(4))[0]
+    array([  0., -inf, -inf, -inf])
+    """
+    diagonal, is_mask = table.diagonal(), ((table == 0) | (table == 1)).all()
+    if (
+        not is_mask
+        or np.ptp(diagonal)
+        or np.count_nonzero(table == diagonal[0]) in (len(table), table.size)
+    ):
+        return table
+    return np.where(table == diagonal[0], 0.0, -np.inf)
 
 
 def is_hidden(bias: np.ndarray) -> bool:
@@ -133,6 +155,8 @@ def is_toeplitz(matrix: np.ndarray) -> bool:
     (True, False)
     """
     n = len(matrix)
+    if np.isinf(matrix).any():
+        return n > 3 and bool((matrix[1:, 1:] == matrix[:-1, :-1]).all())
     lower = np.tri(n - 1, dtype=bool)
     bare = matrix - matrix.diagonal()[:, None]
     slack = 16 * FLOAT32_EPS * np.abs(matrix[np.tri(n, dtype=bool)]).max()
@@ -172,14 +196,16 @@ def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
     ((), ['constant-for-each-query'])
     """
     queries, n = np.intersect1d(first.queries, second.queries), first.numbers.shape[2]
-    visible = np.ones((len(queries), n), bool)
-    if first.causal or second.causal:
-        visible = np.arange(n) <= queries[:, None]
     a, b = (
-        np.where(visible, rows.numbers[:, np.isin(rows.queries, queries)].astype(float), 0.0)
-        for rows in (first, second)
+        rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
     )
-    largest = max(np.abs(a).max(), np.abs(b).max(), 1e-300)
+    hidden, visible = (a <= MASKED, b <= MASKED), np.ones((len(queries), n), bool)
+    are_masks = all(mask.any() for mask in hidden)
+    if (first.causal or second.causal) and not are_masks:
+        visible = np.arange(n) <= queries[:, None]
+    visible = visible & ~(hidden[0] | hidden[1])
+    a, b = (np.where(visible, x, 0.0) for x in (a, b))
+    largest = max(np.abs(a).max(), np.abs(b).max())
     tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * largest
     has_constants = bool((np.abs(a - b) > tolerance).any())
     if has_constants:  # of each query, which the softmax removes
@@ -187,14 +213,21 @@ def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
         a, b = (np.where(visible, x - x[:, index, queries][..., None], 0.0) for x in (a, b))
         has_constants = bool((np.abs(a - b) <= 2 * tolerance).all())
     residual = np.abs(a - b)
-    differs = residual > 2 * tolerance
+    masks_differ = (hidden[0] != hidden[1]) & are_masks
+    differs = (residual > 2 * tolerance) | masks_differ
     rows = [BiasRows(queries, x, not visible.all(), 0.0) for x in (a, b)]
     heads = tuple(
         head_difference(i, *(x.profile[i, :n] for x in rows), float(residual[i].max()))
         for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist()
     )
     notes = (finding("constant-for-each-query"),) * has_constants
-    notes += (finding("keys-behind"),) * (first.causal != second.causal)
+    notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)
+    cause = cause_of_biases(rows, [first, second]) if heads else None
+    if masks_differ.any():
+        index = int(masks_differ.any(axis=(1, 2)).argmax())
+        windows = tuple(window_in_words(~mask[index]) for mask in hidden)
+        changes = {"window": windows} if None not in windows else {}
+        cause = Cause("both", ("masks",), changes, {})
     return {
         "verdict": "different" if heads else "the same",
         "differing": len(heads),
@@ -203,9 +236,33 @@ def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
         "max_difference": float(residual.max()),
         "first_difference": nearest_difference(differs, queries),
         "heads": heads,
-        "cause": cause_of_biases(rows, [first, second]) if heads else None,
+        "cause": cause,
         "findings": notes,
     }
+
+
+def mask_window(visible: np.ndarray) -> tuple[int, int] | None:
+    """How many keys before and after itself a query sees, of a mask (n, n); None: no window.
+
+    >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
+    ((4, 1), None)
+    """
+    n = len(visible)
+    lag = np.arange(n) - np.arange(n)[:, None]
+    if visible.shape != lag.shape or not visible.any():
+        return None
+    first, last = int(lag[visible].min()), int(lag[visible].max())
+    is_band = np.array_equal(visible, (lag >= first) & (lag <= last)) and first <= 0 <= last
+    return (-first, last) if is_band else None
+
+
+def window_in_words(visible: np.ndarray) -> str | None:
+    """Which keys a query sees, where that is a window."""
+    window = mask_window(visible)
+    if window is None:
+        return None
+    before, after = ("all" if count == len(visible) - 1 else count for count in window)
+    return f"{before} before and {after} after the query"
 
 
 def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, int] | None:
@@ -259,7 +316,7 @@ def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
         if all(rules) and rules[0] != rules[1]:
             changes = {"rule": (rules[0], rules[1])}
         return Cause("both", ("slopes",), changes, {}) if changes else None
-    buckets = [bucket_rule(rows.profile[0], n) for rows in full if rows.has_lags]
+    buckets = [rows.rule or bucket_rule(rows.profile[0], n) for rows in full if rows.has_lags]
     if len(buckets) == 2 and all(buckets):
         pairs = {key: (value, buckets[1].get(key)) for key, value in buckets[0].items()}
         changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
@@ -285,6 +342,11 @@ def slope_rule(slopes: np.ndarray) -> str | None:
             f"alibi with bias_max {largest}": right ** (largest / 8),
         }
     rules[f"alibi's of {larger} heads, the first {h}"] = alibi_slopes(larger)[:h]
+    rules |= {
+        f"alibi's of {k} heads, repeated {h // k} times": np.tile(alibi_slopes(k), h // k)
+        for k in range(2, h)
+        if h % k == 0
+    }
     rules["one slope for all heads"] = np.full(h, slopes[0])
     for name, by_rule in rules.items():
         for sign, words in ((1, ""), (-1, ", with the other sign")):

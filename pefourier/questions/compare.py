@@ -25,8 +25,6 @@ from pefourier.diagnosis.misreadings import (
     geometric_rotation,
     has_settings,
     is_rotation,
-    parameters_cause,
-    settings_cause,
 )
 from pefourier.diagnosis.pairs import (
     PairDifference,
@@ -36,6 +34,7 @@ from pefourier.diagnosis.pairs import (
     list_differences,
     pairs_apart,
 )
+from pefourier.diagnosis.settings import lengths_apart, parameters_cause, settings_cause
 from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
@@ -63,11 +62,12 @@ from pefourier.questions.operators import (
     pairs_of_code,
 )
 from pefourier.questions.result import Result
-from pefourier.writing.text import number
+from pefourier.writing.text import agreeing, number
 
 FACTOR = 1e-3  # relative, to which factors before waves of tables are one
 LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
 MOST_ROWS = 4096  # of these that are compared number by number
+AGREEING = ("the same", "permuted", "equivalent")
 SHOWN = 8  # pairs, heads or layers that text lists
 Pairs = tuple[PairWaves | None, PairWaves | None]
 
@@ -117,7 +117,7 @@ class Comparison(Result):
     length: int  # positions compared
     lengths: tuple[int, int]
     dimensions: tuple[int, int]
-    tolerance: float = 0.0  # largest difference that rounding explains
+    tolerance: float | None = None  # largest difference that rounding explains
     given_tolerance: float | None = None
     max_difference: float | None = None
     first_difference: tuple[int, int] | None = None  # position and column; of biases lag and head
@@ -152,6 +152,16 @@ class Comparison(Result):
     def order_name(self) -> str:
         """The name of the order of rows of two rotations."""
         return (self.operator and self.operator.name) or "an order without a name"
+
+    @property
+    def differences(self) -> str:
+        """How many units differ."""
+        if self.unit == "factors":
+            return "The attention factor differs"
+        if self.counted == 1:
+            return f"The only {self.unit.removesuffix('s')} differs"
+        verb = agreeing(self.differing, "differs", "differ")
+        return f"{self.differing} of {self.counted} {self.unit} {verb}"
 
     @property
     def cause_codes(self) -> str | None:
@@ -218,7 +228,7 @@ def compare(
     result = compare_in_pairs(result, pairs)
     if result.verdict == "different" and first.dim == second.dim:
         result = align_tables(result)
-    result = compare_models(result)
+    result = compare_lengths(compare_models(result))
     if tolerance is not None and result.verdict == "the same":
         result = replace(result, verdict="different", unit="columns")
     return judged(result)
@@ -309,7 +319,8 @@ def compare_in_pairs(result: Comparison, pairs: Pairs) -> Comparison:
     operator = compare_operators(*result.about)
     if operator is not None:
         result = replace(result, operator=operator, compared=(*result.compared, "rotations"))
-        if all(enc.operator is not None for enc in result.about):
+        is_moved = operator.relation == "same" and offset_of(pairs) != 0
+        if all(enc.operator is not None for enc in result.about) and not is_moved:
             result = compare_outputs(result)
         if operator.relation in ("same", "permuted"):
             return judge_operators(result, pairs)
@@ -317,6 +328,11 @@ def compare_in_pairs(result: Comparison, pairs: Pairs) -> Comparison:
             n, start = result.length, operator.first_position or 0
             result = result.differ("positions", n - start, n)
     return result if None in pairs else judge_pairs(result, pairs)
+
+
+def offset_of(pairs: Pairs) -> int:
+    """How many positions the second of two rotations is ahead; 0 where that is not known."""
+    return 0 if None in pairs else int(pairs[1].moved - pairs[0].moved)
 
 
 def compare_outputs(result: Comparison) -> Comparison:
@@ -345,9 +361,10 @@ def judge_operators(result: Comparison, pairs: Pairs) -> Comparison:
         result = replace(result, verdict="the same" if is_same else "permuted")
     if None in pairs or not is_same:
         return result
-    moved = pairs[1].moved - pairs[0].moved
-    if moved and result.verdict == "the same":
-        return replace(result, verdict="equivalent", transform={"offset": int(moved)})
+    if (offset := offset_of(pairs)) and result.verdict == "the same":
+        notes = (*result.findings, finding("offset-shared", offset=offset))
+        compared = tuple(name for name in result.compared if name != "codes")
+        return replace(result, transform={"offset": offset}, compared=compared, findings=notes)
     return compare_axes(result, *pairs)
 
 
@@ -370,8 +387,11 @@ def judge_pairs(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Compa
 def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
     """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
     is_rotary = any(enc.act == "rotate" or enc.operator is not None for enc in result.about)
+    layouts = {enc.params.get("layout") for enc in result.about if enc.origin == "formula"}
+    copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
+    is_unsaid = is_rotary and not (layouts & copies)  # columns that stand twice show the pairs
     are_declared = first.is_declared and second.is_declared
-    unsaid = replace(result, findings=(*result.findings, *(finding("pairing-unsaid"),) * is_rotary))
+    unsaid = replace(result, findings=(*result.findings, *(finding("pairing-unsaid"),) * is_unsaid))
     if result.verdict == "the same":  # to every number
         return result if are_declared else unsaid
     scores_differ = result.operator is not None and result.operator.relation == "different"
@@ -426,13 +446,32 @@ def compare_models(result: Comparison) -> Comparison:
     layers = tuple(compare_layers(*models))
     compared = dict.fromkeys((*result.compared, "layers", "windows", "factors"))
     result = replace(result, layers=layers, compared=tuple(compared))
-    if not layers or result.verdict not in ("the same", "permuted", "equivalent"):
+    if not layers or result.verdict not in AGREEING:
         return result
     index = {i for layer in layers for i in layer.index}
     total = sum(len(run.index) for run in model_runs(models[0]))
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
     counted = max(total, *(i + 1 for i in index), len(layers))
     return result.differ("layers", len(index) or len(layers), counted, cause=result.cause or cause)
+
+
+def compare_lengths(result: Comparison) -> Comparison:
+    """Rotations that agree over the positions compared, and not at other lengths of the sequence.
+
+    Two models that do are different, two SPECs the same over these positions.
+    """
+    found_apart = lengths_apart(*result.about) if result.verdict in AGREEING else None
+    if found_apart is None:
+        return result
+    side, facts = found_apart
+    result = replace(
+        result, findings=(*result.findings, finding("length-dependent", side, **facts))
+    )
+    if not all(map(has_layers, result.about)):
+        return result
+    cause = settings_cause(*result.about)
+    unit = f"pairs at {facts['at']} positions"
+    return result.differ(unit, facts["count"], facts["of"], cause=cause)
 
 
 def judged(result: Comparison) -> Comparison:

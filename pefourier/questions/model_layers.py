@@ -9,13 +9,14 @@ one for text; a table of tokens shows for each pair the whole numbers that it tu
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.diagnosis.misreadings import Cause
 from pefourier.diagnosis.pairs import PairWaves, list_differences
+from pefourier.diagnosis.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
@@ -37,14 +38,18 @@ class LayerDifference:
     what: Field
     first: str  # as each has it
     second: str
+    words: str = field(default="", metadata={"told": False})  # of rotations whose settings differ
+    count: int = field(default=0, metadata={"told": False})  # layers that both models have
 
     @property
     def places(self) -> str:
-        """The layers by number, the first few; the models where they have none.
+        """The layers by number, the first few, or all; the models where they have none.
 
         >>> LayerDifference((3, 7), "layers", "rotary", "none").places
         'layers 3, 7'
         """
+        if len(self.index) == self.count > 1:
+            return "both layers" if self.count == 2 else f"all {self.count} layers"
         return f"layers {ranges(self.index, MOST)}" if self.index else "models"
 
 
@@ -73,42 +78,55 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     laid = [{i: run for run in model.layers for i in run.index} for model in models]
     rotations = [dict(zip(model.parts, model.rotations, strict=True)) for model in models]
     gguf = [source_of(model.spec) == "gguf" for model in models]
-    differences: dict[tuple[Field, str, str], list[int]] = {}
+    differences: dict[tuple[Field, str, str, str], list[int]] = {}
+    worded: dict[tuple[str, ...], tuple[str, str, str] | None] = {}
     if not all(laid):
         differences |= {key: [] for key in unnumbered(*(model.layers for model in models))}
         laid = [{}, {}]
     count = [len(layers) for layers in laid]
     if count[0] != count[1]:
         beyond = range(min(count), max(count))
-        differences["layers", f"{count[0]} layers", f"{count[1]} layers"] = [*beyond]
+        differences["layers", f"{count[0]} layers", f"{count[1]} layers", ""] = [*beyond]
     for i in sorted(laid[0].keys() & laid[1].keys()):
         runs = [layers[i] for layers in laid]
         kinds, windows = [run.kind for run in runs], [run.window for run in runs]
         if kinds[0] != kinds[1]:
-            differences.setdefault(("layers", *kinds), []).append(i)
-        elif kinds[0] == "rotary" and not same_rotation(
-            *(turns[run.part] for turns, run in zip(rotations, runs, strict=True))
-        ):
-            parts = [run.part or "all layers'" for run in runs]
-            differences.setdefault(("rotations", *parts), []).append(i)
+            differences.setdefault(("layers", *kinds, ""), []).append(i)
+        elif kinds[0] == "rotary":
+            pair = [turns[run.part] for turns, run in zip(rotations, runs, strict=True)]
+            key = tuple(run.part for run in runs)
+            if key not in worded:
+                worded[key] = None if same_rotation(*pair) else rotations_in_words(*pair)
+            if worded[key]:
+                differences.setdefault(("rotations", *worded[key]), []).append(i)
         silent = any(g and window is None for g, window in zip(gguf, windows, strict=True))
         if windows[0] != windows[1] and not silent:
             sizes = [str(window or "all positions") for window in windows]
-            differences.setdefault(("windows", *sizes), []).append(i)
+            differences.setdefault(("windows", *sizes, ""), []).append(i)
     factors = [float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second)]
     if abs(factors[0] - factors[1]) > 1e-6 * max(factors) and not any(gguf):
-        differences["factors", *(f"logits times {x:.6g}" for x in factors)] = []
-    return [LayerDifference(tuple(index), *key) for key, index in differences.items()]
+        differences["factors", *(f"logits times {x:.6g}" for x in factors), ""] = []
+    total = count[0] if count[0] == count[1] else 0
+    return [LayerDifference(tuple(index), *key, total) for key, index in differences.items()]
 
 
-def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str]]:
+def rotations_in_words(first: Encoding, second: Encoding) -> tuple[str, str, str]:
+    """What two rotations that differ are, and a sentence: by their settings, or frequencies."""
+    cause = settings_cause(first, second)
+    if cause is None:
+        differs = ~np.isclose(first.measure.frequencies, second.measure.frequencies, rtol=1e-6)
+        return "", "", f"{differs.sum()} of {len(differs)} frequencies differ"
+    return *describe_sides(cause.changes), describe_changes(cause.changes)
+
+
+def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str, str]]:
     """What differs between layers whose numbers are not known: their kinds and windows."""
     aspects: tuple[tuple[Field, str], ...] = (("layers", "kind"), ("windows", "window"))
     for aspect, name in aspects:
         sets = ({str(getattr(run, name) or "all positions") for run in runs} for runs in models)
         first, second = (", ".join(sorted(names)) for names in sets)
         if first != second:
-            yield aspect, first, second
+            yield aspect, first, second, ""
 
 
 def same_rotation(first: Encoding, second: Encoding) -> bool:

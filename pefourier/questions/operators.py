@@ -3,7 +3,7 @@
 Conventions
 -----------
 R(p) is a matrix (d, d) that acts on a query or a key at position p, d the size of a head; what does
-not turn stays. Scores see :math:`S(p, s) = R_q(p)^\top R_k(s)` alone, so that it is what is
+not turn stays. ScoreRows see :math:`S(p, s) = R_q(p)^\top R_k(s)` alone, so that it is what is
 compared: at all of the first positions and at some farther ones, up to the last. Where
 :math:`S_B = P S_A P^\top` for one permutation P, row j of what B turns is row ``permutation[j]`` of
 what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import SLIPS, Cause, describe_changes
+from pefourier.diagnosis.misreadings import SLIPS, Cause
 from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases, position_offset
+from pefourier.diagnosis.settings import describe_changes
 from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.encodings.families.rotary import columns_that_turn
 from pefourier.encodings.findings import finding
@@ -27,10 +28,13 @@ from pefourier.writing.text import first_few, joined_runs, number
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
+MATCHED = 2**13  # numbers of pairs by which these are matched at first
+MOST_MATCHED = 2**11  # pairs of a head: wider ones are the same, or rows in an order with a name
 BETWEEN = 16  # positions looked at on the way to the first that differs
 VECTORS = 16  # random queries and keys
 TURNED = 1e-3  # of the factor: what changes sizes more is no rotation
 Matrices = tuple[np.ndarray, np.ndarray]  # of queries and of keys, (n, d, d)
+Pairs = tuple[np.ndarray, np.ndarray]  # first and second rows, (m,)
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,22 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
             f"{shown(enc.spec)} has no R(p): it is a table or is added; name a rotation, a config, "
             "or code that turns queries and keys"
         )
+    queries, keys, pairs = rotating_pairs(enc, positions)
+    return tuple(rotation_matrices(waves, pairs, head_size(enc)) for waves in (queries, keys))
+
+
+def rotating_pairs(enc: Encoding, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, Pairs]:
+    """What each pair of queries and of keys is multiplied with, complex (n, m), and its rows."""
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
-    pairs, d = columns_that_turn(enc), head_size(enc)
+    pairs = columns_that_turn(enc)
     if enc.params.get("trailing"):
-        pairs = tuple(columns + d - enc.dim for columns in pairs)
+        pairs = tuple(columns + head_size(enc) - enc.dim for columns in pairs)
     factor = float(enc.params.get("attention_factor", 1.0))
-    grown = growth(enc, positions)
+    growing = growth(enc, positions)
     behind = np.pi / 2 if enc.name == "rope++" else 0.0
-    queries = turn_matrices(phases - behind, pairs, d, factor * grown)
-    return queries, turn_matrices(phases, pairs, d, factor / grown)
+    queries = factor * growing * np.exp(1j * (phases - behind))
+    return queries, factor / growing * np.exp(1j * phases), pairs
 
 
 def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
@@ -110,16 +120,46 @@ def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
     return np.hypot(rows[:, first], rows[:, second])
 
 
-def turn_matrices(
-    phases: np.ndarray, pairs: tuple[np.ndarray, np.ndarray], d: int, factors: np.ndarray
-) -> np.ndarray:
-    """Matrices (n, d, d) that turn pairs of columns by phases (n, m) and multiply them."""
+def rotation_matrices(waves: np.ndarray, pairs: Pairs, d: int) -> np.ndarray:
+    """Matrices (n, d, d) that multiply pairs of columns with complex numbers (n, m)."""
     first, second = pairs
-    matrices = np.broadcast_to(np.eye(d), (len(phases), d, d)).copy()
-    cos, sin = factors * np.cos(phases), factors * np.sin(phases)
-    matrices[:, first, first] = matrices[:, second, second] = cos
-    matrices[:, second, first], matrices[:, first, second] = sin, -sin
+    matrices = np.broadcast_to(np.eye(d), (len(waves), d, d)).copy()
+    matrices[:, first, first] = matrices[:, second, second] = waves.real
+    matrices[:, second, first], matrices[:, first, second] = waves.imag, -waves.imag
     return matrices
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRows:
+    """S(p, 0), S(0, p) and S(p, p') at some positions: two entries of each row, or whole."""
+
+    diagonal: np.ndarray  # (3, n, d)
+    off_diagonal: np.ndarray  # (3, n, d), at the column of the row's partner
+    partner: np.ndarray  # (d,), the row itself where there is none
+    matrices: np.ndarray | None = None  # (3, n, d, d), of code, whose other entries are unknown
+
+    def apart(self, scores_b: "ScoreRows") -> np.ndarray:
+        """The largest difference of entries, (3, n)."""
+        if self.matrices is not None:
+            return np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3))
+        sizes = np.maximum(np.abs(self.off_diagonal), np.abs(scores_b.off_diagonal))
+        shared = self.partner == scores_b.partner
+        differences = np.where(shared, np.abs(self.off_diagonal - scores_b.off_diagonal), sizes)
+        return np.maximum(np.abs(self.diagonal - scores_b.diagonal), differences).max(axis=2)
+
+    def permuted(self, order: np.ndarray) -> "ScoreRows":
+        """Those of rows and columns in another order."""
+        matrices = None if self.matrices is None else self.matrices[:, :, order][..., order]
+        partner = np.argsort(order)[self.partner[order]]
+        return ScoreRows(
+            self.diagonal[..., order], self.off_diagonal[..., order], partner, matrices
+        )
+
+    def of(self, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        """The scores (3, n) of a query and a key."""
+        if self.matrices is not None:
+            return self.matrices @ key @ query
+        return (self.diagonal * key + self.off_diagonal * key[self.partner]) @ query
 
 
 def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison | None:
@@ -141,12 +181,12 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     first, second = without_prefix(first), without_prefix(second)
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
-    last = min(len(first), len(second)) - 1
-    d = head_size(first)
-    positions = sampled_positions(last, max(ENTRIES // d**2, FIRST))
-    a, b = (scores(enc, positions) for enc in (first, second))
+    last, d = min(len(first), len(second)) - 1, head_size(first)
+    is_dense = any(enc.operator is not None for enc in (first, second))
+    positions = sampled_positions(last, max(ENTRIES // d ** (1 + is_dense), FIRST))
+    a, b = (scores(enc, positions, is_dense) for enc in (first, second))
     tolerance = tolerances(first, second, positions)
-    beyond = beyond_rounding(a, b, tolerance)
+    beyond = (a.apart(b) > tolerance).any(axis=0)
     facts: dict[str, Any] = {"max_score_difference": score_difference(a, b)}
     axes = [enc.params.get("mrope_section") for enc in (first, second)]
     images = None not in axes and axes[0] != axes[1]  # which no position of text tells
@@ -155,14 +195,9 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     facts["first_position"] = first_apart(first, second, positions, beyond)
     on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
     for name, order in permutations(a, b, tolerance, on_axes) if not images else ():
-        if not beyond_rounding(a[:, :, order][..., order], b, tolerance).any():
+        if not (a.permuted(order).apart(b) > tolerance).any():
             return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
     return OperatorComparison("different", **facts)
-
-
-def beyond_rounding(a: np.ndarray, b: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
-    """At which positions (n,) scores are further apart than rounding explains."""
-    return (np.abs(a - b).max(axis=(2, 3)) > tolerance).any(axis=0)
 
 
 def sampled_positions(last: int, count: int) -> np.ndarray:
@@ -181,13 +216,26 @@ def sampled_positions(last: int, count: int) -> np.ndarray:
     return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
 
-def scores(enc: Encoding, positions: np.ndarray) -> np.ndarray:
-    """S(p, 0), S(0, p) and S(p, p') of a query and an earlier key, shape (3, n, d, d)."""
-    query, key = operator_at(enc, positions)
-    turned = np.swapaxes(query, 1, 2)
-    return np.stack(
-        [turned @ key[0], turned[0] @ key, turned @ key[np.arange(len(positions)) // 2]]
-    )
+def scores(enc: Encoding, positions: np.ndarray, is_dense: bool) -> ScoreRows:
+    """S of a query and an earlier key: at 0, of a query at 0, and half as far."""
+    half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
+    if is_dense:
+        query, key = operator_at(enc, positions)
+        turned = np.swapaxes(query, 1, 2)
+        matrices = np.stack([turned @ key[0], turned[0] @ key, turned @ key[half]])
+        partner = partners(matrices)
+        off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
+        return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
+    query, key, (first, second) = rotating_pairs(enc, positions)
+    turned = query.conj()
+    waves = np.stack([turned * key[0], turned[0] * key, turned * key[half]])
+    diagonal, partner = np.ones((3, len(positions), len(rows))), rows.copy()
+    off_diagonal = np.zeros_like(diagonal)
+    diagonal[..., first] = diagonal[..., second] = waves.real
+    off_diagonal[..., first], off_diagonal[..., second] = -waves.imag, waves.imag
+    turning = waves.imag.any(axis=(0, 1))
+    partner[first[turning]], partner[second[turning]] = second[turning], first[turning]
+    return ScoreRows(diagonal, off_diagonal, partner)
 
 
 def tolerances(first: Encoding, second: Encoding, positions: np.ndarray) -> np.ndarray:
@@ -198,50 +246,47 @@ def tolerances(first: Encoding, second: Encoding, positions: np.ndarray) -> np.n
     return 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
 
 
-def score_difference(a: np.ndarray, b: np.ndarray) -> float:
+def score_difference(a: ScoreRows, b: ScoreRows) -> float:
     """The largest difference of scores of random unit queries and keys."""
-    d = a.shape[-1]
-    vectors = np.random.default_rng(0).standard_normal((2, VECTORS, d))
+    vectors = np.random.default_rng(0).standard_normal((2, VECTORS, a.diagonal.shape[-1]))
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    differences = np.einsum("vd,wnde,ve->wnv", vectors[0], a - b, vectors[1], optimize=True)
-    return float(np.abs(differences).max())
+    pairs = zip(*vectors, strict=True)
+    return max(float(np.abs(a.of(*pair) - b.of(*pair)).max()) for pair in pairs)
 
 
 def first_apart(
     first: Encoding, second: Encoding, positions: np.ndarray, beyond: np.ndarray
 ) -> int:
     """The first position whose scores differ: between those tried it is looked for again."""
-    k = int(beyond.argmax())
+    k, is_dense = int(beyond.argmax()), any(enc.operator is not None for enc in (first, second))
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
         between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
         tried = np.append(0, between)
-        a, b = (scores(enc, tried)[:2] for enc in (first, second))
-        beyond = beyond_rounding(a, b, tolerances(first, second, tried))[1:]
+        a, b = (scores(enc, tried, is_dense) for enc in (first, second))
+        beyond = (a.apart(b)[:2] > tolerances(first, second, tried)).any(axis=0)[1:]
         k = int(beyond.argmax()) if beyond.any() else len(between) - 1
         good, bad = int(between[k - 1]) if k else good, int(between[k])
     return bad
 
 
 def permutations(
-    a: np.ndarray, b: np.ndarray, tolerance: np.ndarray, on_axes: bool
+    a: ScoreRows, b: ScoreRows, tolerance: np.ndarray, on_axes: bool
 ) -> Iterator[tuple[str | None, np.ndarray]]:
     """Orders of rows that may lead from one operator to another, those that have a name first."""
-    d, partner = a.shape[-1], partners(a)
-    turning = [
-        (np.abs(s - s[:, :1]).max(axis=3) > tolerance[:, None]).any(axis=(0, 1)).sum()
-        for s in (a, b)
-    ]
-    if turning[0] != turning[1] or not turning[0]:
+    d, limit = len(a.partner), tolerance.max()
+    numbers = np.sort(a.diagonal, axis=2), np.sort(b.diagonal, axis=2)  # equal in some order
+    moving = int((np.ptp(a.diagonal, axis=1) > limit).any(axis=0).sum())
+    if not moving or (np.abs(numbers[0] - numbers[1]).max(axis=2) > tolerance).any():
         return
     if d % 2 == 0:
         neighbours = np.arange(d).reshape(2, -1).T.ravel()
         yield "halves-to-neighbours", neighbours
         yield "neighbours-to-halves", np.argsort(neighbours)
-        yield "reversed", partner
-    order = match_pairs(a, b, partner)
+        yield "reversed", a.partner
+    order = match_pairs(a, b)
     if order is not None:
-        yield "axes-exchanged" if on_axes else None if turning[0] == d else "partial", order
+        yield "axes-exchanged" if on_axes else None if moving == d else "partial", order
 
 
 def partners(s: np.ndarray) -> np.ndarray:
@@ -251,21 +296,20 @@ def partners(s: np.ndarray) -> np.ndarray:
     return np.where(sizes.max(axis=1) > 0, sizes.argmax(axis=1), np.arange(d))
 
 
-def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray | None:
+def match_pairs(a: ScoreRows, b: ScoreRows) -> np.ndarray | None:
     """The order of rows in which each pair of one operator is a pair of the other's; None: none."""
     from scipy.optimize import linear_sum_assignment
 
-    d, partner_b = a.shape[-1], partners(b)
-    indices = np.arange(d)
+    indices, partner, partner_b = np.arange(len(a.partner)), a.partner, b.partner
     if (partner[partner] != indices).any() or (partner_b[partner_b] != indices).any():
         return None
     firsts, theirs = (np.flatnonzero(indices < p) for p in (partner, partner_b))
     still_a, still_b = (np.flatnonzero(indices == p) for p in (partner, partner_b))
-    if len(firsts) != len(theirs):
+    if len(firsts) != len(theirs) or len(firsts) > MOST_MATCHED:
         return None
-    numbers = pair_numbers(a, firsts, partner[firsts])
+    numbers = pair_numbers(a, firsts)
     ends = np.array([theirs, partner_b[theirs]])
-    ways = [pair_numbers(b, *rows) for rows in (ends, ends[::-1])]
+    ways = [pair_numbers(b, rows) for rows in ends]
     differences = np.array(  # (way, theirs, own)
         [
             [np.abs(numbers - z[..., None]).max(axis=(0, 1)) for z in pairs.transpose(2, 0, 1)]
@@ -274,7 +318,7 @@ def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray
     )
     rows, columns = linear_sum_assignment(differences.min(axis=0))
     swapped = differences[1, rows, columns] < differences[0, rows, columns]
-    order = np.empty(d, dtype=int)
+    order = np.empty(len(indices), dtype=int)
     order[still_b] = still_a
     order[np.where(swapped, ends[::-1, rows], ends[:, rows])] = (
         firsts[columns],
@@ -283,9 +327,10 @@ def match_pairs(a: np.ndarray, b: np.ndarray, partner: np.ndarray) -> np.ndarray
     return order
 
 
-def pair_numbers(s: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """What pairs do as complex numbers, (3, n, m): the diagonal entry and the one beside it."""
-    return s[:, :, first, first] + 1j * s[:, :, first, second]
+def pair_numbers(scores: ScoreRows, rows: np.ndarray) -> np.ndarray:
+    """What pairs do as complex numbers, (3, n, m), at some positions of many pairs."""
+    step = max(1, len(rows) * scores.diagonal.shape[1] // MATCHED)
+    return (scores.diagonal + 1j * scores.off_diagonal)[:, ::-step, rows]
 
 
 def largest_output_difference(first: Encoding, second: Encoding) -> float:
@@ -353,6 +398,7 @@ def is_converted(first: Encoding, second: Encoding, order: str) -> bool:
     return all(paths) and sum(ggufs) == 1 and order == names[ggufs[1]]
 
 
+ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 LISTED = 8  # runs of pairs or heads that are listed by number
 
 
@@ -360,15 +406,18 @@ def difference_findings(result: Any) -> list[Finding]:
     """What differs, worst first, then the slip that explains it and what it costs."""
     lengths = dict(zip(("first", "second"), result.lengths, strict=True))
     notes = [finding("lengths-differ", **lengths, common=result.length)]
-    notes = notes if len({*result.lengths}) > 1 else []
+    rows = [n for n, enc in zip(result.lengths, result.about, strict=True) if enc.origin == "file"]
+    is_dump = len(rows) == 1 and result.length == rows[0]  # of a model, which has any length
+    notes = notes if len({*result.lengths}) > 1 and not is_dump else []
     messages = []
     if result.unread:
         messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
     if result.verdict in ("the same", "equivalent", "same geometry", "permuted"):
         return messages + notes
     for layer in result.layers:
-        facts = {name: getattr(layer, name) for name in ("places", "what", "first", "second")}
-        messages.append(finding("layers-differ", **facts))
+        kind = "rotations" if layer.words else "others"
+        facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
+        messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
     messages += differing_units(result)
     if "rows" in result.transform:
         messages.append(finding("rows-reordered", rows=result.transform["rows"]))
@@ -391,9 +440,9 @@ def differing_units(result: Any) -> list[Finding]:
         return [finding("pairs-differ", "axes", places=places, axes=axes[0])]
     if any(pair.ratio is not None and abs(pair.ratio - 1) >= 1e-6 for pair in result.pairs):
         return [finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
-    if result.heads:
+    if result.heads and result.max_difference:
         facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
-        return [finding("heads-differ", **facts)]
+        return [finding("heads-differ", "slopes" if ratios else "plain", **facts)]
     first, second = result.dimensions
     if first != second and result.unit in ("columns", "heads"):
         return [finding("sizes-differ", first=first, second=second, unit=result.unit)]
@@ -404,9 +453,16 @@ def differing_units(result: Any) -> list[Finding]:
 
 
 def cause_finding(cause: Cause) -> Finding:
-    """The slip that explains a difference."""
+    """The slip that explains a difference, or the settings that differ."""
     slips = read_toml(SLIPS)
-    messages = " and ".join(slips[code]["message"] for code in cause.misreadings if code in slips)
     order = -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
+    causes = [slips[code] for code in cause.misreadings if code in slips]
+    if (
+        cause.of == "both"
+        and changes
+        and all({"key", "set", "plain"} & slip.keys() for slip in causes)
+    ):
+        return finding("misread", "both", what=changes, changes="")
+    messages = " and ".join(slip["message"] for slip in causes)
     return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")

@@ -425,6 +425,7 @@ class Reading:
     cosine: tuple[tuple[int, float], ...]  # position, cosine between the codes of both readings
     below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
     logits: float  # how many times the meant ones, at every position: by factors of the readings
+    differing: int = 0  # frequencies
 
     @property
     def verdict(self) -> str:
@@ -483,6 +484,7 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
+    differing = int(np.count_nonzero(readings_apart(omega, frequencies)))
     parting = layouts_apart if "layout" in slips else readings_apart
     differences = parting(omega, frequencies)
     below = levels_below(differences)
@@ -492,7 +494,7 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
     logits = logits_factor(settings) / logits_factor(enc.params)
     pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
-    return Reading(misreading, layer_of(enc), pairs, below, logits)
+    return Reading(misreading, layer_of(enc), pairs, below, logits, differing)
 
 
 def check_reading(enc: Encoding, misreading: str) -> None:

@@ -365,8 +365,13 @@ def read_sides(text: str) -> tuple[int, ...]:
 
 
 def capital(text: str) -> str:
-    """A text that begins a sentence."""
-    return text[:1].upper() + text[1:]
+    """A text that begins a sentence; keys and names of another spelling than words keep theirs.
+
+    >>> capital("pairs differ"), capital("rope_scaling of a config"), capital("factor=4 is ignored")
+    ('Pairs differ', 'rope_scaling of a config', 'factor=4 is ignored')
+    """
+    is_word = text.partition(" ")[0].rstrip(",:").isalpha()
+    return text[:1].upper() + text[1:] if is_word else text
 
 
 def join(items: Iterable[str], word: str = "and") -> str:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pefourier.diagnosis.misreadings import describe_changes
+from pefourier.diagnosis.settings import describe_changes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded

@@ -395,6 +395,8 @@ def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
     still = decided()["unrotated"].get(file.architecture)
     if file.pairing is None:
         yield finding("gguf-unsaid", "pairs", who=who)
+    if file.number("rope.freq_base") is None:
+        yield finding("gguf-unsaid", "base", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
     if still and (still != "full" or file.keys.values.get("attention.sliding_window")):

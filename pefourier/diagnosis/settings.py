@@ -1,0 +1,204 @@
+"""In which settings do two known encodings differ? The fewest that make one the other, in words.
+
+Conventions
+-----------
+Settings are the parameters of ``rope``. A setting that differs is left out where the rotation of
+the first, with all others of the second, has the frequencies of the second: at the length that is
+compared, and at those where a scaling begins to change them. A scaling counts as one setting, and
+is the same where it divides every frequency by the same number, as the factors in a .gguf file do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pefourier.diagnosis.misreadings import SEARCHED, SLIPS, Cause, has_settings, meant_settings
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import rotation_if_any, scaling_parameters
+from pefourier.encodings.readings import positions_below
+from pefourier.encodings.specs import source_of
+from pefourier.writing.files import read_toml
+
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
+ROUNDED = 1e-6  # relative, as numbers in float32 differ
+BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times an original length, and more, where they differ
+BESIDE = "interleaved"
+BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
+LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
+LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
+LABELS |= {"attention_factor": "attention factor", "softmax_factor": "softmax scale"}
+Changes = Mapping[str, tuple[Any, Any]]
+
+
+def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
+    """The settings in which two rotations that are known differ: neither is the other misread."""
+    changes = changed_settings(a, b)
+    if not changes:
+        return None
+    code_of = {slip["key"]: code for code, slip in read_toml(SLIPS).items() if "key" in slip}
+    codes = [code_of[key] for key in changes if key in code_of]
+    if kinds := changes.get("scaling"):
+        kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
+        shared = ("rho", "d", "partial", "layout")
+        codes = [kind, *(code_of[key] for key in shared if key in changes)]
+    below: Mapping[str, int | None] = {}
+    if a.measure is not None and b.measure is not None:  # pair by pair, whatever their layouts
+        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
+    return Cause("both", tuple(codes) or ("parameters",), changes, below)
+
+
+def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, without those that change no frequency at any length of interest.
+
+    The layout that llama.cpp's converter gives the rows of a model in halves is no change.
+    """
+    always = {"layout", "attention_factor"}
+    first, second = (
+        meant_settings(enc) | {key: enc.params.get(key) for key in always} for enc in (a, b)
+    )
+    pairs = {key: (first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))}
+    changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    if are_close(changes.get("attention_factor")):
+        del changes["attention_factor"]
+    sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
+    if dict(zip(sources, pairs["layout"], strict=True)) == {"config": "halves", "gguf": BESIDE}:
+        changes.pop("layout", None)
+    scaling_keys = {key for kind in changes.get("scaling", ()) for key in scaling_parameters(kind)}
+    scaling_keys = scaling_keys - always | ({"scaling"} & changes.keys())
+    lengths = lengths_of_interest(a, b)
+    for group in ([scaling_keys] if scaling_keys else []) + [
+        {key} for key in changes.keys() - scaling_keys - always - {"d"}
+    ]:
+        mixed = first | {key: second.get(key) for key in changes.keys() - group}
+        compared = (first, second, True) if group is scaling_keys else (mixed, second, False)
+        if all(are_close(frequencies_of_both(n, *compared)) for n in lengths):
+            changes = {key: pair for key, pair in changes.items() if key not in group}
+    return changes
+
+
+def frequencies_of_both(
+    length: int, first: Mapping[str, Any], second: Mapping[str, Any], relative: bool = False
+) -> list[np.ndarray] | None:
+    """The frequencies of two settings, or what their scalings multiply those of each with.
+
+    None where settings do not go together, or one has more pairs.
+    """
+    settings = [first, second]
+    settings += [{**values, "scaling": "none"} for values in settings] if relative else []
+    rotations = [rotation_if_any(values, length) for values in settings]
+    omega = [rotation[0] for rotation in rotations if rotation is not None]
+    if len(omega) < len(settings) or len({*map(len, omega)}) > 1:
+        return None
+    return [omega[0] / omega[2], omega[1] / omega[3]] if relative else omega
+
+
+def are_close(pair: Sequence[Any] | None) -> bool:
+    """Whether two numbers, or lists of as many, are one to rounding in float32."""
+    return pair is not None and bool(np.allclose(*pair, rtol=ROUNDED, atol=0))
+
+
+def lengths_of_interest(*encodings: Encoding) -> list[int]:
+    """The length that is compared, and those up to and beyond which scalings change frequencies."""
+    lengths = {min(map(len, encodings))}
+    for enc in encodings:
+        if enc.params["scaling"] in BY_LENGTH:
+            lengths |= {int(enc.params["original"] * k + extra) for k, extra in BEYOND}
+    return sorted(lengths)
+
+
+def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None:
+    """Where rotations that agree at one length do not: beyond or below a limit; None: nowhere.
+
+    Scalings that depend on the length change at an original length, of which both sides are tried.
+    """
+    if not all(has_settings(enc) and enc.name != "sinusoidal" for enc in (a, b)):
+        return None
+    compared, lengths = min(len(a), len(b)), lengths_of_interest(a, b)
+    pairs = {n: frequencies_of_both(n, meant_settings(a), meant_settings(b)) for n in lengths}
+    differs = {n: ~np.isclose(*pair, rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair}
+    lengths_differing = [n for n in differs if differs[n].any() and n != compared]
+    if not lengths_differing:
+        return None
+    beyond = [n for n in lengths_differing if n > compared]
+    shown = limit = lengths_differing[-1]
+    if beyond:
+        limit = max(n for n in lengths if n < beyond[0])
+        shown = next((n for n in beyond if n >= 2 * limit), beyond[0])
+    facts = {"length": compared, "limit": limit, "at": shown}
+    facts |= {"count": int(differs[shown].sum()), "of": len(differs[shown])}
+    return "beyond" if beyond else "below", facts
+
+
+def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+    """The parameters in which two encodings of one name differ."""
+    if first.name != second.name or not first.origin == second.origin == "formula":
+        return None
+    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
+    changes = {
+        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
+    }
+    return Cause("both", ("parameters",), changes, {}) if changes else None
+
+
+def describe_changes(changes: Changes) -> str:
+    """Settings that differ, in words.
+
+    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
+    'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
+    >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
+    'the linear scaling (factor 4) is missing in the second'
+    """
+    return "; ".join(sentence for *_, sentence in worded_changes(changes))
+
+
+def describe_sides(changes: Changes) -> tuple[str, str]:
+    """What each of two has, in words.
+
+    >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
+    ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
+    """
+    first, second, _ = zip(*worded_changes(changes), strict=True)
+    return ", ".join(first), ", ".join(second)
+
+
+def worded_changes(changes: Changes) -> Iterator[tuple[str, str, str]]:
+    """What the first has, what the second, and a sentence of both, for each setting."""
+    kinds, scaling_keys = changes.get("scaling"), set()
+    if kinds:
+        scaling_keys = {key for kind in kinds for key in scaling_parameters(kind)} - {
+            "attention_factor"
+        }
+        a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
+        sentence = f"{a} in the first, {b} in the second"
+        if "none" in kinds:
+            sentence = f"the second adds the {b}" if kinds[0] == "none" else f"the {a} is missing"
+            sentence += " in the second" * (kinds[1] == "none")
+        yield a, b, sentence
+    for key, pair in changes.items():
+        if key != "scaling" and key not in scaling_keys:
+            label, (a, b) = LABELS.get(key, key), map(value_in_words, pair)
+            sentence = f"{label} {a} in the first, {b} in the second"
+            yield f"{label} {a}", f"{label} {b}", sentence
+
+
+def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
+    """A scaling with its settings, but those that have their usual value."""
+    if kind == "none":
+        return "no scaling"
+    values = {key: changes[key][side] for key in scaling_parameters(kind) if key in changes}
+    usual = {key: parameter.default for key, parameter in scaling_parameters(kind).items()}
+    unusual = [
+        f"{key} {value_in_words(value)}"
+        for key, value in values.items()
+        if key != "attention_factor" and value != usual[key]
+    ]
+    return f"{kind} scaling" + (f" ({', '.join(unusual)})" if unusual else "")
+
+
+def value_in_words(value: Any) -> str:
+    """A setting: few digits of a number, how many of a long list."""
+    if isinstance(value, list | tuple) and len(value) > 4:
+        return f"{len(value)} numbers"
+    return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")
