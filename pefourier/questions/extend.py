@@ -3,22 +3,23 @@ r"""Which scaling takes a rotation to a longer context? Each with what it does t
 Conventions
 -----------
 The rotation as it was trained, with the scaling that its config has, stands for `trained`
-positions; an extension is for `length` of them. The factor of a scaling is the length over the
-original one, that before any scaling, so that the slowest pairs stay within phases that were met
-there. `cosine` is that between the codes of a position in both rotations (1: as trained).
+positions; an extension is for `length` of them. The factor of a scaling is the smallest by which
+the frequencies without any scaling must be divided for the pairs that never complete a rotation in
+training to stay within the angles of training. `cosine` is that between the vectors of a position
+in both rotations (1: as trained), at the positions of training.
 """
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, pi
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.encodings.readings import positions_below, reading_cosine
@@ -26,13 +27,20 @@ from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.specs import open_model, source_of, whole_numbers
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
-from pefourier.questions.design import Candidate, candidate, exact_base
+from pefourier.questions.design import Candidate, base_text, candidate, exact_base
 from pefourier.questions.result import Result, csv_table
-from pefourier.questions.rotations import Band, bands, count_unseen, window_within
+from pefourier.questions.rotations import (
+    Band,
+    bands,
+    count_unseen,
+    window_within,
+)
 from pefourier.writing.page import fields_of, fields_told
+from pefourier.writing.text import number
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
 WAYS = ("linear", "ntk", "yarn", "llama3")
+FACTOR_DIGITS, BASE_DIGITS = 10, 7
 SHARED = ("proportional",)  # of p-RoPE, whose slowest pairs do not turn
 
 
@@ -41,6 +49,7 @@ class Extension(Candidate):
     """One way to a longer context, and what it does."""
 
     way: str  # unchanged, a scaling, or base: another base without a scaling
+    effective_base: float  # of its frequencies: with ntk another than `rho`
     factor: float  # of that scaling, else 1
     attention_factor: float
     bands: tuple[Band, ...]  # kept, blended, stretched: compared with the rotation as trained
@@ -52,7 +61,18 @@ class Extension(Candidate):
     @property
     def name(self) -> str:
         """The way in words."""
-        return f"base {self.rho:.6g}" if self.way == "base" else self.way
+        return f"base {self.base}" if self.way == "base" else self.way
+
+    @property
+    def setting(self) -> str:
+        """The way with its factor, as a sentence has it."""
+        scaled = f"{self.way} scaling (factor {number(self.factor, FACTOR_DIGITS)})"
+        return self.name if self.way == "base" else scaled
+
+    @property
+    def base(self) -> str:
+        """The base that frequencies have: of ntk that which its factor makes."""
+        return base_text(float(f"{self.effective_base:.{BASE_DIGITS}g}"))
 
     @property
     def band_counts(self) -> str:
@@ -79,7 +99,7 @@ class Extensions(Result):
     shown: ClassVar[dict[str, str]] = {
         "layers": "part",
         "trained length": "trained",
-        "length before scaling": "original",
+        "length before scaling": "original_stated",
         "positions": "length",
         "window": "window",
     }
@@ -87,7 +107,7 @@ class Extensions(Result):
         "candidates": {
             "scaling": "name",
             "factor": "factor",
-            "base": "rho",
+            "base": "base",
             "attention factor": "attention_factor",
             "kept/blended/stretched": "band_counts",
             "unseen angles": "unseen",
@@ -112,8 +132,23 @@ class Extensions(Result):
 
     @property
     def verdict(self) -> str:
-        """Whether the rotation unchanged meets angles that are new to it."""
-        return "scaling needed" if self.unchanged.unseen else "no scaling needed"
+        """Whether the rotation unchanged meets angles that are new to it, scaled already or not."""
+        if not self.unchanged.unseen:
+            return "no scaling needed"
+        if self.nearest.unseen:
+            return "no scaling suffices"
+        return "scaling needed" if self.scaling == "none" else "further scaling needed"
+
+    @property
+    def own_setting(self) -> str:
+        """The scaling that the rotation has."""
+        factor = self.about[0].params.get("factor")
+        return f"{self.scaling}, factor {number(float(factor))}" if factor else self.scaling
+
+    @property
+    def scaling(self) -> str:
+        """The kind of that scaling; none."""
+        return self.about[0].params["scaling"]
 
     @property
     def unchanged(self) -> Extension:
@@ -134,9 +169,11 @@ class Extensions(Result):
 
     @property
     def nearest_falls(self) -> str:
-        """Where the cosine of that way first falls below .99."""
+        """Where the cosine of that way first falls below .99, among the positions of training."""
         position = self.nearest.below_99
-        return "no position" if position is None else f"position {position}"
+        if position is None:
+            return f"stays at 0.99 or above at all positions below {self.trained}"
+        return f"first falls below 0.99 at position {position}"
 
     @property
     def part(self) -> str | None:
@@ -156,9 +193,18 @@ class Extensions(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """An original length that follows from a factor."""
-        lengths = {"trained": self.trained, "original": self.original}
-        return [finding("original-by-factor", **lengths)] if self.by_factor else []
+        """Both readings of a config that does not state the length before scaling."""
+        if not self.by_factor:
+            return []
+        factor = self.about[0].params["factor"]
+        lengths = {"trained": self.trained, "factor": number(factor)}
+        lengths |= {"before": number(self.trained / factor), "reach": int(self.trained * factor)}
+        return [finding("original-by-factor", **lengths)]
+
+    @property
+    def original_stated(self) -> int | None:
+        """Positions before any scaling, where the config states them."""
+        return None if self.by_factor else self.original
 
 
 def extend(
@@ -206,9 +252,11 @@ def extend(
     window = describe_positions(spec, len(source), d=d).widest_window()
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
+    plain = rescale(source, length, ways[0], 1.0, original).measure.frequencies
+    factor = least_factor(source, plain, length)
     encodings = [
         ("unchanged", load(spec, length, d)),
-        *((scaling, rescale(source, length, scaling, original)) for scaling in ways),
+        *((scaling, rescale(source, length, scaling, factor, original)) for scaling in ways),
         *(("base", rebuilt(source, length, rho, "none", {})) for rho in tried),
     ]
     form = FORMATS[dtype] if dtype else None
@@ -228,7 +276,35 @@ def extend(
     )
 
 
-def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encoding:
+def least_factor(source: Encoding, plain: np.ndarray, length: int) -> float:
+    """The smallest factor on plain frequencies with which no pair goes beyond training's angles.
+
+    In more digits than `count_unseen` distinguishes. Where all pairs complete a rotation in
+    training any factor does, and it is the ratio of the lengths.
+
+    >>> scaled = load("rope:rho=1e6,d=128,scaling=yarn,factor=4,original=32768", 2**17)
+    >>> least_factor(scaled, 1e6 ** (-np.arange(64) / 64), 2**18)
+    8.0
+    """
+    trained = source.measure.frequencies
+    short = (trained > 0) & (trained * len(source) < 2 * pi)
+    ratio = (plain[short] / trained[short]).max(initial=0.0) or 1.0
+    return float(f"{ratio * length / len(source):.{FACTOR_DIGITS}g}")
+
+
+def geometric_base(enc: Encoding) -> float:
+    """The base that frequencies have; where they are no geometric list that of its parameters.
+
+    >>> round(geometric_base(build("rope", 80, 128, scaling="ntk", factor=4.0)), 2)
+    40889.94
+    """
+    frequencies = enc.measure.frequencies
+    if base_of(frequencies) is None:
+        return enc.params["rho"]
+    return float(frequencies[-1] ** (len(frequencies) / (1 - len(frequencies))))
+
+
+def rescale(source: Encoding, length: int, scaling: str, factor: float, original: int) -> Encoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
     usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
     settings_kept = {
@@ -236,7 +312,7 @@ def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encod
         for key, parameter in usual.items()
         if key != "attention_factor" and source.params[key] != parameter.default
     }
-    settings = settings_kept | {"factor": length / original}
+    settings = settings_kept | {"factor": factor}
     if "original" in scaling_parameters(scaling):
         settings |= {"original": original}
     return rebuilt(source, length, plain_base(source), scaling, settings)
@@ -299,7 +375,7 @@ def length_before_scaling(enc: Encoding) -> int:
     """Positions before any scaling: as the scaling says, or the length over its factor."""
     params = enc.params
     interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
-    return int(trained_as_stated(params) or round(len(enc) / interpolated))
+    return int(trained_as_stated(params) or max(1, round(len(enc) / interpolated)))
 
 
 def plain_base(enc: Encoding) -> float:
@@ -321,6 +397,7 @@ def describe_extension(
     return Extension(
         way=scaling,
         factor=enc.params.get("factor", 1.0) if scaling == enc.params["scaling"] else 1.0,
+        effective_base=geometric_base(enc),
         **fields_of(candidate(enc, len(enc), form)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),

@@ -47,10 +47,18 @@ from pefourier.weights.shares import (
     shares_of,
     shares_of_means,
 )
-from pefourier.writing.text import ranges
+from pefourier.writing.text import number, ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
+PREFERENCES = {  # of a rotation, as a sentence has them
+    "slow pairs favoured": "favours low frequencies",
+    "slow pairs neglected": "neglects low frequencies",
+    "fast pairs favoured": "favours high frequencies",
+    "fast pairs neglected": "neglects high frequencies",
+    "few pairs used": "uses few pairs",
+    "no preference": "has no preference",
+}
 MOST_MOVED = 5  # heads that are named
 SAMPLED = 8  # layers from which check-faithful doubts a pairing
 
@@ -167,12 +175,13 @@ class Usage(Result):
     def subject(self) -> str:
         """What the shares are of."""
         is_product = self.first.never_turn.product is not None
-        return "what queries and keys put into scores" if is_product else "the energy of queries"
+        return "the attention scores" if is_product else "the energy of queries"
 
     @property
     def preferences(self) -> str:
         """Each rotation with what it prefers."""
-        return "; ".join(f"{rotation.name}: {rotation.preference}" for rotation in self.rotations)
+        told = [f"{use.name} {PREFERENCES[use.preference]}" for use in self.rotations]
+        return "; ".join(told)
 
     @property
     def kinds(self) -> list[summary.PairKind]:
@@ -236,9 +245,10 @@ def use_of_model(
         return usage
     reference = measure(against, None) if stats is None else measure(spec, against)
     moved = moved_since(usage, replace(reference, model=against))
-    slots = {"layer": moved.heads[0].layer, "head": moved.heads[0].head}
-    slots |= {"percent": 100 * moved.moved, "most": 100 * moved.heads[0].moved}
-    note = finding("usage-moved", other=shown(against)[1:-1], **slots)
+    most = moved.heads[0]
+    slots = {"layer": most.layer, "head": most.head, "other": shown(against)[1:-1]}
+    slots |= {"percent": number(100 * moved.moved, 2), "most": number(100 * most.moved, 2)}
+    note = finding("usage-moved", "some" if most.moved else "none", **slots)
     return replace(usage, against=moved, findings=(*usage.findings, note))
 
 
