@@ -163,11 +163,11 @@ class Design(Result):
         """Which bases were tried for `bound`, and whether one above the smallest fails."""
         if self.best.get("bound") is None:
             return []
-        found = bounded_bases(self.d, self.length)
-        slots = {"base": base_text(found.steady), "count": found.tried}
-        if found.failing is None:
+        bases = bounded_bases(self.d, self.length)
+        slots = {"base": base_text(bases.steady), "count": bases.tried}
+        if bases.failing is None:
             return [finding("larger-bases", "all", **slots)]
-        ends = {"smallest": base_text(found.smallest), "failing": base_text(found.failing)}
+        ends = {"smallest": base_text(bases.smallest), "failing": base_text(bases.failing)}
         return [finding("larger-bases", "some", **slots, **ends)]
 
 
@@ -345,14 +345,14 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         if criterion == "bound":
             return bounded_bases(d, length).steady
         if criterion == "turns":
-            most = base_of_turns(d, length)
-            return typed_above_1(most, lambda base: base <= most)
+            bound = base_of_turns(d, length)
+            return typed_above_1(bound, lambda base: base <= bound)
         if name == "wavelength" and 0 < float(value) < inf:
-            least = base_of_turns(d, length, float(value))
-            return typed_above_1(least, lambda base: base >= least)
+            bound = base_of_turns(d, length, float(value))
+            return typed_above_1(bound, lambda base: base >= bound)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
-            least = base_of_phase(d, length, float(cosine), int(layers or 1))
-            return typed_above_1(least, lambda base: base >= least)
+            bound = base_of_phase(d, length, float(cosine), int(layers or 1))
+            return typed_above_1(bound, lambda base: base >= bound)
     except ValueError:
         pass
     raise PefourierError(

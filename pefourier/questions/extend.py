@@ -198,7 +198,7 @@ class Extensions(Result):
             return []
         factor = self.about[0].params["factor"]
         lengths = {"trained": self.trained, "factor": number(factor)}
-        lengths |= {"before": number(self.trained / factor), "reach": int(self.trained * factor)}
+        lengths |= {"before": number(self.trained / factor, FACTOR_DIGITS), "reach": int(self.trained * factor)}
         return [finding("original-by-factor", **lengths)]
 
     @property

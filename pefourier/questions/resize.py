@@ -30,6 +30,7 @@ from pefourier.encodings.grids import (
     size_of,
     usual_grid,
 )
+from pefourier.encodings.places import point_of
 from pefourier.encodings.sources.config import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
@@ -39,7 +40,7 @@ from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectrum import density
 from pefourier.writing.page import fields_told
-from pefourier.writing.text import printable
+from pefourier.writing.text import join, printable
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
@@ -59,11 +60,23 @@ class Picture:
     cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
     density: np.ndarray  # (K_1, …) over the half plane, sums to one
+    closest: tuple[int, int] | None = field(default=None, metadata={"told": False})  # rows
+
+    @property
+    def collision(self) -> str:
+        """Two points with one vector, where there are any."""
+        ends = (point_of(np.unravel_index(row, self.grid)) for row in self.closest or ())
+        return f"for example, those of {join(ends)} are the same"
 
     @property
     def points(self) -> int:
         """How many points the lattice has."""
         return math.prod(self.grid)
+
+    @property
+    def all_distinct(self) -> bool:
+        """Whether no two points have one vector."""
+        return self.distinct == self.points
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,7 @@ class Resizing(Result):
     methods: list[Method]  # empty where the table was computed anew
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
     out: str | None = None  # the file that the table was written to
+    keeping: tuple[str, ...] = field(default=(), metadata={"told": False})
 
     @property
     def verdict(self) -> str:
@@ -135,10 +149,20 @@ class Resizing(Result):
             return "all zero"
         if self.method == ANEW:
             return "computed anew"
-        if self.after.distinct == self.after.points:
-            return "still distinct"
-        merged = self.before.distinct == self.before.points
-        return "no longer distinct" if merged else "not distinct"
+        verdicts = {
+            (True, True): "still distinct",
+            (True, False): "no longer distinct",
+            (False, True): "now distinct",
+            (False, False): "not distinct",
+        }
+        return verdicts[self.before.all_distinct, self.after.all_distinct]
+
+    @property
+    def kept_by(self) -> str:
+        """Which of the other methods keep all vectors distinct."""
+        if not self.keeping:
+            return "No other method keeps all vectors distinct"
+        return f"All vectors stay distinct with {join(self.keeping)}"
 
     @property
     def states(self) -> list[Picture]:
@@ -211,6 +235,8 @@ def resize_table(
         Method(name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
         for name, t in tables.items()
     ]
+    merged = before.all_distinct and not after.all_distinct
+    keeping = (name for name, t in tables.items() if merged and is_distinct(t, table_sides))
     return Resizing(
         old=old,
         new=new,
@@ -221,6 +247,7 @@ def resize_table(
         after=after,
         methods=[] if is_computed else methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
+        keeping=tuple(keeping),
         about=(encoding,),
     )
 
@@ -301,9 +328,8 @@ def picture(
     table: np.ndarray,
     sides: tuple[int, ...],
 ) -> Picture:
-    """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
-    enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
-    enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
+    """A table on a lattice: its codes, and its frequencies."""
+    enc = on_lattice(table, sides)
     spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
     closest = closest_pair(enc)
     waves = [
@@ -317,10 +343,22 @@ def picture(
         distinct=closest.distinct,
         nearest=closest.distance / norm if norm and closest.pair else None,
         neighbours=similarities(table, sides),
+        closest=closest.pair,
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
         density=spectrum.density if axes > 1 else spectrum.density[0],
     )
+
+
+def on_lattice(table: np.ndarray, sides: tuple[int, ...]) -> Encoding:
+    """A table as an encoding of a lattice's points; of one axis as a row of points."""
+    enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
+    return replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
+
+
+def is_distinct(table: np.ndarray, sides: tuple[int, ...]) -> bool:
+    """Whether no two points of a lattice have one vector."""
+    return closest_pair(on_lattice(table, sides)).distinct == len(table)
 
 
 def by_cycles(picture: Picture) -> np.ndarray:

@@ -160,11 +160,10 @@ class Usage(Result):
 
     @property
     def verdict(self) -> str:
-        """What all rotations prefer; a doubtful pairing comes before it."""
+        """What the rotation prefers, or each of several; a doubtful pairing comes before it."""
         if any(entry.code == "usage-pairing-doubt" for entry in self.findings):
             return "probably a mistake"
-        verdicts = {rotation.preference for rotation in self.rotations}
-        return verdicts.pop() if len(verdicts) == 1 else "by layer type"
+        return self.first.preference if len(self.rotations) == 1 else "by layer type"
 
     @property
     def first(self) -> summary.RotationUse:
@@ -180,8 +179,7 @@ class Usage(Result):
     @property
     def preferences(self) -> str:
         """Each rotation with what it prefers."""
-        told = [f"{use.name} {PREFERENCES[use.preference]}" for use in self.rotations]
-        return "; ".join(told)
+        return "; ".join(f"{use.name} {PREFERENCES[use.preference]}" for use in self.rotations)
 
     @property
     def kinds(self) -> list[summary.PairKind]:
@@ -245,10 +243,10 @@ def use_of_model(
         return usage
     reference = measure(against, None) if stats is None else measure(spec, against)
     moved = moved_since(usage, replace(reference, model=against))
-    most = moved.heads[0]
-    slots = {"layer": most.layer, "head": most.head, "other": shown(against)[1:-1]}
-    slots |= {"percent": number(100 * moved.moved, 2), "most": number(100 * most.moved, 2)}
-    note = finding("usage-moved", "some" if most.moved else "none", **slots)
+    first = moved.heads[0]
+    slots = {"layer": first.layer, "head": first.head, "other": shown(against)[1:-1]}
+    slots |= {"percent": number(100 * moved.moved, 2), "most": number(100 * first.moved, 2)}
+    note = finding("usage-moved", "some" if first.moved else "none", **slots)
     return replace(usage, against=moved, findings=(*usage.findings, note))
 
 
