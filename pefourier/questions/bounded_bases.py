@@ -15,7 +15,7 @@ from functools import cache, partial
 import numpy as np
 
 from pefourier.encodings.encoding import row_blocks
-from pefourier.encodings.readings import STARTS, STEP, powers_of_waves
+from pefourier.encodings.readings import FIRST_STARTS, STARTS, STEP, powers_of_waves
 
 FIRST_BASE = 1000  # lengths: where the search for the smallest base begins
 LARGEST_BASE = 1e300  # with larger ones the smallest frequency is no normal float64 number
@@ -24,7 +24,6 @@ PER_DECADE, GRID_DIGITS = 400, 4  # of the bases that are tried above it
 BASES_AT_ONCE = 2**8
 FEWEST_DIGITS = 7  # of a base that is printed
 LATEST = 8  # lags at which bases failed last
-FIRST_ROWS = 2**4  # of lags, of which the largest are looked at first
 MARGIN = 10  # times a base, up to which all bases tried must pass
 
 
@@ -48,17 +47,14 @@ def bounded_bases(d: int, length: int) -> BoundedBases:
     smallest = smallest_bounded_base(d, length)
     if smallest is not None:
         smallest = typed_back(smallest, partial(passes, d=d, length=length))
-    passing: list[float] = []
-    failing: list[float] = []
-    base = smallest
+    passing, failing, base = [], None, smallest
     while base is not None and base <= LARGEST_BASE:
-        if passes(base, d, length):
+        if not passes(base, d, length):
+            passing, failing = [], failing or base
+        else:
             passing.append(base)
             if base >= MARGIN * passing[0]:
-                return BoundedBases(smallest, passing[0], len(passing), *failing[:1] or [None])
-        else:
-            failing.append(base)
-            passing = []
+                return BoundedBases(smallest, passing[0], len(passing), failing)
         base = next_base(base)
     return BoundedBases(smallest, None, 0, None)
 
@@ -84,10 +80,10 @@ def next_base(base: float) -> float:
     return next(p for p in (float(f"{p:.{GRID_DIGITS}g}") for p in points) if p > base)
 
 
-def smallest_bounded_base(d: int, length: int, digits: int = DIGITS) -> float | None:
-    """The smallest base that passes, to some digits, of those that Su's search tries.
+def smallest_bounded_base(d: int, length: int) -> float | None:
+    """The smallest base that passes, to five digits, of those that Su's search tries.
 
-    Of [0, 1000 L] cut into 10^k points, k = 1 … digits, the smallest that passes is the end of the
+    Of [0, 1000 L] cut into 10^k points, k = 1 … 5, the smallest that passes is the end of the
     next interval. Where none of 10^4 points passes, the interval is made 1000 times as long.
 
     >>> round(smallest_bounded_base(128, 1024)), smallest_bounded_base(6, 80)
@@ -96,7 +92,7 @@ def smallest_bounded_base(d: int, length: int, digits: int = DIGITS) -> float | 
     widest = float(FIRST_BASE * length)
     while widest <= LARGEST_BASE:
         end, smallest, lags = widest, None, []
-        for step in range(1, digits + 1):
+        for step in range(1, DIGITS + 1):
             if step == DIGITS and smallest is None:
                 break
             points = end * np.arange(1, 10**step + 1) / 10**step
@@ -155,7 +151,7 @@ def failing_lag(frequencies: np.ndarray, length: int) -> int | None:
     pairs = len(frequencies)
     slack = pairs * (pairs + 8) * 2.0**-22  # above the sum of all roundings
     inner = columns_of(powers_of_waves(STEP, frequencies))
-    end, rows = -(-length // STEP), FIRST_ROWS
+    end, rows = -(-length // STEP), FIRST_STARTS
     while end > 0:
         start = max(end - rows, 0)
         outer = powers_of_waves(end - start, STEP * frequencies)

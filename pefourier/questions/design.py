@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, pi
+from operator import ge, le
 from typing import Any, ClassVar
 
 import numpy as np
@@ -164,11 +165,10 @@ class Design(Result):
         if self.best.get("bound") is None:
             return []
         bases = bounded_bases(self.d, self.length)
-        slots = {"base": base_text(bases.steady), "count": bases.tried}
-        if bases.failing is None:
-            return [finding("larger-bases", "all", **slots)]
-        ends = {"smallest": base_text(bases.smallest), "failing": base_text(bases.failing)}
-        return [finding("larger-bases", "some", **slots, **ends)]
+        names = ("steady", "smallest", "failing")
+        slots = {name: base_text(rho) for name in names if (rho := getattr(bases, name))}
+        variant = "some" if bases.failing else "all"
+        return [finding("larger-bases", variant, count=bases.tried, **slots)]
 
 
 def base_text(rho: float) -> str:
@@ -345,14 +345,11 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         if criterion == "bound":
             return bounded_bases(d, length).steady
         if criterion == "turns":
-            bound = base_of_turns(d, length)
-            return typed_above_1(bound, lambda base: base <= bound)
+            return typed_above_1(base_of_turns(d, length), le)
         if name == "wavelength" and 0 < float(value) < inf:
-            bound = base_of_turns(d, length, float(value))
-            return typed_above_1(bound, lambda base: base >= bound)
+            return typed_above_1(base_of_turns(d, length, float(value)), ge)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
-            bound = base_of_phase(d, length, float(cosine), int(layers or 1))
-            return typed_above_1(bound, lambda base: base >= bound)
+            return typed_above_1(base_of_phase(d, length, float(cosine), int(layers or 1)), ge)
     except ValueError:
         pass
     raise PefourierError(
@@ -362,9 +359,9 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
     )
 
 
-def typed_above_1(base: float, holds: Callable[[float], bool]) -> float | None:
-    """A base in few digits for which a condition holds; None for one that is no base above 1."""
-    rounded = typed_back(base, holds)
+def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | None:
+    """A base in few digits, on one side of what it was; None for one that is no base above 1."""
+    rounded = typed_back(base, lambda typed: side(typed, base))
     return rounded if rounded > 1 else None
 
 

@@ -27,14 +27,9 @@ from pefourier.encodings.sources.rope_scaling import trained_as_stated
 from pefourier.encodings.specs import open_model, source_of, whole_numbers
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
-from pefourier.questions.design import Candidate, base_text, candidate, exact_base
+from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import Result, csv_table
-from pefourier.questions.rotations import (
-    Band,
-    bands,
-    count_unseen,
-    window_within,
-)
+from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.writing.page import fields_of, fields_told
 from pefourier.writing.text import number
 
@@ -49,7 +44,6 @@ class Extension(Candidate):
     """One way to a longer context, and what it does."""
 
     way: str  # unchanged, a scaling, or base: another base without a scaling
-    effective_base: float  # of its frequencies: with ntk another than `rho`
     factor: float  # of that scaling, else 1
     attention_factor: float
     bands: tuple[Band, ...]  # kept, blended, stretched: compared with the rotation as trained
@@ -68,11 +62,6 @@ class Extension(Candidate):
         """The way with its factor, as a sentence has it."""
         scaled = f"{self.way} scaling (factor {number(self.factor, FACTOR_DIGITS)})"
         return self.name if self.way == "base" else scaled
-
-    @property
-    def base(self) -> str:
-        """The base that frequencies have: of ntk that which its factor makes."""
-        return base_text(float(f"{self.effective_base:.{BASE_DIGITS}g}"))
 
     @property
     def band_counts(self) -> str:
@@ -99,7 +88,6 @@ class Extensions(Result):
     shown: ClassVar[dict[str, str]] = {
         "layers": "part",
         "trained length": "trained",
-        "length before scaling": "original_stated",
         "positions": "length",
         "window": "window",
     }
@@ -140,14 +128,8 @@ class Extensions(Result):
         return "scaling needed" if self.scaling == "none" else "further scaling needed"
 
     @property
-    def own_setting(self) -> str:
-        """The scaling that the rotation has."""
-        factor = self.about[0].params.get("factor")
-        return f"{self.scaling}, factor {number(float(factor))}" if factor else self.scaling
-
-    @property
     def scaling(self) -> str:
-        """The kind of that scaling; none."""
+        """The kind of scaling that the rotation has; none."""
         return self.about[0].params["scaling"]
 
     @property
@@ -197,14 +179,9 @@ class Extensions(Result):
         if not self.by_factor:
             return []
         factor = self.about[0].params["factor"]
-        lengths = {"trained": self.trained, "factor": number(factor)}
-        lengths |= {"before": number(self.trained / factor, FACTOR_DIGITS), "reach": int(self.trained * factor)}
-        return [finding("original-by-factor", **lengths)]
-
-    @property
-    def original_stated(self) -> int | None:
-        """Positions before any scaling, where the config states them."""
-        return None if self.by_factor else self.original
+        lengths = {"before": self.trained / factor, "reach": self.trained * factor}
+        slots = {k: number(v, FACTOR_DIGITS) for k, v in (lengths | {"factor": factor}).items()}
+        return [finding("original-by-factor", trained=self.trained, **slots)]
 
 
 def extend(
@@ -252,11 +229,9 @@ def extend(
     window = describe_positions(spec, len(source), d=d).widest_window()
     tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
     ways = SHARED if source.params["scaling"] == "proportional" else WAYS
-    plain = rescale(source, length, ways[0], 1.0, original).measure.frequencies
-    factor = least_factor(source, plain, length)
     encodings = [
         ("unchanged", load(spec, length, d)),
-        *((scaling, rescale(source, length, scaling, factor, original)) for scaling in ways),
+        *((scaling, rescale(source, length, scaling, original)) for scaling in ways),
         *(("base", rebuilt(source, length, rho, "none", {})) for rho in tried),
     ]
     form = FORMATS[dtype] if dtype else None
@@ -276,16 +251,17 @@ def extend(
     )
 
 
-def least_factor(source: Encoding, plain: np.ndarray, length: int) -> float:
-    """The smallest factor on plain frequencies with which no pair goes beyond training's angles.
+def least_factor(source: Encoding, length: int) -> float:
+    """The smallest factor on frequencies without scaling with which no pair meets new angles.
 
     In more digits than `count_unseen` distinguishes. Where all pairs complete a rotation in
     training any factor does, and it is the ratio of the lengths.
 
-    >>> scaled = load("rope:rho=1e6,d=128,scaling=yarn,factor=4,original=32768", 2**17)
-    >>> least_factor(scaled, 1e6 ** (-np.arange(64) / 64), 2**18)
+    >>> least_factor(load("rope:d=128,scaling=yarn,factor=4,original=32768", 2**17), 2**18)
     8.0
     """
+    kind = "proportional" if source.params["scaling"] == "proportional" else "none"
+    plain = rebuilt(source, length, plain_base(source), kind, {}).measure.frequencies
     trained = source.measure.frequencies
     short = (trained > 0) & (trained * len(source) < 2 * pi)
     ratio = (plain[short] / trained[short]).max(initial=0.0) or 1.0
@@ -295,16 +271,17 @@ def least_factor(source: Encoding, plain: np.ndarray, length: int) -> float:
 def geometric_base(enc: Encoding) -> float:
     """The base that frequencies have; where they are no geometric list that of its parameters.
 
-    >>> round(geometric_base(build("rope", 80, 128, scaling="ntk", factor=4.0)), 2)
+    >>> geometric_base(build("rope", 80, 128, scaling="ntk", factor=4.0))
     40889.94
     """
     frequencies = enc.measure.frequencies
     if base_of(frequencies) is None:
         return enc.params["rho"]
-    return float(frequencies[-1] ** (len(frequencies) / (1 - len(frequencies))))
+    base = frequencies[-1] ** (len(frequencies) / (1 - len(frequencies)))
+    return float(f"{base:.{BASE_DIGITS}g}")
 
 
-def rescale(source: Encoding, length: int, scaling: str, factor: float, original: int) -> Encoding:
+def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
     usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
     settings_kept = {
@@ -312,7 +289,7 @@ def rescale(source: Encoding, length: int, scaling: str, factor: float, original
         for key, parameter in usual.items()
         if key != "attention_factor" and source.params[key] != parameter.default
     }
-    settings = settings_kept | {"factor": factor}
+    settings = settings_kept | {"factor": least_factor(source, length)}
     if "original" in scaling_parameters(scaling):
         settings |= {"original": original}
     return rebuilt(source, length, plain_base(source), scaling, settings)
@@ -397,8 +374,7 @@ def describe_extension(
     return Extension(
         way=scaling,
         factor=enc.params.get("factor", 1.0) if scaling == enc.params["scaling"] else 1.0,
-        effective_base=geometric_base(enc),
-        **fields_of(candidate(enc, len(enc), form)),
+        **(fields_of(candidate(enc, len(enc), form)) | {"rho": geometric_base(enc)}),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
         unseen=count_unseen(new, trained, len(source), lags or len(enc)),

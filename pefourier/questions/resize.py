@@ -44,6 +44,7 @@ from pefourier.writing.text import join, printable
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
+VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
 ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
 
 
@@ -72,11 +73,6 @@ class Picture:
     def points(self) -> int:
         """How many points the lattice has."""
         return math.prod(self.grid)
-
-    @property
-    def all_distinct(self) -> bool:
-        """Whether no two points have one vector."""
-        return self.distinct == self.points
 
 
 @dataclass(frozen=True)
@@ -140,7 +136,6 @@ class Resizing(Result):
     methods: list[Method]  # empty where the table was computed anew
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
     out: str | None = None  # the file that the table was written to
-    keeping: tuple[str, ...] = field(default=(), metadata={"told": False})
 
     @property
     def verdict(self) -> str:
@@ -149,20 +144,8 @@ class Resizing(Result):
             return "all zero"
         if self.method == ANEW:
             return "computed anew"
-        verdicts = {
-            (True, True): "still distinct",
-            (True, False): "no longer distinct",
-            (False, True): "now distinct",
-            (False, False): "not distinct",
-        }
-        return verdicts[self.before.all_distinct, self.after.all_distinct]
-
-    @property
-    def kept_by(self) -> str:
-        """Which of the other methods keep all vectors distinct."""
-        if not self.keeping:
-            return "No other method keeps all vectors distinct"
-        return f"All vectors stay distinct with {join(self.keeping)}"
+        distinct = [state.distinct == state.points for state in self.states]
+        return VERDICTS[distinct[0]][distinct[1]]
 
     @property
     def states(self) -> list[Picture]:
@@ -235,8 +218,6 @@ def resize_table(
         Method(name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
         for name, t in tables.items()
     ]
-    merged = before.all_distinct and not after.all_distinct
-    keeping = (name for name, t in tables.items() if merged and is_distinct(t, table_sides))
     return Resizing(
         old=old,
         new=new,
@@ -247,7 +228,6 @@ def resize_table(
         after=after,
         methods=[] if is_computed else methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
-        keeping=tuple(keeping),
         about=(encoding,),
     )
 
@@ -328,8 +308,9 @@ def picture(
     table: np.ndarray,
     sides: tuple[int, ...],
 ) -> Picture:
-    """A table on a lattice: its codes, and its frequencies."""
-    enc = on_lattice(table, sides)
+    """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
+    enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
+    enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
     spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
     closest = closest_pair(enc)
     waves = [
@@ -348,17 +329,6 @@ def picture(
         constant=spectrum.summary.lowest_bin_share,
         density=spectrum.density if axes > 1 else spectrum.density[0],
     )
-
-
-def on_lattice(table: np.ndarray, sides: tuple[int, ...]) -> Encoding:
-    """A table as an encoding of a lattice's points; of one axis as a row of points."""
-    enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
-    return replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-
-
-def is_distinct(table: np.ndarray, sides: tuple[int, ...]) -> bool:
-    """Whether no two points of a lattice have one vector."""
-    return closest_pair(on_lattice(table, sides)).distinct == len(table)
 
 
 def by_cycles(picture: Picture) -> np.ndarray:

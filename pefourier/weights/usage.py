@@ -51,14 +51,6 @@ from pefourier.writing.text import number, ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
-PREFERENCES = {  # of a rotation, as a sentence has them
-    "slow pairs favoured": "favours low frequencies",
-    "slow pairs neglected": "neglects low frequencies",
-    "fast pairs favoured": "favours high frequencies",
-    "fast pairs neglected": "neglects high frequencies",
-    "few pairs used": "uses few pairs",
-    "no preference": "has no preference",
-}
 MOST_MOVED = 5  # heads that are named
 SAMPLED = 8  # layers from which check-faithful doubts a pairing
 
@@ -179,7 +171,7 @@ class Usage(Result):
     @property
     def preferences(self) -> str:
         """Each rotation with what it prefers."""
-        return "; ".join(f"{use.name} {PREFERENCES[use.preference]}" for use in self.rotations)
+        return "; ".join(f"{use.name}: {use.preference}" for use in self.rotations)
 
     @property
     def kinds(self) -> list[summary.PairKind]:

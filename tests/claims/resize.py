@@ -3,8 +3,8 @@
 import re
 
 import numpy as np
-
 from grids import table_on
+
 from pefourier.encodings import load
 from pefourier.questions.resize import METHODS, resize_table
 
@@ -55,16 +55,6 @@ def same(picture, table):
     return ends[0] != ends[1] and np.abs(first - second).max() <= 1e-12 * np.abs(table).max()
 
 
-def others_keep(answer, truth):
-    """Each other method, used."""
-    rows, old, new = truth
-    made = {name: resize_table(table_on(old, rows), new, name).table for name in METHODS}
-    keep = [name for name, table in made.items() if count_distinct(table) == len(table)]
-    assert answer.method not in keep
-    named = set(re.findall("|".join(METHODS), answer.kept_by))
-    return named == set(keep) and (bool(keep) != answer.kept_by.startswith("No other"))
-
-
 def still(answer, truth):
     norms = [np.sqrt((t**2).sum(axis=1).mean()) for t in (answer.table, truth[0])]
     said = [answer.after.norm, answer.before.norm]
@@ -72,8 +62,7 @@ def still(answer, truth):
 
 
 def no_longer(answer, truth):
-    known = counts(answer, truth) == (True, False) and same(answer.after, answer.table)
-    return known and others_keep(answer, truth)
+    return counts(answer, truth) == (True, False) and same(answer.after, answer.table)
 
 
 def now(answer, truth):

@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 
 import numpy as np
-
 from drawn_usage import drawn_model
+
 from pefourier.encodings import load
 from pefourier.weights.shares import LayerShares, PairLayout, pair_rows
 from pefourier.weights.summary import summarise
@@ -97,7 +97,7 @@ def prefers(which, sign):
         used, *members = kinds(truth)
         member = members[which]
         held, even = used[:, member].sum(axis=1).mean(), member.mean()
-        meaning, counts, said = said_numbers(answer)
+        _, counts, said = said_numbers(answer)
         assert counts[0] == member.sum()
         assert near(said[0], held)
         assert near(said[1], even)
@@ -121,7 +121,7 @@ def by_chance(truth, member, slack=0.85):
 
 def no_preference(answer, truth):
     used, slow, fast = kinds(truth)
-    meaning, counts, said = said_numbers(answer)
+    _, _, said = said_numbers(answer)
     expected = [
         f(m) for m in (slow, fast) for f in (lambda m: used[:, m].sum(axis=1).mean(), np.mean)
     ]
@@ -152,7 +152,7 @@ def few_pairs(answer, truth):
 
 def each_type(answer, truth):
     parts = answer.preferences.split("; ")
-    return [part.split()[0] for part in parts] == ["sliding", "full"]
+    return [part.partition(": ")[0] for part in parts] == ["sliding", "full"]
 
 
 def rows_hold_half(answer, truth):
