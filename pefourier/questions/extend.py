@@ -271,7 +271,7 @@ def least_factor(source: Encoding, length: int) -> float:
 def geometric_base(enc: Encoding) -> float:
     """The base that frequencies have; where they are no geometric list that of its parameters.
 
-    >>> geometric_base(build("rope", 80, 128, scaling="ntk", factor=4.0))
+    >>> geometric_base(load("rope:d=128,scaling=ntk,factor=4"))
     40889.94
     """
     frequencies = enc.measure.frequencies
