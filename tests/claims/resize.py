@@ -23,11 +23,11 @@ def draws(rng, count):
         kind = rng.integers(6)
         if kind > 2:
             rows[rng.integers(len(rows))] = rows[0]  # itself, in one of so many
-        elif kind == 2:  # two rows of the grid that have one mean, and another
-            left, apart = rng.normal(size=(2, 1, 3)), rng.normal(size=(3, 1))
+        elif kind == 2:  # two rows of the grid that have one mean, and five more
+            left, apart = rng.normal(size=(2, 1, 3)), rng.normal(size=(7, 1))
             rows = np.stack([left[0] + apart, left[1] - apart], axis=1).reshape(-1, 3)
-            rows[4:] = rng.normal(size=(2, 3))
-            old, new = (3, 2), (3, 1)
+            rows[4:] = rng.normal(size=(10, 3))
+            old, new = (7, 2), (7, 1)
         elif kind == 0:
             rows = rows[np.arange(len(rows)) // old[1] * old[1]]  # by row of the grid alone
         elif kind == 1:
