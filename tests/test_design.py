@@ -7,15 +7,14 @@ from pefourier.api import design
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.bounded_bases import bounded_bases, smallest_bounded_base
 from pefourier.questions.design import (
     base_of_phase,
     base_of_turns,
     cast_distance,
     design_base,
     design_grid,
-    smallest_bounded_base,
 )
-from pefourier.questions.rotations import base_bound
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_with_the_base_of_a_phase_the_slowest_pair_keeps_the_cosine(phase, d):
     rho = design_base(131072, d, (), (f"phase={phase}",)).best[f"phase={phase}"]
     cosine, _, layers = phase.partition(":")
     kept = np.cos(131072 * rho ** (-(d - 2) / d)) ** int(layers or 1)
-    assert kept == pytest.approx(float(cosine), abs=1e-9)
+    assert 0 <= kept - float(cosine) < 1e-4
 
 
 @pytest.mark.parametrize(("cosine", "layers", "base"), [(0, 1, 83443), (0.9, 1, 290609)])
@@ -129,13 +128,66 @@ def test_the_bound_on_phases_is_the_published_one_for_endless_d(cosine, layers, 
     assert base_of_phase(10**9, 131072, cosine, layers) == pytest.approx(base, rel=4e-6)
 
 
-def test_the_smallest_base_serves_and_a_larger_one_that_fails_is_shown_with_its_lag():
-    """Once bases up to 5 % above 2090300 were said to serve 65536 positions."""
-    result = design_base(65536, 128, bases=(4981600.0,), criteria=("bound",))
-    assert [f.code for f in result.findings] == ["larger-bases"]
-    least = result.best["bound"]
-    assert (base_bound(least ** (-np.arange(64) / 64)) or 65536) >= 65536
-    assert [c.bound < 65536 for c in result.candidates] == [False, True]
+def has_bound(rho, d, length):
+    """B(m) at every lag, written out."""
+    omega = rho ** (-np.arange(d // 2) * 2 / d)
+    return np.cos(np.multiply.outer(np.arange(length), omega)).sum(axis=1).min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("length", "d", "smallest"), [(1000, 64, 7753.016), (300, 6, 6254337), (80, 128, 158.6375)]
+)
+def test_all_bases_tried_up_to_ten_times_the_base_have_the_bound(length, d, smallest):
+    """Once the base was an island: of 256k the bases 2.37e7 to 5.2e7 beside it fail."""
+    result = design_base(length, d, bases=(), criteria=("bound",))
+    base = result.best["bound"]
+    assert all(has_bound(rho, d, length) for rho in base * 10 ** (np.arange(401) / 400))
+    found = bounded_bases(d, length)
+    assert found.smallest == pytest.approx(smallest, rel=1e-6)
+    assert has_bound(found.smallest, d, length)
+    assert found.failing is None or not has_bound(found.failing, d, length)
+    assert (found.failing is None) == (base == found.smallest)
+    (note,) = result.findings
+    assert ("fails" in note.message) == (found.failing is not None)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("length", "smallest", "base"), [(65536, 2.090193e6, 8.175e6), (262144, 2.366244e7, 5.433e7)]
+)
+def test_bases_of_long_contexts(length, smallest, base):
+    found = bounded_bases(128, length)
+    assert found.smallest == pytest.approx(smallest, rel=1e-6)
+    assert found.steady == base
+
+
+@pytest.mark.parametrize(("length", "d", "base"), [(4096, 6, 1.76e10), (4096, 4, 1.39e14)])
+def test_a_base_is_looked_for_beyond_a_thousand_lengths(length, d, base):
+    assert design_base(length, d, (), ("bound",)).best["bound"] == pytest.approx(base, rel=0.01)
+
+
+@pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])
+@pytest.mark.parametrize("d", [4, 16, 128])
+@pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
+def test_a_base_does_what_it_promises_as_it_is_printed(length, d, criterion):
+    """Once 18.31279 of 80 positions and d 16: one pair short of a rotation."""
+    (candidate,) = design_base(length, d, (), (criterion,)).candidates
+    typed = float(candidate.spec.partition("rho=")[2].partition(",")[0])
+    assert float(candidate.base) == typed == candidate.rho
+    radians = length * typed ** (-(d - 2) / d)
+    if criterion == "turns":
+        assert radians >= 2 * np.pi
+        assert radians == pytest.approx(2 * np.pi, rel=1e-6)
+    else:
+        most = 2 * np.pi / 3 if criterion == "wavelength=3" else np.arccos(0.9)
+        assert radians <= most * (1 + 1e-12)
+        assert radians == pytest.approx(most, rel=1e-6)
+
+
+def test_a_base_by_the_table_is_the_best_of_so_many():
+    words = design_base(1000, 64, criteria=("rank", "stable_rank")).bases_in_words
+    assert words == "rank: 5 (best of 13 tried; 6 others tie); stable_rank: 5 (best of 13 tried)"
+    assert design_base(2, 16, (3.0,), ("turns",)).best == {"turns": None}
 
 
 @pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])
@@ -155,7 +207,7 @@ def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
     assert result.length == 8_640_000
     rho = result.best[criterion]
     lasts = {"turns": 2 * np.pi, "wavelength=3": 2 * np.pi / 3, "phase=.9": np.arccos(0.9)}
-    assert rho ** (-62 / 64) * 8_640_000 == pytest.approx(lasts[criterion], rel=1e-9)
+    assert rho ** (-62 / 64) * 8_640_000 == pytest.approx(lasts[criterion], rel=1e-6)
     idle = {c.rho: c.idle for c in result.candidates}
     assert idle[1e8] == (1e8 ** (-np.arange(32) / 32) * 8_640_000 < 2 * np.pi).sum()
     assert {c.rank for c in result.candidates} == {None}

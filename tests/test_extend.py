@@ -32,7 +32,7 @@ def test_yarn_of_qwen_is_the_published_one():
 
 
 SCALED = [
-    ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 32, ""),
+    ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 16, ""),
     ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, 131072, 32768, "yarn", 8, "yarn"),
     ("openai/gpt-oss-20b", 2**18, 131072, 4096, "yarn", 64, "truncate=False"),
     ("deepseek-ai/DeepSeek-V3", 2**18, 163840, 4096, "yarn", 64, "mscale_all_dim=1"),
@@ -104,6 +104,30 @@ def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
     assert ways(result)["linear"].unseen == 0
 
 
+def test_the_factor_is_relative_to_what_the_model_has(written):
+    """Once 32 of Llama 3.1 at 262144 positions, where 16 is enough and stays near it longer."""
+    result = extend(written(PUBLISHED["meta-llama/Llama-3.1-8B"]), 2**18)
+    assert (result.verdict, result.nearest.way) == ("further scaling needed", "llama3")
+    assert (result.nearest.unseen, result.nearest.below_99) == (0, 7160)
+    assert ways(result)["ntk"].rho == pytest.approx(5e5 * 16 ** (128 / 126))
+
+
+def test_a_factor_above_the_length_is_answered():
+    result = extend("rope:scaling=yarn,factor=300,original=1", 1024, trained=128, d=16)
+    assert result.nearest.unseen == 0
+
+
+def test_an_advice_takes_no_pair_to_new_angles(written):
+    """Once ntk for longrope, with as many as without."""
+    long = {"rope_type": "longrope", "long_factor": [1.0 + i for i in range(48)]}
+    own = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
+    config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32} | own
+    result = extend(written(config | {"rope_scaling": long | {"short_factor": [1.0] * 48}}), 2**18)
+    assert (result.unchanged.unseen, result.nearest.unseen) == (14, 0)
+    cut = extend("rope:scaling=cut,original=1024", 2048, trained=256, d=64)
+    assert (cut.verdict, cut.nearest.unseen > 0) == ("no scaling suffices", True)
+
+
 def test_layers_without_a_window_are_extended(written):
     result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
     assert (result.part, result.trained, result.window) == ("full_attention", 32768, None)
@@ -111,13 +135,16 @@ def test_layers_without_a_window_are_extended(written):
 
 
 def test_an_original_length_that_no_config_says_is_told(written):
-    """Once 131072 / 8 was written for the length of training without a word."""
+    """Once 131072 / 8 was written for the length of training without a word; both readings."""
     scaling = {"rope_type": "linear", "factor": 8.0}
     own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
     path = written(GEMMA | own | {"rope_scaling": scaling})
     result = extend(path, 2**18)
     assert (result.original, result.by_factor) == (16384, True)
-    assert [f.code for f in result.findings] == ["original-by-factor"]
+    (note,) = result.findings
+    assert (note.code, "16384" in note.message, "1048576" in note.message) == (
+        *("original-by-factor", True, True),
+    )
     with pytest.raises(PefourierError, match="stands for 131072 positions"):
         extend(path, 131072)
 

@@ -85,6 +85,15 @@ def test_spectra_and_codes_that_stay_are_said_to():
     assert resize_table(table_on((2, 2), np.zeros((4, 3))), (3, 3)).verdict == "all zero"
 
 
+def test_codes_that_were_equal_before_are_told(rng):
+    """Once "still distinct" where 48 of 49 had been, without the two that were not."""
+    rows = rng.normal(size=(49, 8))
+    rows[5] = rows[3]
+    r = resize_table(table_on((7, 7), rows), (14, 14))
+    assert (r.verdict, r.before.distinct, r.after.distinct) == ("now distinct", 48, 196)
+    assert "(0,3) and (0,5)" in r.conclusion
+
+
 PHASES = [  # indices meet unseen phases, and normalised coordinates do not
     ("axial:convention=mae", (14, 10), (24, 10), (14, 0)),
     ("axial:convention=mae", (14, 10), (7, 5), (0, 0)),

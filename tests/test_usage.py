@@ -541,6 +541,39 @@ def test_preferences_are_found_where_they_are_planted(rng, shape):
         assert told.count(f"slow pairs {expected}") >= 0.95 * len(told)
 
 
+ONE = {
+    "last": np.full((4, 8), 63),
+    "15th": np.full((4, 8), 15),
+    "each": np.arange(32).reshape(4, 8),
+}
+
+
+@pytest.mark.parametrize("kv", [1, 2, 8])
+@pytest.mark.parametrize("name", ONE)
+def test_heads_with_a_single_pair_each_are_no_even_use(name, kv):
+    """Once no preference, of 100 % in the slowest pair where 45 % are even."""
+    own = [LayerShares(n, 0, kv, *[np.eye(64)[held]] * 3) for n, held in enumerate(ONE[name])]
+    use = summarise("", 5e5 ** (-np.arange(64) / 64), 8192, own)
+    assert use.preference != "no preference"
+    assert use.effective_pairs == pytest.approx(1.0)
+    if name == "last" and kv == 8:
+        assert use.preference == "slow pairs favoured"
+
+
+def test_rows_to_keep_are_all_listed():
+    rows = tuple(range(0, 60, 2))
+    use = drawn_model(np.random.default_rng(0), (1, 1, 1, 32, 16))
+    assert replace(use, half_rows=rows).rows_to_spare == ", ".join(map(str, rows))
+
+
+def test_nothing_moved_since_the_same_weights(tmp_path):
+    path = write_model(tmp_path)
+    usage = use_of_model(path, against=path)
+    (note,) = (f for f in usage.findings if f.code == "usage-moved")
+    assert usage.against.moved == 0
+    assert not re.search(r"\d", note.message.replace(path, ""))
+
+
 def test_fast_pairs_turn_more_than_32_times(rng):
     shares = normalised(rng.chisquare(3, (2, 4)))
     omega = np.array([32.5, 31.5, 0.0, 1.5, 0.5]) * 2 * np.pi / 100

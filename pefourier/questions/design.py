@@ -6,25 +6,29 @@ Frequencies are :math:`\rho^{-2i/d}`, i = 0 … d/2 - 1, radians per position; a
 `length` positions and `d` dimensions (of a head, for rotary positions). ``sinusoidal`` and ``rope``
 of one base have the same distances, rank and kernel, so that one table serves both.
 
-turns: every pair completes a turn. wavelength: the slowest needs k lengths for one. phase: the
-slowest keeps a cosine over the length. bound: the smallest base with B(m) >= 0 at every lag below
-the length (`pefourier.questions.context.base_bound`). distance: the smallest between two codes is
-largest. rank, stable_rank, condition: of the table of codes; by these four a base is the best of
-the candidates, and one between them may be better. Of lengths for which tables take too long the
-criteria with a formula are answered alone.
+turns: every pair completes a full rotation. wavelength: the slowest needs k lengths for one. phase:
+the slowest keeps a cosine over the length. bound: B(m) >= 0 at every lag below the length, with
+this base and with all tried up to ten times of it (`pefourier.questions.bounded_bases`). distance:
+the smallest between two vectors is largest. rank, stable_rank, condition: of the table of vectors;
+by these four a base is the best of the candidates, and one between them may be better. Of lengths
+for which tables take too long the criteria with a formula are answered alone.
+
+Bases by a formula or a search have as few digits as it takes to keep what they promise, and are
+printed with all of them.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, pi
+from operator import ge, le
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pefourier.encodings import build
 from pefourier.encodings.checks import COSTS, LARGEST, check_cost, check_count
-from pefourier.encodings.encoding import Encoding, Finding, row_blocks
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import FARTHEST, lag_sums
 from pefourier.errors import PefourierError, shown
@@ -32,30 +36,27 @@ from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
+from pefourier.questions.bounded_bases import LARGEST_BASE, bounded_bases, typed_back
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.writing.page import fields_told
-from pefourier.writing.text import join, number
+from pefourier.writing.text import agreeing, number
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
 BY_FORMULA = ("turns", "wavelength", "phase")  # criteria that need no table of codes and no search
-BY_TABLE = {
-    "distance": lambda c: c.min_distance,
+BY_TABLE = {  # what is largest for the best base; numbers behind the first decide between ties
+    "distance": lambda c: (c.min_distance,),
     "rank": lambda c: (c.rank, c.stable_rank),
-    "stable_rank": lambda c: c.stable_rank,
-    "condition": lambda c: (c.rank, -(c.condition_number or np.inf)),
+    "stable_rank": lambda c: (c.stable_rank,),
+    "condition": lambda c: (-(c.condition_number or np.inf),),
 }
 ROWS = 15  # candidates of the table on the screen; of an axis of a grid a third
-FIRST_BASE = 1000  # lengths: where the search for the smallest base with a bound begins
-DIGITS = 5  # of that base
-BASES_AT_ONCE = 2**8
-LATEST, BESIDE = 4, 2**-13  # lags at which bases failed last; lags beside them, of the length
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 SECONDS |= {"d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
 DURATION = re.compile(rf"(\d*\.?\d+(?:e[+-]?\d+)?)\s*({'|'.join(SECONDS)})")
-ROUNDING = 1e-12  # by which a base is smaller than that of a whole turn
+MOST_DIGITS = 17  # of any float64 number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class Candidate:
     @property
     def base(self) -> str:
         """Its base in as many digits as it takes to type it back."""
-        return number(self.rho, 7)
+        return base_text(self.rho)
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +111,7 @@ class Design(Result):
     criteria: tuple[str, ...]
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None where no base serves
-    dft_serves: bool  # length <= d, no grid: the lattice of the DFT is better than any base
+    dft_serves: bool  # 2 < length <= d, no grid: the lattice of the DFT is better than any base
     dtype: str | None = None  # the format to which codes were rounded
     axis: str = ""  # of a grid: t, y or x
 
@@ -131,8 +132,21 @@ class Design(Result):
 
     @property
     def bases_in_words(self) -> str:
-        """Each criterion with its base, in as many digits as it takes to type it back."""
-        return join([f"{name} {number(rho, 7, missing='none')}" for name, rho in self.best.items()])
+        """Each criterion with its base, and of how many bases it is the best, where it is that."""
+        return "; ".join(f"{name}: {self.base_in_words(name)}" for name in self.criteria)
+
+    def base_in_words(self, criterion: str) -> str:
+        """The base of a criterion, or what was tried."""
+        rho, tried = self.best[criterion], len(self.candidates)
+        if criterion not in BY_TABLE:
+            limit = "none above 1" if criterion != "bound" else f"none up to {LARGEST_BASE:g}"
+            return limit if rho is None else base_text(rho)
+        if rho is None:
+            return f"none of the {tried} tried has full rank"
+        values = [BY_TABLE[criterion](c)[0] for c in self.candidates]
+        ties = values.count(max(values)) - 1
+        tied = f"; {ties} {agreeing(ties, 'other ties', 'others tie')}" if ties else ""
+        return f"{base_text(rho)} (best of {tried} tried{tied})"
 
     @property
     def rows(self) -> list[Candidate]:
@@ -147,9 +161,24 @@ class Design(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """Larger bases than the smallest with a bound may fail again."""
-        smallest = self.best.get("bound")
-        return [] if smallest is None else [finding("larger-bases", base=number(smallest, 7))]
+        """Which bases were tried for `bound`, and whether one above the smallest fails."""
+        if self.best.get("bound") is None:
+            return []
+        bases = bounded_bases(self.d, self.length)
+        names = ("steady", "smallest", "failing")
+        slots = {name: base_text(rho) for name in names if (rho := getattr(bases, name))}
+        variant = "some" if bases.failing else "all"
+        return [finding("larger-bases", variant, count=bases.tried, **slots)]
+
+
+def base_text(rho: float) -> str:
+    """A base in as many digits as it takes to type it back.
+
+    >>> base_text(5e5), base_text(18.312785), base_text(23662441.946677245)
+    ('5e+05', '18.312785', '23662441.946677245')
+    """
+    texts = (number(float(rho), digits) for digits in range(4, MOST_DIGITS))
+    return next((text for text in texts if float(text) == rho), repr(float(rho)))
 
 
 def count_steps(span: str, resolution: str) -> int:
@@ -179,13 +208,11 @@ def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
     >>> round(base_of_turns(256, 80), 3), round(base_of_turns(128, 4096), 2)
     (12.99, 722.52)
     """
-    return base_of_slowest(d, lengths * length / (2 * pi)) * (1 - ROUNDING)
+    return base_of_slowest(d, lengths * length / (2 * pi))
 
 
 def base_of_slowest(d: int, steps: float) -> float:
     """The base whose slowest pair takes so many positions for a radian."""
-    if d < 4:
-        raise PefourierError(f"a base is chosen for d of at least 4, two pairs; got d={d}")
     return float(steps ** (d / (d - 2)))
 
 
@@ -200,71 +227,6 @@ def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> fl
     1752993
     """
     return base_of_slowest(d, length / float(np.arccos(similarity ** (1 / layers))))
-
-
-def smallest_bounded_base(d: int, length: int, digits: int = DIGITS) -> float | None:
-    r"""The smallest base with :math:`B(m) \ge 0` for all lags m below a length, to some digits.
-
-    Su's search: of [0, 1000 L] cut into 10^k points, k = 1 … digits, the smallest that serves is
-    the end of the next interval. The first negative lag is no monotone function of the base: larger
-    bases may fail again. None where none of 10^4 points serves.
-
-    >>> round(smallest_bounded_base(128, 1024))
-    4293
-    """
-    end, smallest = float(FIRST_BASE * length), None
-    lags: list[int] = []
-    for step in range(1, digits + 1):
-        if step == DIGITS and smallest is None:
-            break
-        points = end * np.arange(1, 10**step + 1) / 10**step
-        smallest = find_first_base(points[points > 1], d, length, lags)
-        end = smallest or end
-    return smallest
-
-
-def find_first_base(bases: np.ndarray, d: int, length: int, lags: list[int]) -> float | None:
-    """The first of ascending bases that serves.
-
-    `lags` are those at which bases were seen to fail, and grow. Neighbours fail at the same lags,
-    so that most bases are rejected by looking at the latest of them.
-    """
-    exponents = -2.0 * np.arange(d // 2) / d
-    for part in row_blocks(len(bases), BASES_AT_ONCE):
-        remaining = bases[part]
-        for lag in lags[-LATEST:]:
-            remaining = remaining[cosine_sums_at(lag, remaining, exponents) >= 0]
-        while len(remaining):
-            failing = lag_of_failure(remaining[0] ** exponents, lags, length)
-            if failing is None:
-                return float(remaining[0])
-            lags.append(failing)
-            remaining = remaining[1:]
-            remaining = remaining[cosine_sums_at(failing, remaining, exponents) >= 0]
-    return None
-
-
-def cosine_sums_at(lag: int, bases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """The sum of cosines of each base at a lag."""
-    return np.cos(lag * bases[:, None] ** exponents).sum(axis=-1)
-
-
-def lag_of_failure(frequencies: np.ndarray, lags: Sequence[int], length: int) -> int | None:
-    """A lag below a length with a negative sum of cosines; None where there is none.
-
-    All are looked at only where those of other bases, and lags beside the latest, have none.
-    """
-    reach = int(BESIDE * length)
-    neighbours = np.add.outer(np.array(lags[-LATEST:], int), np.arange(-reach, reach + 1)).ravel()
-    tried = np.unique([*lags, *neighbours[(neighbours > 0) & (neighbours < length)]])
-    sums = np.cos(np.multiply.outer(tried, frequencies)).sum(axis=1)
-    if sums.min(initial=0.0) < 0:
-        return int(tried[sums.argmin()])
-    lowest, worst = 0.0, None
-    for first, sums in lag_sums(frequencies, length):
-        if sums.min() < lowest:
-            lowest, worst = sums.min(), first + int(sums.argmin())
-    return worst
 
 
 def design_base(
@@ -305,7 +267,7 @@ def design_base(
     if criteria is None:
         criteria = BY_FORMULA[:1] if is_long else CRITERIA
     exact = {name: exact_base(name, length, d) for name in criteria if name not in BY_TABLE}
-    tried = sorted({*bases, *(rho for rho in exact.values() if rho is not None and rho > 1)})
+    tried = sorted({*bases, *filter(None, exact.values())})
     candidates = candidates_of(tried, length, d, FORMATS[dtype] if dtype else None, is_long)
     best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
     params = {"length": length, "d": d, "for": tuple(criteria), "bases": tuple(bases)}
@@ -320,7 +282,7 @@ def design_base(
             for c in candidates
         ),
         best=best,
-        dft_serves=length <= d and not axis,
+        dft_serves=2 < length <= d and not axis,
         dtype=dtype,
         axis=axis,
         about=(replace(build("rope", length=2, d=d), spec=spec, params=params),),
@@ -375,19 +337,19 @@ def design_grid(sides: Sequence[int], d: int, **options: Any) -> tuple[Design, .
 
 def exact_base(criterion: str, length: int, d: int) -> float | None:
     """The base of a criterion that has a formula or a search of its own."""
+    if d < 4:
+        raise PefourierError(f"d must be at least 4 (two pairs); got d={d}")
     name, _, value = criterion.partition("=")
     cosine, _, layers = value.partition(":")
     try:
         if criterion == "bound":
-            return smallest_bounded_base(d, length)
+            return bounded_bases(d, length).steady
         if criterion == "turns":
-            return base_of_turns(d, length)
+            return typed_above_1(base_of_turns(d, length), le)
         if name == "wavelength" and 0 < float(value) < inf:
-            return base_of_turns(d, length, float(value))
+            return typed_above_1(base_of_turns(d, length, float(value)), ge)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
-            return base_of_phase(d, length, float(cosine), int(layers or 1))
-    except PefourierError:
-        raise
+            return typed_above_1(base_of_phase(d, length, float(cosine), int(layers or 1)), ge)
     except ValueError:
         pass
     raise PefourierError(
@@ -397,6 +359,12 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
     )
 
 
+def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | None:
+    """A base in few digits, on one side of what it was; None for one that is no base above 1."""
+    rounded = typed_back(base, lambda typed: side(typed, base))
+    return rounded if rounded > 1 else None
+
+
 def candidates_of(
     bases: Sequence[float], length: int, d: int, form: Format | None, is_long: bool
 ) -> list[Candidate]:
@@ -404,7 +372,7 @@ def candidates_of(
     ropes = (
         replace(
             build("rope", length=2 if is_long else length, d=d, rho=rho),
-            spec=f"rope:rho={rho:.7g},d={d}",
+            spec=f"rope:rho={base_text(rho)},d={d}",
         )
         for rho in bases
     )
@@ -427,7 +395,7 @@ def candidate(enc: Encoding, length: int, form: Format | None) -> Candidate:
         rho=enc.params["rho"],
         spec=enc.spec,
         idle=count_idle(frequencies[frequencies != 0], length),
-        bound=base_bound(frequencies),
+        bound=base_bound(frequencies, still=enc.params["d"] // 2 - len(frequencies)),
         **facts,
     )
 

@@ -3,15 +3,16 @@ r"""Which scaling takes a rotation to a longer context? Each with what it does t
 Conventions
 -----------
 The rotation as it was trained, with the scaling that its config has, stands for `trained`
-positions; an extension is for `length` of them. The factor of a scaling is the length over the
-original one, that before any scaling, so that the slowest pairs stay within phases that were met
-there. `cosine` is that between the codes of a position in both rotations (1: as trained).
+positions; an extension is for `length` of them. The factor of a scaling is the smallest by which
+the frequencies without any scaling must be divided for the pairs that never complete a rotation in
+training to stay within the angles of training. `cosine` is that between the vectors of a position
+in both rotations (1: as trained), at the positions of training.
 """
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, pi
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from pefourier.encodings import build, load
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.encodings.readings import positions_below, reading_cosine
@@ -31,9 +32,11 @@ from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.writing.page import fields_of, fields_told
+from pefourier.writing.text import number
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
 WAYS = ("linear", "ntk", "yarn", "llama3")
+FACTOR_DIGITS, BASE_DIGITS = 10, 7
 SHARED = ("proportional",)  # of p-RoPE, whose slowest pairs do not turn
 
 
@@ -53,7 +56,13 @@ class Extension(Candidate):
     @property
     def name(self) -> str:
         """The way in words."""
-        return f"base {self.rho:.6g}" if self.way == "base" else self.way
+        return f"base {self.base}" if self.way == "base" else self.way
+
+    @property
+    def setting(self) -> str:
+        """The way with its factor, as a sentence has it."""
+        scaled = f"{self.way} scaling (factor {number(self.factor, FACTOR_DIGITS)})"
+        return self.name if self.way == "base" else scaled
 
     @property
     def band_counts(self) -> str:
@@ -80,7 +89,6 @@ class Extensions(Result):
     shown: ClassVar[dict[str, str]] = {
         "layers": "part",
         "trained length": "trained",
-        "length before scaling": "original",
         "positions": "length",
         "window": "window",
     }
@@ -88,7 +96,7 @@ class Extensions(Result):
         "candidates": {
             "scaling": "name",
             "factor": "factor",
-            "base": "rho",
+            "base": "base",
             "attention factor": "attention_factor",
             "kept/blended/stretched": "band_counts",
             "unseen angles": "unseen",
@@ -113,8 +121,17 @@ class Extensions(Result):
 
     @property
     def verdict(self) -> str:
-        """Whether the rotation unchanged meets angles that are new to it."""
-        return "scaling needed" if self.unchanged.unseen else "no scaling needed"
+        """Whether the rotation unchanged meets angles that are new to it, scaled already or not."""
+        if not self.unchanged.unseen:
+            return "no scaling needed"
+        if self.nearest.unseen:
+            return "no scaling suffices"
+        return "scaling needed" if self.scaling == "none" else "further scaling needed"
+
+    @property
+    def scaling(self) -> str:
+        """The kind of scaling that the rotation has; none."""
+        return self.about[0].params["scaling"]
 
     @property
     def unchanged(self) -> Extension:
@@ -135,9 +152,11 @@ class Extensions(Result):
 
     @property
     def nearest_falls(self) -> str:
-        """Where the cosine of that way first falls below .99."""
+        """Where the cosine of that way first falls below .99, among the positions of training."""
         position = self.nearest.below_99
-        return "no position" if position is None else f"position {position}"
+        if position is None:
+            return f"stays at 0.99 or above at all positions below {self.trained}"
+        return f"first falls below 0.99 at position {position}"
 
     @property
     def part(self) -> str | None:
@@ -157,9 +176,13 @@ class Extensions(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """An original length that follows from a factor."""
-        lengths = {"trained": self.trained, "original": self.original}
-        return [finding("original-by-factor", **lengths)] if self.by_factor else []
+        """Both readings of a config that does not state the length before scaling."""
+        if not self.by_factor:
+            return []
+        factor = self.about[0].params["factor"]
+        lengths = {"before": self.trained / factor, "reach": self.trained * factor}
+        slots = {k: number(v, FACTOR_DIGITS) for k, v in (lengths | {"factor": factor}).items()}
+        return [finding("original-by-factor", trained=self.trained, **slots)]
 
 
 def extend(
@@ -238,6 +261,36 @@ def rotation_met(source: Encoding, model: ModelPositions) -> Encoding:
     return rebuilt(source, len(source), plain_base(source), "none", {})
 
 
+def least_factor(source: Encoding, length: int) -> float:
+    """The smallest factor on frequencies without scaling with which no pair meets new angles.
+
+    In more digits than `count_unseen` distinguishes. Where all pairs complete a rotation in
+    training any factor does, and it is the ratio of the lengths.
+
+    >>> least_factor(load("rope:d=128,scaling=yarn,factor=4,original=32768", 2**17), 2**18)
+    8.0
+    """
+    kind = "proportional" if source.params["scaling"] == "proportional" else "none"
+    plain = rebuilt(source, length, plain_base(source), kind, {}).measure.frequencies
+    trained = source.measure.frequencies
+    short = (trained > 0) & (trained * len(source) < 2 * pi)
+    ratio = (plain[short] / trained[short]).max(initial=0.0) or 1.0
+    return float(f"{ratio * length / len(source):.{FACTOR_DIGITS}g}")
+
+
+def geometric_base(enc: Encoding) -> float:
+    """The base that frequencies have; where they are no geometric list that of its parameters.
+
+    >>> geometric_base(load("rope:d=128,scaling=ntk,factor=4"))
+    40889.94
+    """
+    frequencies = enc.measure.frequencies
+    if base_of(frequencies) is None:
+        return enc.params["rho"]
+    base = frequencies[-1] ** (len(frequencies) / (1 - len(frequencies)))
+    return float(f"{base:.{BASE_DIGITS}g}")
+
+
 def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
     usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
@@ -246,7 +299,7 @@ def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encod
         for key, parameter in usual.items()
         if key != "attention_factor" and source.params[key] != parameter.default
     }
-    settings = settings_kept | {"factor": length / original}
+    settings = settings_kept | {"factor": least_factor(source, length)}
     if "original" in scaling_parameters(scaling):
         settings |= {"original": original}
     return rebuilt(source, length, plain_base(source), scaling, settings)
@@ -333,7 +386,7 @@ def describe_extension(
     return Extension(
         way=scaling,
         factor=enc.params.get("factor", 1.0) if scaling == enc.params["scaling"] else 1.0,
-        **fields_of(candidate(enc, len(enc), form)),
+        **(fields_of(candidate(enc, len(enc), form)) | {"rho": geometric_base(enc)}),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(new, trained, *lengths)),
         unseen=count_unseen(new, trained, len(source), lags or len(enc)),

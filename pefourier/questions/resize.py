@@ -30,6 +30,7 @@ from pefourier.encodings.grids import (
     size_of,
     usual_grid,
 )
+from pefourier.encodings.places import point_of
 from pefourier.encodings.sources.config import type_row
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
@@ -39,10 +40,11 @@ from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectrum import density
 from pefourier.writing.page import fields_told
-from pefourier.writing.text import printable
+from pefourier.writing.text import join, printable
 
 SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
+VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
 ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
 
 
@@ -59,6 +61,13 @@ class Picture:
     cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
     constant: float  # share of the energy that is the same at all points
     density: np.ndarray  # (K_1, …) over the half plane, sums to one
+    closest: tuple[int, int] | None = field(default=None, metadata={"told": False})  # rows
+
+    @property
+    def collision(self) -> str:
+        """Two points with one vector, where there are any."""
+        ends = (point_of(np.unravel_index(row, self.grid)) for row in self.closest or ())
+        return f"for example, those of {join(ends)} are the same"
 
     @property
     def points(self) -> int:
@@ -135,10 +144,8 @@ class Resizing(Result):
             return "all zero"
         if self.method == ANEW:
             return "computed anew"
-        if self.after.distinct == self.after.points:
-            return "still distinct"
-        merged = self.before.distinct == self.before.points
-        return "no longer distinct" if merged else "not distinct"
+        distinct = [state.distinct == state.points for state in self.states]
+        return VERDICTS[distinct[0]][distinct[1]]
 
     @property
     def states(self) -> list[Picture]:
@@ -317,6 +324,7 @@ def picture(
         distinct=closest.distinct,
         nearest=closest.distance / norm if norm and closest.pair else None,
         neighbours=similarities(table, sides),
+        closest=closest.pair,
         cycles=float(cycles @ spectrum.density.ravel()),
         constant=spectrum.summary.lowest_bin_share,
         density=spectrum.density if axes > 1 else spectrum.density[0],

@@ -14,6 +14,7 @@ OFTEN = 32  # turns within the length, from which on a pair counts as fast
 BANDS = 8  # rows of the table of pairs
 EVEN = 0.1  # of the even share: as near use is even
 CHANCE = 3.0  # spreads of shuffled pairs: as near it may be chance
+FEW = 0.5  # of the pairs: where as many, used evenly, would be spread as widely, few are used
 
 
 @dataclass(frozen=True)
@@ -85,17 +86,20 @@ class RotationUse:
 
     @property
     def rows_to_spare(self) -> str:
-        """The rows of a head that hold half of the product, as ranges."""
-        return ranges(self.half_rows)
+        """The rows of a head that hold half of the product, as ranges, all of them."""
+        return ranges(self.half_rows, len(self.half_rows) or 1)
 
     @property
     def preference(self) -> str:
-        """Which pairs are used more or less than evenly: that never turn, or else the fastest."""
+        """Which pairs are used more or less than evenly: that never turn, or else the fastest.
+
+        Where neither are, few pairs may hold most of what a head has.
+        """
         verdicts = {1: "favoured", -1: "neglected"}
         for name, portion in (("slow pairs", self.never_turn), ("fast pairs", self.often)):
             if portion.preference:
                 return f"{name} {verdicts[portion.preference]}"
-        return "no preference"
+        return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
 
     @property
     def kinds(self) -> Iterator[PairKind]:

@@ -47,7 +47,7 @@ from pefourier.weights.shares import (
     shares_of,
     shares_of_means,
 )
-from pefourier.writing.text import ranges
+from pefourier.writing.text import number, ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
@@ -152,11 +152,10 @@ class Usage(Result):
 
     @property
     def verdict(self) -> str:
-        """What all rotations prefer; a doubtful pairing comes before it."""
+        """What the rotation prefers, or each of several; a doubtful pairing comes before it."""
         if any(entry.code == "usage-pairing-doubt" for entry in self.findings):
             return "probably a mistake"
-        verdicts = {rotation.preference for rotation in self.rotations}
-        return verdicts.pop() if len(verdicts) == 1 else "by layer type"
+        return self.first.preference if len(self.rotations) == 1 else "by layer type"
 
     @property
     def first(self) -> summary.RotationUse:
@@ -167,12 +166,12 @@ class Usage(Result):
     def subject(self) -> str:
         """What the shares are of."""
         is_product = self.first.never_turn.product is not None
-        return "what queries and keys put into scores" if is_product else "the energy of queries"
+        return "the attention scores" if is_product else "the energy of queries"
 
     @property
     def preferences(self) -> str:
         """Each rotation with what it prefers."""
-        return "; ".join(f"{rotation.name}: {rotation.preference}" for rotation in self.rotations)
+        return "; ".join(f"{use.name}: {use.preference}" for use in self.rotations)
 
     @property
     def kinds(self) -> list[summary.PairKind]:
@@ -236,9 +235,10 @@ def use_of_model(
         return usage
     reference = measure(against, None) if stats is None else measure(spec, against)
     moved = moved_since(usage, replace(reference, model=against))
-    slots = {"layer": moved.heads[0].layer, "head": moved.heads[0].head}
-    slots |= {"percent": 100 * moved.moved, "most": 100 * moved.heads[0].moved}
-    note = finding("usage-moved", other=shown(against)[1:-1], **slots)
+    first = moved.heads[0]
+    slots = {"layer": first.layer, "head": first.head, "other": shown(against)[1:-1]}
+    slots |= {"percent": number(100 * moved.moved, 2), "most": number(100 * first.moved, 2)}
+    note = finding("usage-moved", "some" if first.moved else "none", **slots)
     return replace(usage, against=moved, findings=(*usage.findings, note))
 
 

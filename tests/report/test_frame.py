@@ -111,6 +111,9 @@ def turned(enc):
 
 SINUSOIDAL, ROPE = load("sinusoidal", 40, 8), load("rope", 40, 8)
 AXIAL = load("axial-rope", **SMALL)
+TWICE = np.random.default_rng(0).normal(size=(25, 3))
+TWICE[7] = TWICE[4]
+CUT = "rope:scaling=cut,original=1024,d=64"
 LOUD = {"name": "global", "louder": 4, "of": slice(12, 16)}
 CASES = [  # verdict, question, what makes the encoding
     ("the same", beside, lambda: SINUSOIDAL),
@@ -183,6 +186,7 @@ CASES = [  # verdict, question, what makes the encoding
     ("all zero", partial(resize_table, new=(3, 3)), lambda: table(np.zeros((4, 3)), (2, 2))),
     ("still distinct", partial(resize_table, new=(6, 6)), lambda: load("axial", **SMALL)),
     ("no longer distinct", partial(resize_table, new=(2, 1)), lambda: table(HALVES, (2, 2))),
+    ("now distinct", partial(resize_table, new=(4, 4)), lambda: table(TWICE, (5, 5))),
     ("not distinct", partial(resize_table, new=(3, 3)), lambda: table(CROWDED, (2, 2))),
     ("computed anew", partial(resize_table, new=(6, 6), formula=FORMULA), lambda: AXIAL),
     ("slow pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(12, 16)}),
@@ -190,9 +194,12 @@ CASES = [  # verdict, question, what makes the encoding
     ("fast pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(0, 10), **LONG}),
     ("fast pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(10, 16), **LONG}),
     ("no preference", drawn_usage, dict),
+    ("few pairs used", drawn_usage, lambda: {"louder": 1e6, "of": slice(8, 9), "length": 2000}),
     ("by layer type", lambda one: drawn_usage(one, {"name": "local"}), lambda: LOUD),
     ("probably a mistake", partial(drawn_usage, doubt=True), dict),
     ("scaling needed", partial(extend, to=131072, trained=8192), lambda: "rope:rho=5e5,d=128"),
+    ("further scaling needed", partial(extend, to=1024, trained=256), lambda: f"{YARN},d=16"),
+    ("no scaling suffices", partial(extend, to=2048, trained=256), lambda: CUT),
     ("no scaling needed", partial(extend, to=300, trained=200), lambda: "rope:rho=2,d=16"),
 ]
 
