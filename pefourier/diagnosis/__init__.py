@@ -76,11 +76,8 @@ def diagnose_points(
     enc: Encoding, closest: ClosestPair, rank: int
 ) -> tuple[dict | None, list[Finding]]:
     """The same of the points of a grid, with rules of its own beside those of any rows."""
-    rows, prefix = enc.table(), enc.domain.prefix
-    table = rows[prefix:]
-    grid = grid_rules.GridFacts(
-        table, np.asarray(rows[:prefix]), enc.domain.sides, enc.eps, closest
-    )
+    table = enc.table()
+    grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest)
     identified = grid_rules.identify_on_grid(grid)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]

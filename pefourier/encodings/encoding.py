@@ -200,7 +200,8 @@ def unit_of(table: np.ndarray) -> float:
     >>> unit_of(np.array([[0.75, -3.0]]))
     0.25
     """
-    return float(np.ldexp(1.0, -np.frexp(largest_number(table))[1]))
+    exponent = int(np.frexp(largest_number(table))[1])
+    return float(np.ldexp(1.0, min(-exponent, 1023)))
 
 
 def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
@@ -242,7 +243,8 @@ def is_bias(shape: tuple[int, ...]) -> bool:
 def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
     """The bias (heads, n, n) of each query to each key, whose codes are those of lags.
 
-    They are refused where biases depend on more than the lag, but compared as they are.
+    Keys after the query that are all masked by -inf have no lag. Refused are biases that depend on
+    more than the lag and other masks; `compare` takes any.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
@@ -252,19 +254,24 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
     heads, n, _ = bias.shape
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
-    lags = np.arange(1 - n, n)
     shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+    profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T  # of lags 1 - n … n - 1
+    causal = shifted and bool(np.isneginf(profile[n:]).all())
+    profile = profile[:n] if causal else profile
 
     def codes(x: np.ndarray) -> np.ndarray:
         if not shifted:
             way_out = f"compare it; other questions need a number a lag{reshaping(bias.shape)}"
             shape = f"biases (heads, queries, keys) = {bias.shape}"
             raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
-        profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T
+        if not np.isfinite(profile).all():
+            lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
+            way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
+            raise PefourierError(f"{name} holds -inf at lag {lag}, in a mask: {way_out}")
         return profile[np.asarray(x) + n - 1]
 
     facts = {"origin": "code", "lattice": n, **facts}
-    domain = Domain("lag", lags)
+    domain = Domain("lag", np.arange(1 - n, 1 if causal else n))
     return Encoding(name, domain, heads, codes, act="bias", bias=bias, **facts)
 
 

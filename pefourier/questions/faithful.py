@@ -170,7 +170,7 @@ def assess(
     check_formats(enc)
     closest = closest_pair(enc, progress and progress("closest pair"))
     factors = decompose(enc, progress and progress("singular values"))
-    identified, findings = diagnose(with_prefix, closest, factors.rank)
+    identified, findings = diagnose(enc, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
     on_grid = describe_grid(with_prefix, closest, factors) if with_prefix.domain.grid else {}
     rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
