@@ -136,6 +136,11 @@ class Encoding:
         return self.measure is not None and self.measure.squared_length is not None
 
     @property
+    def inverse_keys(self) -> bool:
+        """Whether keys have the inverse of the factors of queries, whose codes these are."""
+        return self.name == "xpos"
+
+    @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
         return self.is_shift_invariant and self.domain.kind != "time"

@@ -103,7 +103,7 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
 
 def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
     """What queries of each pair are multiplied with, (n, m), keys with its inverse: of xpos."""
-    if enc.name != "xpos":
+    if not enc.inverse_keys:
         return np.ones((len(positions), len(enc.measure.frequencies)))
     rows = np.asarray(enc.codes(enc.domain.x[positions]), dtype=float)
     first, second = columns_that_turn(enc)

@@ -88,6 +88,18 @@ class Relations(Result):
         return "depends on position" if self.toeplitz_residual > EXACT else "depends on lag alone"
 
     @property
+    def products(self) -> str:
+        """What depends on the lag, or does not."""
+        keys = ", which have the inverse factors," if self.about[0].inverse_keys else ""
+        return f"Inner products of queries and keys{keys}" if keys else "Inner products of vectors"
+
+    @property
+    def advice(self) -> str:
+        """How to get both directions of an encoding that has them."""
+        both = "causal" in self.about[0].params and self.about[0].origin == "formula"
+        return "Use causal=false to get both directions." if both else ""
+
+    @property
     def findings(self) -> list[Finding]:
         """Numbers that look random."""
         enc = self.about[0]
@@ -150,7 +162,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
         length=len(enc),
         dimension=enc.dim,
         shift_residual=shift_residual(enc) if sequence else None,
-        toeplitz_residual=toeplitz_residual(enc),
+        toeplitz_residual=0.0 if enc.inverse_keys else toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if timed else None,
         first_rise=rising_lags(enc, k),
@@ -226,8 +238,20 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         parts = (np.arange(block.start, block.stop) for block in blocks)
         lags = (part if finer == 1 else part / finer for part in parts)
         return np.concatenate([enc.measure.kernel(part) for part in lags])
+    if enc.inverse_keys:
+        return scores_at(enc, enc.domain.x)
     means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
+
+
+def scores_at(enc: Encoding, lags: np.ndarray) -> np.ndarray:
+    """Scores of queries with the key at position 0, whose factors are 1, over that at lag 0.
+
+    With inverse factors they are those of any query and key so far apart.
+    """
+    key = enc.codes(np.array([0]))[0]
+    parts = [enc.codes(lags[rows]) @ key for rows in row_blocks(len(lags), BLOCK, enc.dim)]
+    return np.concatenate(parts) / (key @ key)
 
 
 def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
@@ -316,9 +340,13 @@ def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
 def asymmetry(enc: Encoding) -> float | None:
     """Norm of the codes of lags minus those of opposite lags, over twice the norm of all.
 
-    Inner products of codes of positions are symmetric: 0. None for causal lags, which have no
-    opposites, and for positions whose code is a row of biases.
+    Inner products of codes of positions are symmetric: 0, but for keys with factors of their own,
+    whose scores are compared. None for causal lags, which have no opposites, and for positions
+    whose code is a row of biases.
     """
+    if enc.inverse_keys:
+        table = scores_at(enc, np.arange(1 - len(enc), len(enc)))
+        return float(np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table)))
     if enc.domain.kind != "lag":
         return None if enc.act == "bias" else 0.0
     if not enc.domain.grid and enc.domain.x[-1] != -enc.domain.x[0]:
