@@ -1,11 +1,13 @@
 """What is this table, and what is wrong with it?"""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pefourier.diagnosis import grid_rules, table_rules
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
 
@@ -25,9 +27,9 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     Parameters
     ----------
     enc : Encoding
-        Codes; findings made while they were obtained are part of the answer.
+        Codes, with rows before a grid or without; findings made while they were obtained are part of the answer.
     closest, rank
-        Of the same codes: `geometry.closest.closest_pair` and the rank of `decompose`.
+        Of the codes without these rows: `geometry.closest.closest_pair` and the rank of `decompose`.
 
     Examples
     --------
@@ -38,7 +40,8 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     >>> diagnose(enc, closest_pair(enc), 1)[1][0].code
     'constant-codes'
     """
-    identified, findings = None, []
+    identified, findings, behind = None, [], enc.domain.prefix
+    enc = without_prefix(enc)
     on_grid = len(enc.domain.sides) > 1
     if enc.domain.kind == "position" and (enc.act == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
@@ -47,6 +50,8 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
             identified, findings = diagnose_points(enc, closest, rank)
         else:
             identified, findings = diagnose_rows(enc, closest, rank)
+            counted = f"; row 0 is the first after --prefix {behind}" if behind else ""
+            findings = [replace(entry, message=entry.message + counted) for entry in findings]
     codes = {finding.code for finding in enc.findings} if on_grid else ()
     findings = [*enc.findings, *(finding for finding in findings if finding.code not in codes)]
     return identified, sorted(findings, key=urgency)

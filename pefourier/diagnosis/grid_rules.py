@@ -27,6 +27,7 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import toeplitz_residual_of_rows
+from pefourier.writing.text import agreeing
 
 LOOKED_AT = 128  # points of a table that are compared with conventions, spread over the grid
 WORDS = {"t": "frame", "y": "row", "x": "column"}
@@ -212,7 +213,9 @@ def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
     if facts.closest.distinct == n or explained:
         return
     a, b = (tuple(facts.places[i].tolist()) for i in facts.closest.pair)
-    yield finding("points-repeat", repeat=n - facts.closest.distinct, n=n, a=a, b=b)
+    count = n - facts.closest.distinct
+    repeat = f"{count} of {n} points {agreeing(count, 'repeats', 'repeat')}"
+    yield finding("points-repeat", repeat=repeat, a=a, b=b)
 
 
 GRID_RULES = (

@@ -35,7 +35,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, r
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurrence
 from pefourier.writing.files import read_toml
-from pefourier.writing.text import first_few
+from pefourier.writing.text import agreeing, first_few
 
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 CYCLIC = 0.05  # share of a wave that rounding to two decimals may take
@@ -83,6 +83,18 @@ class TableFacts:
         return np.diff(np.flatnonzero(self.first == np.arange(n)), append=n)
 
     @cached_property
+    def mirror(self) -> int | None:
+        """The row on both sides of which rows are the same, as far as both go; None: there is none.
+
+        Two rows at least lie on each side, and no other rows share a code.
+        """
+        n, first = len(self.table), self.first
+        again = np.flatnonzero(first != np.arange(n))
+        middle, odd = divmod(int(again[0] + first[again[0]]), 2) if len(again) else (0, 0)
+        folded = not odd and 1 < middle < n - 2 and len(again) == min(middle, n - 1 - middle)
+        return middle if folded and (first[again] == 2 * middle - again).all() else None
+
+    @cached_property
     def lag_zero(self) -> int | None:
         """The row of lag 0, where rows are those of lags; None: they are not.
 
@@ -91,15 +103,13 @@ class TableFacts:
         at least two in five stand alone.
         """
         n, first, sizes = len(self.table), self.first, self.runs
-        again = np.flatnonzero(first != np.arange(n))
-        if len(again) == 0 or n < 5:
+        if n < 5 or not (first != np.arange(n)).any():
             return None
-        middle = int(again[0] + first[again[0]]) // 2
-        folded = len(again) == min(middle, n - 1 - middle)  # one side of the middle on the other
-        if 1 < middle < n - 2 and folded and (first[again] == 2 * middle - again).all():
-            far = self.table[middle:] if n > 2 * middle else self.table[middle::-1]
+        if self.mirror is not None:
+            far = self.table[self.mirror :] if n > 2 * self.mirror else self.table[self.mirror :: -1]
             steps = np.diff(np.asarray(far, dtype=float), axis=0)
-            return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
+            falls = ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all()
+            return self.mirror if falls else None
         if len(sizes) < 3:
             return None
         outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
@@ -329,7 +339,8 @@ def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
         for key, usual in PAPERS.items():
             value = p.get(key, usual)
             if value != usual and not (key == "offset" and backwards):
-                yield finding(key, **{key: value})
+                shift = f" {'-' if p.get('offset', 0) < 0 else '+'} {abs(p.get('offset', 0)):g}"
+                yield finding(key, **{key: value, "shift": shift})
     if backwards:
         is_end = p["offset"] == len(facts.table) - 1 or (name == "dft" and p["offset"])
         yield finding("reversed-positions" if is_end else "negative-positions", first=p["offset"])
@@ -353,7 +364,9 @@ def without_rounding(
     if counted.rank == factors.rank:
         return factors, []
     values = {"rank": factors.rank, "left": counted.rank, "worst": worst}
-    return counted, [finding("rank-of-rounding", extra=factors.rank - counted.rank, **values)]
+    extra = factors.rank - counted.rank
+    come = agreeing(extra, "comes", "come")
+    return counted, [finding("rank-of-rounding", extra=extra, come=come, **values)]
 
 
 def has_read_numbers(params: dict, eps: float = FLOAT32_EPS) -> bool:
@@ -402,7 +415,8 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     waves = facts.are_waves(rows[:, ~still]) and still.sum() <= max(1, rows.shape[1] // 8)
     waves &= not facts.is_calendar  # half a period at each step is a sine of zeros
     names = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
-    values = {"still": still.sum(), "columns": rows.shape[1], "named": names}
+    are = agreeing(still.sum(), "is", "are")
+    values = {"still": still.sum(), "columns": rows.shape[1], "named": names, "are": are}
     yield finding("dead-columns", "waves" if waves else "others", **values)
 
 

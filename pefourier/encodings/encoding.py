@@ -327,17 +327,20 @@ def check_inside(x: np.ndarray, count: int, noun: str, limits: str) -> None:
 def without_prefix(enc: Encoding) -> Encoding:
     """An encoding without the rows before its lattice, which have no place; the rest as it is.
 
-    A lattice of points with one axis becomes a run of positions, its rows.
+    A lattice of points with one axis becomes a run of positions, the first of them 0.
     """
-    domain = enc.domain.without_prefix()
+    domain, behind = enc.domain.without_prefix(), enc.domain.prefix
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
     measure = enc.measure
     if measure is not None:
         frequencies = measure.frequencies.reshape(len(measure.weights), -1)[:, 0]
-        offset = np.ravel(measure.offset)[0] - domain.prefix
-        measure = replace(measure, frequencies=frequencies, offset=offset.item())
-    return replace(enc, domain=Domain("position", domain.x), measure=measure)
+        measure = replace(measure, frequencies=frequencies, offset=np.ravel(measure.offset)[0].item())
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return enc.codes(np.asarray(x) + behind)
+
+    return replace(enc, domain=positions(len(domain)), codes=codes, measure=measure)
 
 
 def without_mean(enc: Encoding) -> Encoding:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
 
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
 SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
+ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings of rows that fewer positions do not mend
 RECOVERED = 1e-6  # sine of an angle that is rounding
 
 
@@ -154,7 +155,7 @@ class Faithfulness(Result):
         """How many positions are distinct, where fewer of them lose no code."""
         count, lags = self.distinct_up_to or 1, self.about[0].domain.kind == "lag"
         used = 2 * count - 1 if lags and self.about[0].domain.x[-1] > 0 else count
-        if count == 1 or used != self.distinct:
+        if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
             return ""
         which = "all lags between them" if lags else f"the first {count}"
         return f"Use at most {count} positions: {which} have distinct vectors."
@@ -215,7 +216,7 @@ def assess(
     check_formats(enc)
     closest = closest_pair(enc, progress and progress("closest pair"))
     factors = decompose(enc, progress and progress("singular values"))
-    identified, findings = diagnose(enc, closest, factors.rank)
+    identified, findings = diagnose(with_prefix, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
     on_grid = describe_grid(with_prefix, closest, factors) if with_prefix.domain.grid else {}
     rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
@@ -225,7 +226,7 @@ def assess(
         dimension=factors.d,
         verdict=rung,
         faithful=closest.distinct == factors.n,
-        **describe_closest(enc, closest, factors),
+        **describe_closest(with_prefix, closest, factors),
         distinct=closest.distinct,
         rank=factors.rank,
         rank_tolerance=factors.tolerance,
@@ -247,7 +248,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
     if not closest.pair:
         return dict.fromkeys(("min_distance", "closest_pair", "gap"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
-    pair = tuple(enc.domain.x[i].item() for i in closest.pair)
+    pair = tuple(enc.domain.x[enc.domain.prefix + i].item() for i in closest.pair)
     gap = closest.distance / rms if rms else 0.0
     return {"min_distance": closest.distance, "closest_pair": pair, "gap": gap}
 

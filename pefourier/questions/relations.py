@@ -345,8 +345,10 @@ def asymmetry(enc: Encoding) -> float | None:
     whose code is a row of biases.
     """
     if enc.inverse_keys:
-        table = scores_at(enc, np.arange(1 - len(enc), len(enc)))
-        return float(np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table)))
+        with np.errstate(all="ignore"):  # far from each other factors are no numbers
+            table = scores_at(enc, np.arange(1 - len(enc), len(enc)))
+            unlike = np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table))
+        return float(unlike) if np.isfinite(unlike) else None
     if enc.domain.kind != "lag":
         return None if enc.act == "bias" else 0.0
     if not enc.domain.grid and enc.domain.x[-1] != -enc.domain.x[0]:
