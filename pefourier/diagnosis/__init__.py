@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.diagnosis import grid_rules, table_rules
+from pefourier.diagnosis.frequency_rules import aliased_frequencies
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
 from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
 
-__all__ = ["diagnose", "identify", "is_constant", "without_rounding"]
+__all__ = ["aliased_frequencies", "diagnose", "identify", "is_constant", "without_rounding"]
 
 SEVERITIES = ("error", "warning", "note")  # worst first
 NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
@@ -52,6 +53,7 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
             identified, findings = diagnose_rows(enc, closest, rank)
             counted = f"; row 0 is the first after --prefix {behind}" if behind else ""
             findings = [replace(entry, message=entry.message + counted) for entry in findings]
+        findings += aliased_frequencies(enc)
     codes = {finding.code for finding in enc.findings} if on_grid else ()
     findings = [*enc.findings, *(finding for finding in findings if finding.code not in codes)]
     return identified, sorted(findings, key=urgency)

@@ -234,12 +234,6 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     if measure is None or len(domain.sides) < 2:
         return
     names = axis_letters(len(domain.sides))
-    omega = np.abs(measure.frequencies)
-    fast = [n for n, w in zip(names, omega.T, strict=True) if w.max(initial=0) > np.pi * (1 + 1e-9)]
-    if fast:
-        count = int((omega > np.pi * (1 + 1e-9)).any(axis=1).sum())
-        values = {"count": count, "of": len(omega), "names": " and ".join(fast)}
-        yield finding("aliased-coordinates", top=omega.max(), **values)
     if not enc.stationary:
         return
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):

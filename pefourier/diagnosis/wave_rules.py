@@ -14,16 +14,15 @@ from typing import get_args
 import numpy as np
 
 from pefourier.diagnosis.identify import SHORT, resolutions
+from pefourier.diagnosis.frequency_rules import ladder_of
 from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.wave_formulas import (
     candidate_bases,
     chosen_digits,
-    drop_copies,
     fit_single_wave,
     float_blocks,
     frequencies,
     frequency_slack,
-    geometric_grid,
     to_digits,
 )
 from pefourier.encodings.columns import Layout, pair_columns
@@ -213,8 +212,6 @@ def is_constant(table: np.ndarray) -> bool:
 BASES = Path(__file__).with_name("bases.toml")
 PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # what needs no finding
 STILL = 1e-3  # radians over a table below which a pair does not turn
-TURNS = 5  # a row, up to which the second slowest wave of a ladder is tried
-FAST_ROWS = 32  # rows from which fast waves are read: phases in float32 have digits there
 
 
 def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
@@ -277,47 +274,14 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
         yield finding("single-frequency", **values)
 
 
-def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
-    """Positions divided by frequencies: each pair turns faster than the one before, most by more
-    than half a turn from row to row."""
-    rows = facts.sample[:FAST_ROWS]
-    if len(rows) < 8 or rows.shape[1] < 4 or facts.identified is not None:
+def divided_positions(facts: TableFacts) -> Iterator[Finding]:
+    """Positions divided by frequencies: each pair turns faster than the one before, the first by 1."""
+    if facts.identified is not None:
         return
-    pairs = fit_sinusoid_pairs(rows, facts.level)
-    if pairs is None and not facts.are_waves(rows):
-        return
-    omega = pairs.omega if pairs else np.arccos(recurrence(drop_copies(rows), 1)[0])
-    pi, m = np.pi, len(omega)
-    for turns in range(-TURNS, TURNS + 1) if m > 3 else ():
-        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[1]
-        ladder = unfold(omega, second)
-        slack = frequency_slack(ladder, facts.level, len(rows))
-        sharp = int(np.argmin(np.append(slack < pi / 8, False)))  # phases beyond have no digits
-        if sharp > 3 and ladder[:sharp].max() > pi:
-            grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
-            if grid and "step" not in grid:
-                exact = frequencies(grid, 2 * m)
-                values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
-                yield finding("aliased-waves", rho=1 / grid["rho"], **values)
-                return
-
-
-def unfold(omega: np.ndarray, second: float) -> np.ndarray:
-    """Frequencies that grow by one ratio, of which those above half a turn look like slower ones.
-
-    >>> fast = 10.0 ** np.arange(-1, 3)
-    >>> np.allclose(unfold(np.abs((fast + np.pi) % (2 * np.pi) - np.pi), 1.0), fast)
-    True
-    """
-    ladder = np.append(omega[:1], np.full(len(omega) - 1, second))
-    for k in range(2, len(ladder)):
-        if not 0 < ladder[k - 2] < ladder[k - 1] < 1e12:
-            return omega
-        expected = ladder[k - 1] ** 2 / ladder[k - 2]
-        turns = 2 * np.pi * (expected // (2 * np.pi) + np.arange(2))
-        aliases = np.concatenate([turns + omega[k], turns - omega[k]])
-        ladder[k] = aliases[np.abs(aliases - expected).argmin()]
-    return ladder
+    omega = ladder_of(facts.table, facts.eps)
+    if len(omega) and abs(omega[0] - 1) < 1e-3 and np.median(omega) > np.pi:
+        base = (omega[-1] / omega[0]) ** (len(omega) / (len(omega) - 1))
+        yield finding("aliased-waves", rho=base, top=omega.max())
 
 
 def unusual_base(facts: TableFacts) -> Iterator[Finding]:
