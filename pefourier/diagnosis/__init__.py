@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.diagnosis import grid_rules, table_rules
-from pefourier.diagnosis.frequency_rules import aliased_frequencies
+from pefourier.diagnosis.frequency_rules import aliased_frequencies, irregular_frequencies
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
 from pefourier.encodings.encoding import Encoding, Finding, without_prefix
@@ -47,6 +47,8 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     if enc.domain.kind == "position" and (enc.act == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
             findings = [*grid_rules.remarks_on_formula(enc)]
+            if enc.name == "rope" and "inv_freq" in enc.params:
+                findings += irregular_frequencies(enc.params["inv_freq"])
         elif on_grid:
             identified, findings = diagnose_points(enc, closest, rank)
         else:
@@ -76,7 +78,12 @@ def diagnose_rows(
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, eps, identified, closest, rank, stored=enc.eps)
-    return identified, [finding for rule in table_rules.RULES for finding in rule(facts)]
+    findings = [finding for rule in table_rules.RULES for finding in rule(facts)]
+    if enc.operator is not None and identified is None and facts.pairs is not None:
+        pairs = facts.pairs
+        order = np.argsort(np.minimum(pairs.sines, pairs.cosines))
+        findings += irregular_frequencies(pairs.omega[order])
+    return identified, findings
 
 
 def diagnose_points(
