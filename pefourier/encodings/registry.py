@@ -106,8 +106,8 @@ def refuse_known(name: str) -> None:
     >>> refuse_known("DroPE")
     Traceback (most recent call last):
     ...
-    pefourier.errors.PefourierError: 'DroPE' has no codes of its own: DroPE removes the rotation \
-of all layers after training: name none for what is left
+    pefourier.errors.PefourierError: 'DroPE' has no vectors of its own: DroPE removes the \
+rotation of all layers after training; use 'none' for the result
     """
     plain = "".join(filter(str.isalnum, name.lower()))
     for table, sentence in REFUSALS.items():
@@ -117,10 +117,10 @@ of all layers after training: name none for what is left
 
 
 REFUSALS = {
-    "tokens": "depends on tokens and has no table of codes: {}; give code that makes it for one "
+    "tokens": "depends on the tokens and has no table: {}; pass source code that makes it for one "
     "input, py:module:function",
-    "shared": "is the name of several encodings, which? {}",
-    "without": "has no codes of its own: {}",
+    "shared": "is the name of several encodings: {}",
+    "without": "has no vectors of its own: {}",
 }
 SEVERAL = 8  # names that an error may list beside the one that is meant
 SYNONYMS = {  # names people type, and what they stand for

@@ -55,7 +55,7 @@ def test_text_has_the_numbers(run):
     assert row.split()[:3] == ["dft", "3", f"{h[0]:.4g}"]
     assert row.split()[5:7] == [f"{-h[2]:.4g}", f"{error:.4g}"]
     done = run("spectrum", "rope", "--d", 128, "--lattice", 4096, "--sigma", 0)
-    assert re.search(r"below the first bin 2π/N +18\n", done.out)
+    assert re.search(r"below the first bin \(2π/N\) +18\n", done.out)
 
 
 REQUIRED = [  # what is required of sinusoidal (injective), status, and what stderr names
@@ -102,7 +102,7 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
     np.save(tmp_path / "b.npy", table)
     done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
     assert re.search(r"largest difference +0.75\n", done.out)
-    assert re.search(r"first difference +position 2, column 1\n", done.out)
+    assert re.search(r"first difference at +position 2, column 1\n", done.out)
 
 
 def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
