@@ -9,11 +9,12 @@ from pefourier.questions.faithful import LADDER, assess, shortfalls
 
 LADDERED = {
     "isometric": ["dft 80 256", "dft 64 64", "dft 63 63", "onehot 8 8", "rope 1 4"],
-    "collides": ["dft 65 64", "onehot 9 8", "none 2 4", "alibi 8 4", "shaw:clip=4 8 64"],
+    "collides": ["dft 65 64", "onehot 9 8", "none 2 4", "shaw:clip=4 8 64"],
     "injective": ["sinusoidal 80 256", "learned 64 20", "ramp 9 4", "none 1 4"],
     "invertible": ["learned 20 64", "shaw:clip=4 4 64"],
 }
-LADDERED["injective"] += ["alibi:causal=true 8 4"]
+LADDERED["symmetric in the lag"] = ["alibi 8 4", "kerple 8 4"]
+LADDERED["distinct lags"] = ["alibi:causal=true 8 4", "t5 3 12"]
 
 
 @pytest.mark.parametrize(("verdict", "cases"), LADDERED.items())

@@ -28,9 +28,10 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     Parameters
     ----------
     enc : Encoding
-        Codes, with rows before a grid or without; findings made while they were obtained are part of the answer.
+        Codes, with the rows before a grid; findings made while they were obtained are part of the
+        answer.
     closest, rank
-        Of the codes without these rows: `geometry.closest.closest_pair` and the rank of `decompose`.
+        Of codes without these rows: `geometry.closest.closest_pair` and the rank of `decompose`.
 
     Examples
     --------

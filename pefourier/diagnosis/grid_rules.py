@@ -130,12 +130,12 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     orders = [("grid-transposed", exchanged, index, 0)] if 1 not in (height, width) else []
     if width % 2 == height % 2 == 0:
         orders.append(("row-order", facts.sides, rows_of_blocks(facts.sides), 0))
-    orders += [("prefix-shift", facts.sides, points, by) for by, points in shifts.items()]
+    orders += [("prefix-shift", facts.sides, points, shift) for shift, points in shifts.items()]
     residuals = [facts.residual_of(sides, points) for _, sides, points, _ in orders]
-    residual, (code, sides, _, by) = min(zip(residuals, orders, strict=True), key=lambda x: x[0])
+    residual, (code, sides, _, shift) = min(zip(residuals, orders, strict=True), key=lambda x: x[0])
     if residual <= max(facts.residual / CERTAIN, facts.rounding):
         values = {"grid": size_of(sides), "residual": residual, "present": facts.residual}
-        yield finding(code, **values, sides=size_of(facts.sides), shift=f"{by:+d}")
+        yield finding(code, **values, sides=size_of(facts.sides), shift=f"{shift:+d}")
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:

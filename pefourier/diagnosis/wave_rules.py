@@ -13,8 +13,8 @@ from typing import get_args
 
 import numpy as np
 
-from pefourier.diagnosis.identify import SHORT, resolutions
 from pefourier.diagnosis.frequency_rules import ladder_of
+from pefourier.diagnosis.identify import SHORT, resolutions
 from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.wave_formulas import (
     candidate_bases,
@@ -105,10 +105,10 @@ class TableFacts:
         if n < 5 or not (first != np.arange(n)).any():
             return None
         if self.mirror is not None:
-            far = self.table[self.mirror :] if n > 2 * self.mirror else self.table[self.mirror :: -1]
+            middle = self.mirror
+            far = self.table[middle:] if n > 2 * middle else self.table[middle::-1]
             steps = np.diff(np.asarray(far, dtype=float), axis=0)
-            falls = ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all()
-            return self.mirror if falls else None
+            return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
         if len(sizes) < 3:
             return None
         outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
@@ -275,7 +275,7 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
 
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
-    """Positions divided by frequencies: each pair turns faster than the one before, the first by 1."""
+    """Positions divided by frequencies: from one radian on each pair turns faster than the last."""
     if facts.identified is not None:
         return
     omega = ladder_of(facts.table, facts.eps)
@@ -329,8 +329,8 @@ def without_rounding(
         return factors, []
     values = {"rank": factors.rank, "left": counted.rank, "worst": worst}
     extra = factors.rank - counted.rank
-    come = agreeing(extra, "comes", "come")
-    return counted, [finding("rank-of-rounding", extra=extra, come=come, **values)]
+    values |= {"extra": extra, "come": agreeing(extra, "comes", "come")}
+    return counted, [finding("rank-of-rounding", **values)]
 
 
 def has_read_numbers(params: dict, eps: float = FLOAT32_EPS) -> bool:

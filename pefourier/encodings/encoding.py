@@ -335,7 +335,8 @@ def without_prefix(enc: Encoding) -> Encoding:
     measure = enc.measure
     if measure is not None:
         frequencies = measure.frequencies.reshape(len(measure.weights), -1)[:, 0]
-        measure = replace(measure, frequencies=frequencies, offset=np.ravel(measure.offset)[0].item())
+        offset = np.ravel(measure.offset)[0].item()
+        measure = replace(measure, frequencies=frequencies, offset=offset)
 
     def codes(x: np.ndarray) -> np.ndarray:
         return enc.codes(np.asarray(x) + behind)

@@ -123,6 +123,11 @@ class Faithfulness(Result):
         return points_in_words(self.about[0])
 
     @property
+    def rung(self) -> str:
+        """The rung of the ladder that the verdict stands on."""
+        return rung_of(self.verdict, self.rank, self.length)
+
+    @property
     def all_distinct(self) -> str:
         """How a sentence about distinct codes begins."""
         if self.length == 1:
@@ -157,8 +162,8 @@ class Faithfulness(Result):
         used = 2 * count - 1 if lags and self.about[0].domain.x[-1] > 0 else count
         if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
             return ""
-        which = "all lags between them" if lags else f"the first {count}"
-        return f"Use at most {count} positions: {which} have distinct vectors."
+        points = "all lags between them" if lags else f"the first {count}"
+        return f"Use at most {count} positions: {points} have distinct vectors."
 
     @property
     def period(self) -> int | None:
@@ -382,8 +387,7 @@ def shortfalls(
     ['is injective, where invertible is required']
     """
     lacking = []
-    stands = LADDER.index(rung_of(result.verdict, result.rank, result.length))
-    if rung and stands < LADDER.index(rung):
+    if rung and LADDER.index(result.rung) < LADDER.index(rung):
         verb = {LADDER[0]: "", DISTINCT_LAGS: "has "}.get(result.verdict, "is ")
         lacking.append(f"{verb}{result.verdict}, where {rung} is required")
     if dtype:

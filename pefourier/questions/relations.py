@@ -96,8 +96,8 @@ class Relations(Result):
     @property
     def advice(self) -> str:
         """How to get both directions of an encoding that has them."""
-        both = "causal" in self.about[0].params and self.about[0].origin == "formula"
-        return "Use causal=false to get both directions." if both else ""
+        causal = "causal" in self.about[0].params and self.about[0].origin == "formula"
+        return "Use causal=false to get both directions." if causal else ""
 
     @property
     def findings(self) -> list[Finding]:

@@ -192,8 +192,8 @@ def check_blind_to_order(code: VectorMap, torch: Any) -> None:
     with torch.no_grad():
         rolled, moved = (numbers(y)[0] for y in (code.call(x).roll(1, 1), code.call(x.roll(1, 1))))
     if not np.allclose(rolled, moved, atol=MOVED * np.abs(moved).max()):
-        why = "gives one vector for all positions of a constant input, though its output for a random"
-        raise code.unfit(f"{why} one depends on them: it adds no vectors of positions")
+        why = "gives one vector for all positions of a constant input, but not of a random one"
+        raise code.unfit(f"{why}: it depends on positions, and adds no vectors of them")
 
 
 def table_of_rotation(code: VectorMap, torch: Any) -> CodeTable:
