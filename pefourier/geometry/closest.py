@@ -38,6 +38,8 @@ from pefourier.geometry.precision import (
 from pefourier.geometry.waves import recurrence
 
 SAMPLE = 2**9  # rows from which sizes and frequencies are read
+STILL = 1e-9  # of a grid's largest number: an axis that changes less has no effect
+MANY = 8  # rows of which a few may be wrong
 APART = 10.0  # times further than those of a group are rows of two groups
 CHANCE = 1e-2  # expected periods by chance from which on a period is none
 TRIED = 4  # candidates for a period
@@ -104,7 +106,11 @@ def first_on_grid(
     if columns is None:
         return first_alike(table, eps, in_order and len(sides) == 1)
     lines = (line[:, part] for line, part in zip(axis_lines(grid), columns, strict=True))
-    first = [first_alike(x, eps) if x.size else np.zeros(len(x), dtype=int) for x in lines]
+    least = STILL * np.abs(table).max()
+    first = [
+        first_alike(x, eps) if np.abs(x - x[:1]).max(initial=0.0) > least else 0 * np.arange(len(x))
+        for x in lines
+    ]
     return np.ravel_multi_index(np.meshgrid(*first, indexing="ij"), sides).ravel()
 
 
@@ -139,8 +145,8 @@ def between_zeros(table: np.ndarray) -> slice:
 
 
 def spread(rows: np.ndarray) -> np.ndarray:
-    """How far each column goes from where it starts, whatever a few rows do: a median."""
-    return np.median(np.abs(rows - rows[0]), axis=0)
+    """How far each column goes from where it starts, whatever a few of many rows do: a median."""
+    return (np.median if len(rows) >= MANY else np.max)(np.abs(rows - rows[0]), axis=0)
 
 
 def nearly_constant(table: np.ndarray, eps: float) -> bool:
