@@ -107,7 +107,9 @@ def grid_table(rng):
 def draws(rng, count):
     drawn = 0
     while drawn < count:
-        draw = rng.choice([formula, formula, on_grid, bias, changed_table, changed_table, grid_table])
+        draw = rng.choice(
+            [formula, formula, on_grid, bias, changed_table, changed_table, grid_table]
+        )
         try:
             label, enc = draw(rng)
         except PefourierError:  # no such size
@@ -170,7 +172,9 @@ def coordinates_read(answer, truth):
     """Each coordinate is a linear function of the code, and some point is none."""
     enc, table = truth
     places = enc.domain.coordinates(enc.domain.x)
-    marks = np.hstack([np.eye(side)[axis] for axis, side in zip(places.T, enc.domain.sides)])
+    marks = np.hstack(
+        [np.eye(side)[axis] for axis, side in zip(places.T, enc.domain.sides, strict=True)]
+    )
     left = marks - table @ np.linalg.lstsq(table, marks, rcond=1e-10)[0]
     assert np.abs(left).max() < 1e-5
     return all_differ(answer, truth) and rank_of(table) < len(table)
@@ -235,7 +239,11 @@ def is_zero(finding, answer, truth):
 def is_constant(finding, answer, truth):
     table = truth[1]
     away = np.linalg.norm(table - table[0], axis=1).max()
-    at_zero = sorted(table[0] / table[0].max())[len(table[0]) // 2 :] if "angle 0" in finding.message else [1]
+    at_zero = (
+        sorted(table[0] / table[0].max())[len(table[0]) // 2 :]
+        if "angle 0" in finding.message
+        else [1]
+    )
     return away <= 1e-6 * np.linalg.norm(table[0]) and np.allclose(at_zero, 1)
 
 

@@ -1,9 +1,9 @@
 """What `relations` says of drawn encodings and tables, by inner products of all pairs."""
 
 import numpy as np
-from claims.faithful import bias, changed_table, grid_table, on_grid
 from grids import mean_products
 
+from claims.faithful import bias, changed_table, grid_table, on_grid
 from pefourier.encodings import load
 from pefourier.encodings.encoding import without_prefix
 from pefourier.encodings.registry import BUILDERS
@@ -75,8 +75,9 @@ def both_directions(answer, truth):
 
 
 VERDICTS = {
-    "no lags": lambda answer, truth: len(np.unique(np.diff(truth[0].domain.x))) > 1
-    or truth[0].domain.kind == "tree",
+    "no lags": lambda answer, truth: (
+        len(np.unique(np.diff(truth[0].domain.x))) > 1 or truth[0].domain.kind == "tree"
+    ),
     "zero codes": lambda answer, truth: not truth[1].any(),
     "depends on position": by_position,
     "depends on place": by_position,
