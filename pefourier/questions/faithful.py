@@ -25,7 +25,7 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import ON_GRIDS, ON_LINES, Result
-from pefourier.writing.text import agreeing, join, number
+from pefourier.writing.text import join, number
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
     from pefourier.geometry import Progress
@@ -123,31 +123,11 @@ class Faithfulness(Result):
         return points_in_words(self.about[0])
 
     @property
-    def rung(self) -> str:
-        """The rung of the ladder that the verdict stands on."""
-        return rung_of(self.verdict, self.rank, self.length)
-
-    @property
     def all_distinct(self) -> str:
         """How a sentence about distinct codes begins."""
         if self.length == 1:
             return f"There is a single {self.points.removesuffix('s')}"
         return f"All {self.length} {self.points} have distinct vectors"
-
-    @property
-    def them(self) -> str:
-        """What a linear layer may read back."""
-        return agreeing(self.length, "it", "all of them")
-
-    @property
-    def distinct_vectors(self) -> str:
-        """The number of distinct codes, with its noun."""
-        return f"{self.distinct} distinct {agreeing(self.distinct, 'vector', 'vectors')}"
-
-    @property
-    def distances(self) -> int:
-        """How many lags there are up to the sign."""
-        return (self.length + 1) // 2
 
     @property
     def amplification(self) -> str:
@@ -387,7 +367,8 @@ def shortfalls(
     ['is injective, where invertible is required']
     """
     lacking = []
-    if rung and LADDER.index(result.rung) < LADDER.index(rung):
+    reached = rung and rung_of(result.verdict, result.rank, result.length)
+    if rung and LADDER.index(reached) < LADDER.index(rung):
         verb = {LADDER[0]: "", DISTINCT_LAGS: "has "}.get(result.verdict, "is ")
         lacking.append(f"{verb}{result.verdict}, where {rung} is required")
     if dtype:

@@ -88,18 +88,6 @@ class Relations(Result):
         return "depends on position" if self.toeplitz_residual > EXACT else "depends on lag alone"
 
     @property
-    def products(self) -> str:
-        """What depends on the lag, or does not."""
-        keys = ", which have the inverse factors," if self.about[0].inverse_keys else ""
-        return f"Inner products of queries and keys{keys}" if keys else "Inner products of vectors"
-
-    @property
-    def advice(self) -> str:
-        """How to get both directions of an encoding that has them."""
-        causal = "causal" in self.about[0].params and self.about[0].origin == "formula"
-        return "Use causal=false to get both directions." if causal else ""
-
-    @property
     def findings(self) -> list[Finding]:
         """Numbers that look random."""
         enc = self.about[0]
@@ -238,20 +226,11 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         parts = (np.arange(block.start, block.stop) for block in blocks)
         lags = (part if finer == 1 else part / finer for part in parts)
         return np.concatenate([enc.measure.kernel(part) for part in lags])
-    if enc.inverse_keys:
-        return scores_at(enc, enc.domain.x)
+    if enc.inverse_keys:  # scores of queries with the key at 0, whose factors are 1
+        table = enc.table()
+        return table @ table[0] / (table[0] @ table[0])
     means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
-
-
-def scores_at(enc: Encoding, lags: np.ndarray) -> np.ndarray:
-    """Scores of queries with the key at position 0, whose factors are 1, over that at lag 0.
-
-    With inverse factors they are those of any query and key so far apart.
-    """
-    key = enc.codes(np.array([0]))[0]
-    parts = [enc.codes(lags[rows]) @ key for rows in row_blocks(len(lags), BLOCK, enc.dim)]
-    return np.concatenate(parts) / (key @ key)
 
 
 def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
@@ -340,17 +319,11 @@ def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
 def asymmetry(enc: Encoding) -> float | None:
     """Norm of the codes of lags minus those of opposite lags, over twice the norm of all.
 
-    Inner products of codes of positions are symmetric: 0, but for keys with factors of their own,
-    whose scores are compared. None for causal lags, which have no opposites, and for positions
-    whose code is a row of biases.
+    Inner products of codes of positions are symmetric: 0. None for causal lags, which have no
+    opposites, for positions whose code is a row of biases, and for keys with factors of their own.
     """
-    if enc.inverse_keys:
-        with np.errstate(all="ignore"):  # far from each other factors are no numbers
-            table = scores_at(enc, np.arange(1 - len(enc), len(enc)))
-            unlike = np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table))
-        return float(unlike) if np.isfinite(unlike) else None
     if enc.domain.kind != "lag":
-        return None if enc.act == "bias" else 0.0
+        return None if enc.act == "bias" or enc.inverse_keys else 0.0
     if not enc.domain.grid and enc.domain.x[-1] != -enc.domain.x[0]:
         return None
     table = enc.table()  # of a window displacements, the last opposite the first

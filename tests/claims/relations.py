@@ -56,7 +56,6 @@ def by_lag(answer, truth):
     if enc.name == "xpos":
         products = scores(enc, table)
         lines = [products.diagonal(k) for k in range(1 - len(table), len(table))]
-        assert "queries and keys" in answer.to_dict()["meaning"]
         np.testing.assert_allclose(answer.kernel, products[:, 0] / products[0, 0], atol=1e-9)
         return all(np.ptp(line) <= 1e-9 * np.abs(products).max() for line in lines)
     return residual(enc, table) <= 2e-6
@@ -66,12 +65,6 @@ def opposite(answer, truth):
     """The norm of codes less those of opposite lags, over twice the norm."""
     table = truth[1]
     return np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table) or 1.0)
-
-
-def both_directions(answer, truth):
-    enc = truth[0]
-    again = relate(load(enc.name, int(1 - enc.domain.x[0]), enc.dim, causal=False))
-    return again.verdict in ("distance only", "direction told")
 
 
 VERDICTS = {
@@ -89,5 +82,4 @@ VERDICTS = {
     "biases": lambda answer, truth: truth[0].act in ("bias", "key"),
 }
 FINDINGS = {}
-ACTIONS = {"one direction": both_directions}
 WITHOUT = {}
