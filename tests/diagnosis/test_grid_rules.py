@@ -131,3 +131,22 @@ def test_codes_that_were_never_resized_follow_their_old_grid(sides, seed):
     assert "x".join(map(str, sides)) in warning.message
     free = np.random.default_rng(seed).normal(size=table.shape)
     assert "neighbours-elsewhere" not in codes_of(sides, free)
+
+
+def test_points_within_rounding_are_one_for_verdict_and_finding():
+    for sides in ((8, 8), (3, 5), (2, 6)):
+        lines = [np.pi * (2 * np.arange(n) / (n - 1) - 1) for n in sides]
+        y, x = (a.ravel() for a in np.meshgrid(*lines, indexing="ij"))
+        phases = [np.outer(axis, 2.0 ** np.arange(4)) for axis in (y, x)]
+        r = assess(table_on(sides, np.hstack([f(p) for p in phases for f in (np.sin, np.cos)])))
+        assert (r.verdict, r.distinct, r.min_distance) == (
+            "collides",
+            (sides[0] - 1) * (sides[1] - 1),
+            0,
+        )
+        assert {f.code for f in r.findings} >= {"ends-coincide"}
+
+
+def test_the_residual_of_another_order_is_its_own():
+    (found,) = assess(table_on(SIDES[::-1], RIGHT)).findings
+    assert "fits 7x11 (Toeplitz residual 0; 0.0" in found.message

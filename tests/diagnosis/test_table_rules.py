@@ -355,3 +355,27 @@ def test_rows_alike_but_for_rounding_have_one_finding(rng, size, noise):
     assert not is_constant(table)
     assert not is_constant(table[:1])
     assert "constant-codes error" not in codes_of(from_table(table))
+
+
+def test_a_sine_at_0_is_no_padding():
+    for omega in (0.37, np.array([0.37, 0.11])):
+        assert codes_of(from_table(np.sin(np.arange(128.0)[:, None] * omega))) == []
+    padded = np.sin(np.arange(128.0)[:, None] * np.array([0.37, 0.11]))
+    padded[64] = 0
+    assert codes_of(from_table(padded)) == ["padding-row warning"]
+
+
+def test_mirrored_rows_and_angles_of_0_are_named():
+    mirrored = assess(pairs(np.abs(np.arange(79) - 39)[:, None] * GRID)).findings[0]
+    assert (mirrored.code, "rows 39 + k and 39 - k" in mirrored.message) == ("duplicate-rows", True)
+    still = assess(pairs(0 * S * GRID)).findings[0]
+    assert (still.code, "angle 0" in still.message) == ("constant-codes", True)
+    same = assess(np.ones((8, 4))).findings[0]
+    assert (same.code, "angle 0" in same.message) == ("constant-codes", False)
+
+
+def test_one_row_is_singular():
+    table = NORMAL.copy()
+    table[9] = table[4]
+    assert "1 of 128 rows repeats" in assess(table).findings[0].message
+    assert "position s - 1;" in assess(waves(GRID, offset=-1)).findings[0].message
