@@ -89,6 +89,8 @@ def test_masks_are_apart_from_biases():
     for ask in (assess, density, relate):
         with pytest.raises(PefourierError, match=r"-inf at lag -8, .*pefourier compare"):
             ask(np.where(np.abs(lag) > 3, -np.inf, slopes))
+        with pytest.raises(PefourierError, match="-inf at lag 1, "):
+            ask(np.where(lag > 0, -np.inf, 0 * slopes))
 
 
 def test_the_most_positions_that_are_distinct():

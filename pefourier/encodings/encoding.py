@@ -261,7 +261,7 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
     shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
     profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T  # of lags 1 - n … n - 1
-    causal = shifted and bool(np.isneginf(profile[n:]).all())
+    causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
     def codes(x: np.ndarray) -> np.ndarray:
