@@ -39,7 +39,7 @@ from pefourier.geometry.waves import recurrence
 
 SAMPLE = 2**9  # rows from which sizes and frequencies are read
 STILL = 1e-9  # of a grid's largest number: an axis that changes less has no effect
-MANY = 8  # rows of which a few may be wrong
+MANY = 8  # points of an axis, from which its size and period are read
 APART = 10.0  # times further than those of a group are rows of two groups
 CHANCE = 1e-2  # expected periods by chance from which on a period is none
 TRIED = 4  # candidates for a period
@@ -105,13 +105,17 @@ def first_on_grid(
     columns = axis_columns(grid) if len(sides) > 1 and in_order else None
     if columns is None:
         return first_alike(table, eps, in_order and len(sides) == 1)
+    least = max(STILL, 8 * eps) * np.abs(table).max()
     lines = (line[:, part] for line, part in zip(axis_lines(grid), columns, strict=True))
-    least = STILL * np.abs(table).max()
-    first = [
-        first_alike(x, eps) if np.abs(x - x[:1]).max(initial=0.0) > least else 0 * np.arange(len(x))
-        for x in lines
-    ]
+    first = [first_on_line(line, eps, least) for line in lines]
     return np.ravel_multi_index(np.meshgrid(*first, indexing="ij"), sides).ravel()
+
+
+def first_on_line(line: np.ndarray, eps: float, least: float) -> np.ndarray:
+    """The same of the columns of one axis, where differences up to `least` have no effect."""
+    if np.abs(line - line[:1]).max(initial=0.0) <= least:
+        return np.zeros(len(line), dtype=int)
+    return first_alike(line, eps) if len(line) >= MANY else groups_within(line, least)
 
 
 def row_period(first: np.ndarray) -> int | None:
@@ -145,8 +149,8 @@ def between_zeros(table: np.ndarray) -> slice:
 
 
 def spread(rows: np.ndarray) -> np.ndarray:
-    """How far each column goes from where it starts, whatever a few of many rows do: a median."""
-    return (np.median if len(rows) >= MANY else np.max)(np.abs(rows - rows[0]), axis=0)
+    """How far each column goes from where it starts, whatever a few rows do: a median."""
+    return np.median(np.abs(rows - rows[0]), axis=0)
 
 
 def nearly_constant(table: np.ndarray, eps: float) -> bool:
