@@ -105,17 +105,17 @@ def first_on_grid(
     columns = axis_columns(grid) if len(sides) > 1 and in_order else None
     if columns is None:
         return first_alike(table, eps, in_order and len(sides) == 1)
-    least = max(STILL, 8 * eps) * np.abs(table).max()
+    slack = max(STILL, 8 * eps) * np.abs(table).max()
     lines = (line[:, part] for line, part in zip(axis_lines(grid), columns, strict=True))
-    first = [first_on_line(line, eps, least) for line in lines]
+    first = [first_on_line(line, eps, slack) for line in lines]
     return np.ravel_multi_index(np.meshgrid(*first, indexing="ij"), sides).ravel()
 
 
-def first_on_line(line: np.ndarray, eps: float, least: float) -> np.ndarray:
-    """The same of the columns of one axis, where differences up to `least` have no effect."""
-    if np.abs(line - line[:1]).max(initial=0.0) <= least:
+def first_on_line(line: np.ndarray, eps: float, slack: float) -> np.ndarray:
+    """The same of the columns of one axis, where differences up to `slack` have no effect."""
+    if np.abs(line - line[:1]).max(initial=0.0) <= slack:
         return np.zeros(len(line), dtype=int)
-    return first_alike(line, eps) if len(line) >= MANY else groups_within(line, least)
+    return first_alike(line, eps) if len(line) >= MANY else groups_within(line, slack)
 
 
 def row_period(first: np.ndarray) -> int | None:
