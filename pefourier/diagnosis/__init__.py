@@ -56,9 +56,7 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
             identified, findings = diagnose_rows(enc, closest, rank)
             counted = f"; row 0 is the first after --prefix {behind}" if behind else ""
             findings = [replace(entry, message=entry.message + counted) for entry in findings]
-        if (
-            identified is None or on_grid
-        ):  # lines that are identified have no wave beyond half a turn
+        if identified is None or on_grid:  # identified lines fold nothing
             findings += aliased_frequencies(enc)
     codes = {finding.code for finding in enc.findings} if on_grid else ()
     findings = [*enc.findings, *(finding for finding in findings if finding.code not in codes)]
