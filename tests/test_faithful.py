@@ -2,18 +2,23 @@
 
 import numpy as np
 import pytest
+from grids import table_on
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
+from pefourier.errors import PefourierError
 from pefourier.questions.faithful import LADDER, assess, shortfalls
+from pefourier.questions.relations import relate
+from pefourier.questions.spectrum import density
 
 LADDERED = {
     "isometric": ["dft 80 256", "dft 64 64", "dft 63 63", "onehot 8 8", "rope 1 4"],
-    "collides": ["dft 65 64", "onehot 9 8", "none 2 4", "alibi 8 4", "shaw:clip=4 8 64"],
+    "collides": ["dft 65 64", "onehot 9 8", "none 2 4", "shaw:clip=4 8 64"],
     "injective": ["sinusoidal 80 256", "learned 64 20", "ramp 9 4", "none 1 4"],
     "invertible": ["learned 20 64", "shaw:clip=4 4 64"],
 }
-LADDERED["injective"] += ["alibi:causal=true 8 4"]
+LADDERED["symmetric in the lag"] = ["alibi 8 4", "kerple 8 4"]
+LADDERED["distinct lags"] = ["alibi:causal=true 8 4", "t5 3 12"]
 
 
 @pytest.mark.parametrize(("verdict", "cases"), LADDERED.items())
@@ -45,3 +50,58 @@ def test_shortfalls_name_what_is_lacking():
     constant = assess(np.ones((8, 4)))
     assert len(shortfalls(assess(np.eye(9, 64)), dtype="bfloat16:computed")) == 1
     assert shortfalls(constant, strict=True) == ["has constant-codes"]
+
+
+def test_rungs_of_lags_are_required_as_before():
+    for spec, length, lacking in (
+        ("alibi", 8, [0, 1, 1, 1]),
+        ("alibi:causal=true", 8, [0, 0, 0, 1]),
+    ):
+        r = assess(load(spec, length, 4))
+        assert [len(shortfalls(r, rung)) for rung in LADDER if rung != "separable"][:4] == lacking
+    assert shortfalls(assess(load("t5", 3, 12)), "invertible") == []
+
+
+def test_rows_before_a_line_are_left_out_of_everything(rng):
+    rows = rng.normal(size=(12, 5))
+    rows[[4, 7]] = rows[2]
+    for table in (rows, rows[:2]):
+        with_prefix, without = (
+            assess(table_on((len(table) - 1,), table, prefix=1)),
+            assess(table[1:]),
+        )
+        assert with_prefix.min_distance == without.min_distance
+        assert [f.code for f in with_prefix.findings] == [f.code for f in without.findings]
+    r = assess(table_on((11,), rows, prefix=1))
+    assert (r.closest_pair, r.closest_ends) == ((2, 4), "(1) and (3)")
+    assert "3 = 1, 6 = 1; row 0 is the first after --prefix 1" in r.findings[0].message
+
+
+def test_masks_are_apart_from_biases():
+    n = 9
+    lag = np.arange(n) - np.arange(n)[:, None]
+    slopes = -np.array([0.5, 0.25])[:, None, None] * np.abs(lag)
+    causal = np.where(lag > 0, -np.inf, slopes)
+    r = assess(causal)
+    assert (r.verdict, r.length, r.distinct) == ("distinct lags", n, n)
+    assert density(causal).summary.centroid > 0
+    assert relate(causal).verdict == "one direction"
+    for ask in (assess, density, relate):
+        with pytest.raises(PefourierError, match=r"-inf at lag -8, .*pefourier compare"):
+            ask(np.where(np.abs(lag) > 3, -np.inf, slopes))
+        with pytest.raises(PefourierError, match="-inf at lag 1, "):
+            ask(np.where(lag > 0, -np.inf, 0 * slopes))
+
+
+def test_the_most_positions_that_are_distinct():
+    for spec, length, d, most in (("dft", 80, 64, 64), ("shaw", 80, 16, 17), ("t5", 80, 12, 9)):
+        assert assess(load(spec, length, d)).distinct_up_to == most
+    assert assess(load("dft", 64, 64)).distinct_up_to is None
+
+
+@pytest.mark.parametrize("top", [1e100, 1e99, 1e-100])
+def test_numbers_at_the_ends_of_the_range_make_no_warning(rng, top):
+    table = rng.choice([0.0, 1.0, 1e-55, 1e-220], size=(60, 5))
+    table[3, 2] = 1.0
+    for numbers in (table * top, table):
+        assert 0 < assess(numbers).distinct <= 60

@@ -1,15 +1,18 @@
 """What is this table, and what is wrong with it?"""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pefourier.diagnosis import grid_rules, table_rules
+from pefourier.diagnosis.frequency_rules import aliased_frequencies, irregular_frequencies
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
 
-__all__ = ["diagnose", "identify", "is_constant", "without_rounding"]
+__all__ = ["aliased_frequencies", "diagnose", "identify", "is_constant", "without_rounding"]
 
 SEVERITIES = ("error", "warning", "note")  # worst first
 NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
@@ -25,9 +28,10 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     Parameters
     ----------
     enc : Encoding
-        Codes; findings made while they were obtained are part of the answer.
+        Codes, with the rows before a grid; findings made while they were obtained are part of the
+        answer.
     closest, rank
-        Of the same codes: `geometry.closest.closest_pair` and the rank of `decompose`.
+        Of codes without these rows: `geometry.closest.closest_pair` and the rank of `decompose`.
 
     Examples
     --------
@@ -38,15 +42,22 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     >>> diagnose(enc, closest_pair(enc), 1)[1][0].code
     'constant-codes'
     """
-    identified, findings = None, []
+    identified, findings, behind = None, [], enc.domain.prefix
+    enc = without_prefix(enc)
     on_grid = len(enc.domain.sides) > 1
     if enc.domain.kind == "position" and (enc.act == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
             findings = [*grid_rules.remarks_on_formula(enc)]
+            if enc.name == "rope" and "inv_freq" in enc.params:
+                findings += irregular_frequencies(enc.params["inv_freq"])
         elif on_grid:
             identified, findings = diagnose_points(enc, closest, rank)
         else:
             identified, findings = diagnose_rows(enc, closest, rank)
+            counted = f"; row 0 is the first after --prefix {behind}" if behind else ""
+            findings = [replace(entry, message=entry.message + counted) for entry in findings]
+        if identified is None or on_grid:  # identified lines fold nothing
+            findings += aliased_frequencies(enc)
     codes = {finding.code for finding in enc.findings} if on_grid else ()
     findings = [*enc.findings, *(finding for finding in findings if finding.code not in codes)]
     return identified, sorted(findings, key=urgency)
@@ -69,18 +80,20 @@ def diagnose_rows(
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, eps, identified, closest, rank, stored=enc.eps)
-    return identified, [finding for rule in table_rules.RULES for finding in rule(facts)]
+    findings = [finding for rule in table_rules.RULES for finding in rule(facts)]
+    if enc.operator is not None and identified is None and facts.pairs is not None:
+        pairs = facts.pairs
+        order = np.argsort(np.minimum(pairs.sines, pairs.cosines))
+        findings += irregular_frequencies(pairs.omega[order])
+    return identified, findings
 
 
 def diagnose_points(
     enc: Encoding, closest: ClosestPair, rank: int
 ) -> tuple[dict | None, list[Finding]]:
     """The same of the points of a grid, with rules of its own beside those of any rows."""
-    rows, prefix = enc.table(), enc.domain.prefix
-    table = rows[prefix:]
-    grid = grid_rules.GridFacts(
-        table, np.asarray(rows[:prefix]), enc.domain.sides, enc.eps, closest
-    )
+    table = enc.table()
+    grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest)
     identified = grid_rules.identify_on_grid(grid)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]

@@ -24,15 +24,15 @@ from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import axis_columns
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
-from pefourier.geometry.closest import ClosestPair
+from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import toeplitz_residual_of_rows
+from pefourier.writing.text import agreeing
 
 LOOKED_AT = 128  # points of a table that are compared with conventions, spread over the grid
 WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # times less than the residual as given is that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
-SAME = 1e-9  # of the largest number: codes that differ by less are one, computed twice
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
 ALIKE = 0.5  # cosine of neighbours on a grid, and by how much it is above that on another
 ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
@@ -43,7 +43,6 @@ class GridFacts:
     """A table of the points of a grid, with what is known of it."""
 
     table: np.ndarray  # (n, d)
-    prefix: np.ndarray  # (k, d) rows before the grid
     sides: tuple[int, ...]
     eps: float
     closest: ClosestPair
@@ -77,10 +76,6 @@ class GridFacts:
         """T of the rows that would stand on a grid, at the given points; others are left out."""
         inside = (points >= 0) & (points < prod(sides))
         return toeplitz_residual_of_rows(self.table[inside], tuple(sides), points[inside])
-
-    def fits_better(self, sides: Sequence[int], points: np.ndarray) -> bool:
-        """Whether another order of rows explains what the given one does not."""
-        return self.residual_of(sides, points) <= max(self.residual / CERTAIN, self.rounding)
 
     @property
     def is_disordered(self) -> bool:
@@ -131,14 +126,16 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
         return
     index, (*frames, height, width) = np.arange(len(facts.table)), facts.sides
     exchanged = (*frames, width, height)
-    if 1 not in (height, width) and facts.fits_better(exchanged, index):
-        yield finding("grid-transposed", grid=size_of(exchanged), residual=facts.residual)
-    if width % 2 == height % 2 == 0 and facts.fits_better(facts.sides, rows_of_blocks(facts.sides)):
-        yield finding("row-order")
-    shifts = (k for k in SHIFTS if abs(k) < len(facts.table))
-    shift = next((k for k in shifts if facts.fits_better(facts.sides, index - k)), 0)
-    if shift:
-        yield finding("prefix-shift", sign="-" if shift > 0 else "+", by=abs(shift))
+    shifts = {-k: index - k for k in SHIFTS if abs(k) < len(facts.table)}
+    orders = [("grid-transposed", exchanged, index, 0)] if 1 not in (height, width) else []
+    if width % 2 == height % 2 == 0:
+        orders.append(("row-order", facts.sides, rows_of_blocks(facts.sides), 0))
+    orders += [("prefix-shift", facts.sides, points, shift) for shift, points in shifts.items()]
+    residuals = [facts.residual_of(sides, points) for _, sides, points, _ in orders]
+    residual, (code, sides, _, shift) = min(zip(residuals, orders, strict=True), key=lambda x: x[0])
+    if residual <= max(facts.residual / CERTAIN, facts.rounding):
+        values = {"grid": size_of(sides), "residual": residual, "present": facts.residual}
+        yield finding(code, **values, sides=size_of(facts.sides), shift=f"{shift:+d}")
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
@@ -146,7 +143,7 @@ def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
     n, sides = len(facts.table), facts.sides
     if len(sides) != 2 or 1 in sides or facts.table.size > SEARCHED:
         return
-    if facts.columns is not None or any(order_of_rows(facts)):
+    if facts.columns is not None or any(order_of_rows(facts)) or any(flat_codes(facts)):
         return
     grids = [(height, n // height) for height in range(2, n // 2 + 1) if n % height == 0]
     cosine = {grid: neighbour_cosine(facts.table, grid) for grid in grids}
@@ -197,15 +194,15 @@ def flat_codes(facts: GridFacts) -> Iterator[Finding]:
 
 def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
     """First and last point of an axis with one code: coordinates from -1 to 1 with whole waves."""
-    slack = max(SAME, 8 * facts.eps) * np.abs(facts.table).max()
-    if facts.closest.distance > slack * facts.table.shape[1]:
+    first = facts.closest.first
+    if first is None:
         return
-    grid = facts.table.reshape(*facts.sides, -1)
+    grid, first = facts.table.reshape(*facts.sides, -1), first.reshape(facts.sides)
     for axis, (name, side) in enumerate(zip(facts.names, facts.sides, strict=True)):
-        first, last = np.take(grid, 0, axis), np.take(grid, side - 1, axis)
-        if side < 3 or np.array_equal(first, np.take(grid, 1, axis)):
+        start, end = np.take(first, 0, axis), np.take(first, side - 1, axis)
+        if side < 3 or np.array_equal(np.take(grid, 0, axis), np.take(grid, 1, axis)):
             continue
-        if np.abs(first - last).max() <= slack:
+        if np.array_equal(start, end):
             yield finding("ends-coincide", name=name)
 
 
@@ -216,7 +213,9 @@ def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
     if facts.closest.distinct == n or explained:
         return
     a, b = (tuple(facts.places[i].tolist()) for i in facts.closest.pair)
-    yield finding("points-repeat", repeat=n - facts.closest.distinct, n=n, a=a, b=b)
+    count = n - facts.closest.distinct
+    repeat = f"{count} of {n} points {agreeing(count, 'repeats', 'repeat')}"
+    yield finding("points-repeat", repeat=repeat, a=a, b=b)
 
 
 GRID_RULES = (
@@ -235,20 +234,12 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     if measure is None or len(domain.sides) < 2:
         return
     names = axis_letters(len(domain.sides))
-    omega = np.abs(measure.frequencies)
-    fast = [n for n, w in zip(names, omega.T, strict=True) if w.max(initial=0) > np.pi * (1 + 1e-9)]
-    if fast:
-        count = int((omega > np.pi * (1 + 1e-9)).any(axis=1).sum())
-        values = {"count": count, "of": len(omega), "names": " and ".join(fast)}
-        yield finding("aliased-coordinates", top=omega.max(), **values)
     if not enc.stationary:
         return
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
-        lag = np.zeros(len(domain.sides))
-        lag[axis] = side - 1
-        step = np.where(np.arange(len(lag)) == axis, 1.0, 0.0)
-        kernel = measure.kernel(np.stack([lag, step]))
-        if side > 2 and 1 - kernel[0] <= 1e-12 < 1 - kernel[1]:
+        lags = np.outer([side - 1, 1], np.eye(len(names), dtype=int)[axis])
+        meets, still = squared_distances(measure, lags) <= largest_zero(measure, lags)
+        if side > 2 and meets and not still:
             yield finding("ends-coincide", name=name)
     if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
         yield finding("text-collides-with-patch", point=",".join("0" for _ in domain.sides))

@@ -15,10 +15,10 @@ from pefourier.diagnosis.wave_rules import (
     SAMPLE,
     SEARCHED,
     TableFacts,
-    aliased_waves,
     alternating_rows,
     coarse_frequencies,
     dead_columns,
+    divided_positions,
     mismatched_pairs,
     rounded_phases,
     stored_wider,
@@ -30,15 +30,21 @@ from pefourier.encodings.findings import finding
 from pefourier.geometry.closest import row_period
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.waves import numbers_look_random, recurrence
-from pefourier.writing.text import first_few, joined_runs
+from pefourier.writing.text import agreeing, first_few, joined_runs
 
 TILES = 8  # of a table, in each of which some rows may be wrong
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 
 
 def constant_codes(table: np.ndarray) -> Finding:
-    """One code for all positions, or none."""
-    return finding("constant-codes" if table[0].any() else "zero-codes")
+    """One code for all positions, which may be that of angle 0, or none."""
+    code = np.asarray(table[0], dtype=float)
+    if not code.any():
+        return finding("zero-codes")
+    sizes = np.sort(code / code.max() if code.max() > 0 else code)
+    at_zero = np.arange(len(code)) >= len(code) // 2  # as many sines as cosines
+    still = len(code) > 1 and np.allclose(sizes, at_zero, atol=1e-6)
+    return finding("constant-codes", "still" if still else "plain")
 
 
 def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
@@ -75,7 +81,10 @@ def duplicate_rows(facts: TableFacts, again: np.ndarray) -> Finding:
     """
     first, positions = facts.first, np.arange(len(facts.table))
     rows = first_few([f"{j} = {first[j]}" for j in again[:5]])
-    values = {"again": len(again), "n": len(positions), "rows": rows}
+    repeat = agreeing(len(again), "repeats", "repeat")
+    values = {"again": len(again), "n": len(positions), "rows": rows, "repeat": repeat}
+    if facts.mirror is not None:
+        return finding("duplicate-rows", "mirror", middle=facts.mirror, **values)
     for name in SHORT:
         exact, cast = 2 ** FORMATS[name].digits, rounded(positions, FORMATS[name])
         as_cast = np.searchsorted(cast, cast)
@@ -89,11 +98,13 @@ def duplicate_rows(facts: TableFacts, again: np.ndarray) -> Finding:
 def follow_waves(facts: TableFacts, rows: np.ndarray) -> bool:
     """Whether rows are what the waves around make of them: x(s+1) + x(s-1) = 2 cos ω x(s)."""
     d = facts.sample.shape[1]
+    if d == 0 or len(facts.sample) < 8 or not facts.are_waves(facts.sample):
+        return False
     inner = rows[(rows > 0) & (rows < len(facts.table) - 1)]
     before, here, after = (np.asarray(facts.table[inner + k, :d], dtype=float) for k in (-1, 0, 1))
     distance = np.abs(before + after - 2 * recurrence(facts.sample, 1)[0] * here)
     close = distance <= 8 * facts.eps * np.abs(facts.sample).max()
-    return facts.are_waves(facts.sample) and bool(close.all())
+    return bool(close.all())
 
 
 def phases_alone(facts: TableFacts) -> Iterator[Finding]:
@@ -127,6 +138,8 @@ def ordinary_zeros(facts: TableFacts, zero: np.ndarray) -> np.ndarray:
     if facts.identified is not None:
         return np.zeros(len(zero), dtype=bool)
     live = np.flatnonzero(facts.norms)
+    if follow_waves(facts, np.clip(zero, 1, len(facts.table) - 2)):
+        return np.ones(len(zero), dtype=bool)
     codes = facts.sample[facts.norms[: len(facts.sample)] > 0]
     if np.count_nonzero(codes) <= 0.75 * codes.size:
         return np.ones(len(zero), dtype=bool)
@@ -155,7 +168,9 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
             in_front = len(stray) <= n / 8 and stray[-1] == len(stray) - 1
             variant = "known" if repeated else "tokens" if in_front else "alone"
             name = formula_name(formula.encoding, formula.params)
-            yield finding("stray-rows", variant, rows=row_names(stray), formula=name, worst=worst)
+            these = agreeing(len(stray), "this row differs", "these rows differ")
+            values = {"rows": row_names(stray), "formula": name, "worst": worst, "these": these}
+            yield finding("stray-rows", variant, **values)
             return
     yield from transposed(facts) or coarse_frequencies(facts)
 
@@ -228,7 +243,7 @@ RULES = (
     alternating_rows,
     mismatched_pairs,
     useless_frequencies,
-    aliased_waves,
+    divided_positions,
     unusual_conventions,
     rounded_phases,
     stored_wider,

@@ -13,17 +13,16 @@ from typing import get_args
 
 import numpy as np
 
+from pefourier.diagnosis.frequency_rules import ladder_of
 from pefourier.diagnosis.identify import SHORT, resolutions
 from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.wave_formulas import (
     candidate_bases,
     chosen_digits,
-    drop_copies,
     fit_single_wave,
     float_blocks,
     frequencies,
     frequency_slack,
-    geometric_grid,
     to_digits,
 )
 from pefourier.encodings.columns import Layout, pair_columns
@@ -35,7 +34,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, r
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurrence
 from pefourier.writing.files import read_toml
-from pefourier.writing.text import first_few
+from pefourier.writing.text import agreeing, first_few
 
 SAMPLE = 2**9  # rows whose columns are looked at one by one
 CYCLIC = 0.05  # share of a wave that rounding to two decimals may take
@@ -83,6 +82,18 @@ class TableFacts:
         return np.diff(np.flatnonzero(self.first == np.arange(n)), append=n)
 
     @cached_property
+    def mirror(self) -> int | None:
+        """The row on both sides of which rows are the same, as far as both go; None: there is none.
+
+        Two rows at least lie on each side, and no other rows share a code.
+        """
+        n, first = len(self.table), self.first
+        again = np.flatnonzero(first != np.arange(n))
+        middle, odd = divmod(int(again[0] + first[again[0]]), 2) if len(again) else (0, 0)
+        folded = not odd and 1 < middle < n - 2 and len(again) == min(middle, n - 1 - middle)
+        return middle if folded and (first[again] == 2 * middle - again).all() else None
+
+    @cached_property
     def lag_zero(self) -> int | None:
         """The row of lag 0, where rows are those of lags; None: they are not.
 
@@ -91,12 +102,10 @@ class TableFacts:
         at least two in five stand alone.
         """
         n, first, sizes = len(self.table), self.first, self.runs
-        again = np.flatnonzero(first != np.arange(n))
-        if len(again) == 0 or n < 5:
+        if n < 5 or not (first != np.arange(n)).any():
             return None
-        middle = int(again[0] + first[again[0]]) // 2
-        folded = len(again) == min(middle, n - 1 - middle)  # one side of the middle on the other
-        if 1 < middle < n - 2 and folded and (first[again] == 2 * middle - again).all():
+        if self.mirror is not None:
+            middle = self.mirror
             far = self.table[middle:] if n > 2 * middle else self.table[middle::-1]
             steps = np.diff(np.asarray(far, dtype=float), axis=0)
             return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
@@ -203,8 +212,6 @@ def is_constant(table: np.ndarray) -> bool:
 BASES = Path(__file__).with_name("bases.toml")
 PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # what needs no finding
 STILL = 1e-3  # radians over a table below which a pair does not turn
-TURNS = 5  # a row, up to which the second slowest wave of a ladder is tried
-FAST_ROWS = 32  # rows from which fast waves are read: phases in float32 have digits there
 
 
 def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
@@ -267,47 +274,14 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
         yield finding("single-frequency", **values)
 
 
-def aliased_waves(facts: TableFacts) -> Iterator[Finding]:
-    """Positions divided by frequencies: each pair turns faster than the one before, most by more
-    than half a turn from row to row."""
-    rows = facts.sample[:FAST_ROWS]
-    if len(rows) < 8 or rows.shape[1] < 4 or facts.identified is not None:
+def divided_positions(facts: TableFacts) -> Iterator[Finding]:
+    """Positions divided by frequencies: from one radian on each pair turns faster than the last."""
+    if facts.identified is not None:
         return
-    pairs = fit_sinusoid_pairs(rows, facts.level)
-    if pairs is None and not facts.are_waves(rows):
-        return
-    omega = pairs.omega if pairs else np.arccos(recurrence(drop_copies(rows), 1)[0])
-    pi, m = np.pi, len(omega)
-    for turns in range(-TURNS, TURNS + 1) if m > 3 else ():
-        second = 2 * pi * abs(turns) + (-1) ** (turns < 0) * omega[1]
-        ladder = unfold(omega, second)
-        slack = frequency_slack(ladder, facts.level, len(rows))
-        sharp = int(np.argmin(np.append(slack < pi / 8, False)))  # phases beyond have no digits
-        if sharp > 3 and ladder[:sharp].max() > pi:
-            grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
-            if grid and "step" not in grid:
-                exact = frequencies(grid, 2 * m)
-                values = {"top": exact.max(), "count": int((exact > pi).sum()), "of": m}
-                yield finding("aliased-waves", rho=1 / grid["rho"], **values)
-                return
-
-
-def unfold(omega: np.ndarray, second: float) -> np.ndarray:
-    """Frequencies that grow by one ratio, of which those above half a turn look like slower ones.
-
-    >>> fast = 10.0 ** np.arange(-1, 3)
-    >>> np.allclose(unfold(np.abs((fast + np.pi) % (2 * np.pi) - np.pi), 1.0), fast)
-    True
-    """
-    ladder = np.append(omega[:1], np.full(len(omega) - 1, second))
-    for k in range(2, len(ladder)):
-        if not 0 < ladder[k - 2] < ladder[k - 1] < 1e12:
-            return omega
-        expected = ladder[k - 1] ** 2 / ladder[k - 2]
-        turns = 2 * np.pi * (expected // (2 * np.pi) + np.arange(2))
-        aliases = np.concatenate([turns + omega[k], turns - omega[k]])
-        ladder[k] = aliases[np.abs(aliases - expected).argmin()]
-    return ladder
+    omega = ladder_of(facts.table, facts.eps)
+    if len(omega) and abs(omega[0] - 1) < 1e-3 and np.median(omega) > np.pi:
+        base = (omega[-1] / omega[0]) ** (len(omega) / (len(omega) - 1))
+        yield finding("aliased-waves", rho=base, top=omega.max())
 
 
 def unusual_base(facts: TableFacts) -> Iterator[Finding]:
@@ -329,7 +303,8 @@ def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
         for key, usual in PAPERS.items():
             value = p.get(key, usual)
             if value != usual and not (key == "offset" and backwards):
-                yield finding(key, **{key: value})
+                shift = f" {'-' if p.get('offset', 0) < 0 else '+'} {abs(p.get('offset', 0)):g}"
+                yield finding(key, **{key: value, "shift": shift})
     if backwards:
         is_end = p["offset"] == len(facts.table) - 1 or (name == "dft" and p["offset"])
         yield finding("reversed-positions" if is_end else "negative-positions", first=p["offset"])
@@ -353,7 +328,9 @@ def without_rounding(
     if counted.rank == factors.rank:
         return factors, []
     values = {"rank": factors.rank, "left": counted.rank, "worst": worst}
-    return counted, [finding("rank-of-rounding", extra=factors.rank - counted.rank, **values)]
+    extra = factors.rank - counted.rank
+    values |= {"extra": extra, "come": agreeing(extra, "comes", "come")}
+    return counted, [finding("rank-of-rounding", **values)]
 
 
 def has_read_numbers(params: dict, eps: float = FLOAT32_EPS) -> bool:
@@ -402,7 +379,8 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     waves = facts.are_waves(rows[:, ~still]) and still.sum() <= max(1, rows.shape[1] // 8)
     waves &= not facts.is_calendar  # half a period at each step is a sine of zeros
     names = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
-    values = {"still": still.sum(), "columns": rows.shape[1], "named": names}
+    are = agreeing(still.sum(), "is", "are")
+    values = {"still": still.sum(), "columns": rows.shape[1], "named": names, "are": are}
     yield finding("dead-columns", "waves" if waves else "others", **values)
 
 

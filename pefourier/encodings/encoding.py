@@ -136,6 +136,11 @@ class Encoding:
         return self.measure is not None and self.measure.squared_length is not None
 
     @property
+    def inverse_keys(self) -> bool:
+        """Whether keys have the inverse of the factors of queries, whose codes these are."""
+        return self.name == "xpos"
+
+    @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
         return self.is_shift_invariant and self.domain.kind != "time"
@@ -200,7 +205,8 @@ def unit_of(table: np.ndarray) -> float:
     >>> unit_of(np.array([[0.75, -3.0]]))
     0.25
     """
-    return float(np.ldexp(1.0, -np.frexp(largest_number(table))[1]))
+    exponent = int(np.frexp(largest_number(table))[1])
+    return float(np.ldexp(1.0, min(-exponent, 1023)))
 
 
 def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
@@ -244,7 +250,8 @@ def is_bias(shape: tuple[int, ...]) -> bool:
 def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
     """The bias (heads, n, n) of each query to each key, whose codes are those of lags.
 
-    They are refused where biases depend on more than the lag, but compared as they are.
+    Keys after the query that are all masked by -inf have no lag. Refused are biases that depend on
+    more than the lag and other masks; `compare` takes any.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
@@ -254,19 +261,24 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
     heads, n, _ = bias.shape
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
-    lags = np.arange(1 - n, n)
     shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+    profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T  # of lags 1 - n … n - 1
+    causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
+    profile = profile[:n] if causal else profile
 
     def codes(x: np.ndarray) -> np.ndarray:
         if not shifted:
             way_out = f"compare it; other questions need a number a lag{reshaping(bias.shape)}"
             shape = f"biases (heads, queries, keys) = {bias.shape}"
             raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
-        profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T
+        if not np.isfinite(profile).all():
+            lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
+            way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
+            raise PefourierError(f"{name} holds -inf at lag {lag}, in a mask: {way_out}")
         return profile[np.asarray(x) + n - 1]
 
     facts = {"origin": "code", "lattice": n, **facts}
-    domain = Domain("lag", lags)
+    domain = Domain("lag", np.arange(1 - n, 1 if causal else n))
     return Encoding(name, domain, heads, codes, act="bias", bias=bias, **facts)
 
 
@@ -317,17 +329,21 @@ def check_inside(x: np.ndarray, count: int, noun: str, limits: str) -> None:
 def without_prefix(enc: Encoding) -> Encoding:
     """An encoding without the rows before its lattice, which have no place; the rest as it is.
 
-    A lattice of points with one axis becomes a run of positions, its rows.
+    A lattice of points with one axis becomes a run of positions, the first of them 0.
     """
-    domain = enc.domain.without_prefix()
+    domain, behind = enc.domain.without_prefix(), enc.domain.prefix
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
     measure = enc.measure
     if measure is not None:
         frequencies = measure.frequencies.reshape(len(measure.weights), -1)[:, 0]
-        offset = np.ravel(measure.offset)[0] - domain.prefix
-        measure = replace(measure, frequencies=frequencies, offset=offset.item())
-    return replace(enc, domain=Domain("position", domain.x), measure=measure)
+        offset = np.ravel(measure.offset)[0].item()
+        measure = replace(measure, frequencies=frequencies, offset=offset)
+
+    def codes(x: np.ndarray) -> np.ndarray:
+        return enc.codes(np.asarray(x) + behind)
+
+    return replace(enc, domain=positions(len(domain)), codes=codes, measure=measure)
 
 
 def without_mean(enc: Encoding) -> Encoding:

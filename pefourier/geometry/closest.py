@@ -26,6 +26,7 @@ import numpy as np
 
 from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks, unit_of
+from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.geometry import Progress
 from pefourier.geometry.closest_rows import TIE, closest_rows
 from pefourier.geometry.precision import (
@@ -37,6 +38,8 @@ from pefourier.geometry.precision import (
 from pefourier.geometry.waves import recurrence
 
 SAMPLE = 2**9  # rows from which sizes and frequencies are read
+STILL = 1e-9  # of a grid's largest number: an axis that changes less has no effect
+MANY = 8  # points of an axis, from which its size and period are read
 APART = 10.0  # times further than those of a group are rows of two groups
 CHANCE = 1e-2  # expected periods by chance from which on a period is none
 TRIED = 4  # candidates for a period
@@ -87,6 +90,32 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
         return first
     place = np.cumsum(leading) - 1  # of a leader among them
     return leaders[group][place[first]]
+
+
+def first_on_grid(
+    table: np.ndarray, eps: float, sides: tuple[int, ...], in_order: bool
+) -> np.ndarray:
+    """The same of points of a grid; where each column depends on one axis, axis by axis.
+
+    >>> y = np.sin([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]])
+    >>> first_on_grid(np.repeat(y, 2, axis=0), FLOAT64_EPS, (3, 2), True).tolist()
+    [0, 0, 2, 2, 0, 0]
+    """
+    grid = table.reshape(*sides, -1)
+    columns = axis_columns(grid) if len(sides) > 1 and in_order else None
+    if columns is None:
+        return first_alike(table, eps, in_order and len(sides) == 1)
+    slack = max(STILL, 8 * eps) * np.abs(table).max()
+    lines = (line[:, part] for line, part in zip(axis_lines(grid), columns, strict=True))
+    first = [first_on_line(line, eps, slack) for line in lines]
+    return np.ravel_multi_index(np.meshgrid(*first, indexing="ij"), sides).ravel()
+
+
+def first_on_line(line: np.ndarray, eps: float, slack: float) -> np.ndarray:
+    """The same of the columns of one axis, where differences up to `slack` have no effect."""
+    if np.abs(line - line[:1]).max(initial=0.0) <= slack:
+        return np.zeros(len(line), dtype=int)
+    return first_alike(line, eps) if len(line) >= MANY else groups_within(line, slack)
 
 
 def row_period(first: np.ndarray) -> int | None:
@@ -140,13 +169,14 @@ def first_of_period(
     `CHANCE` would bring about, as among many rows of two coarse columns, is none.
     """
     n, sample = len(table), np.asarray(table[:SAMPLE], dtype=float)
-    omega, far = angular_steps(sample), np.maximum(spread(sample), 1e-300)
+    omega, far = angular_steps(sample), spread(sample)
     for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
         slack = Slack(tolerance, size, omega, of_phases)
         like_first = (s for _, agree in slack.agreeing(table, 2, 1) for s in agree.tolist())
         for period in islice(like_first, TRIED):
             allowed = slack.allowed(np.array([period]))[0]
-            by_chance = period * np.exp(np.log(np.clip(allowed / far, 1e-300, 1.0)).sum() / 2)
+            share = allowed / np.maximum(np.maximum(far, allowed), 1e-300)
+            by_chance = period * np.exp(np.log(np.maximum(share, 1e-300)).sum() / 2)
             again = slack.agreeing(table, period, period)
             if by_chance < CHANCE and all(len(agree) == count for count, agree in again):
                 first = groups_within(table[:period], float(allowed.max()))[np.arange(n) % period]
@@ -335,8 +365,8 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
         tied, distance = closest_lags(by_weight(enc.measure), lags, 2, report)
         lag = int(tied[0])
         return ClosestPair(distance, (0, lag), n if distance else lag)
-    table, in_order = enc.table(), enc.domain.kind == "position" and len(sides) == 1
-    return search_rows(table, report, first_alike(table, enc.eps, in_order))
+    table, in_order = enc.table(), enc.domain.kind == "position"
+    return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order))
 
 
 def by_weight(measure: Measure) -> Measure:

@@ -8,6 +8,10 @@ mapping", is the third rung. Both are reported.
 On a grid a rung stands between: ``separable``, sums of one function an axis, a(y) + b(x), are
 recovered. Codes of which each column depends on one axis can have no more: their rank is at most
 H + W - 1. Rows before the grid have no place and are left out.
+
+Of lags two verdicts are no rungs: ``symmetric in the lag`` (opposite lags share a vector, as ALiBi
+means it; as a rung it collides) and, of biases, ``distinct lags`` (injective, or invertible by its
+rank): no linear layer reads a bias.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.places import point_of, points_in_words
-from pefourier.questions.result import ON_GRIDS, Result
+from pefourier.questions.result import ON_GRIDS, ON_LINES, Result
 from pefourier.writing.text import join, number
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
@@ -30,6 +34,8 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
     from pefourier.geometry.singular_values import Factors
 
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
+SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
+ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings of rows that fewer positions do not mend
 RECOVERED = 1e-6  # sine of an angle that is rounding
 
 
@@ -54,6 +60,7 @@ class Faithfulness(Result):
         "positions": "length",
         "dimensions": "dimension",
         "distinct vectors": "distinct",
+        "distinct up to (positions)": "distinct_up_to",
         "period of the vectors": "period",
         "smallest distance": "min_distance",
         "closest pair": "closest_ends",
@@ -79,7 +86,7 @@ class Faithfulness(Result):
 
     length: int
     dimension: int
-    verdict: str  # the highest rung of LADDER that holds
+    verdict: str  # the highest rung of LADDER that holds; of lags SYMMETRIC or DISTINCT_LAGS
     faithful: bool  # Definition 1: no two positions share a code
     min_distance: float | None  # None for a single position
     closest_pair: tuple[float, float] | None  # their coordinates: positions, lags, times or nodes
@@ -94,6 +101,7 @@ class Faithfulness(Result):
     identified: dict | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]
+    distinct_up_to: int | None = field(**ON_LINES)  # the most positions without equal codes
     grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
     prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
     prefix_zeros: int | None = field(**ON_GRIDS)  # of these, rows of zeros
@@ -113,6 +121,29 @@ class Faithfulness(Result):
     def points(self) -> str:
         """What rows of codes stand for."""
         return points_in_words(self.about[0])
+
+    @property
+    def all_distinct(self) -> str:
+        """How a sentence about distinct codes begins."""
+        if self.length == 1:
+            return f"There is a single {self.points.removesuffix('s')}"
+        return f"All {self.length} {self.points} have distinct vectors"
+
+    @property
+    def amplification(self) -> str:
+        """The condition number in as few digits as tell it from 1."""
+        words = (number(self.condition_number, digits) for digits in range(3, 18))
+        return next((word for word in words if word != "1"), "1")
+
+    @property
+    def advice(self) -> str:
+        """How many positions are distinct, where fewer of them lose no code."""
+        count, lags = self.distinct_up_to or 1, self.about[0].domain.kind == "lag"
+        used = 2 * count - 1 if lags and self.about[0].domain.x[-1] > 0 else count
+        if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
+            return ""
+        points = "all lags between them" if lags else f"the first {count}"
+        return f"Use at most {count} positions: {points} have distinct vectors."
 
     @property
     def period(self) -> int | None:
@@ -174,12 +205,13 @@ def assess(
     factors, noted = without_rounding(factors, identified, enc.eps)
     on_grid = describe_grid(with_prefix, closest, factors) if with_prefix.domain.grid else {}
     rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
+    rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
     return Faithfulness(
         length=factors.n,
         dimension=factors.d,
-        verdict="constant" if is_noise_alone(enc, findings) else rung,
+        verdict=rung,
         faithful=closest.distinct == factors.n,
-        **describe_closest(enc, closest, factors),
+        **describe_closest(with_prefix, closest, factors),
         distinct=closest.distinct,
         rank=factors.rank,
         rank_tolerance=factors.tolerance,
@@ -190,6 +222,7 @@ def assess(
         identified=identified,
         precision=precision(enc, closest.distinct, closest.first),
         findings=findings + noted,
+        distinct_up_to=None if on_grid else distinct_up_to(enc, closest),
         **on_grid,
         about=(with_prefix,),
     )
@@ -200,7 +233,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
     if not closest.pair:
         return dict.fromkeys(("min_distance", "closest_pair", "gap"))
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
-    pair = tuple(enc.domain.x[i].item() for i in closest.pair)
+    pair = tuple(enc.domain.x[enc.domain.prefix + i].item() for i in closest.pair)
     gap = closest.distance / rms if rms else 0.0
     return {"min_distance": closest.distance, "closest_pair": pair, "gap": gap}
 
@@ -233,6 +266,44 @@ def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0
         return "separable" if separable_error <= RECOVERED else "injective"
     spread = factors.sigma[0] - factors.sigma[-1]
     return "isometric" if spread <= 2 * factors.tolerance else "invertible"
+
+
+def verdict_of_lags(enc: Encoding, closest: ClosestPair, rung: str) -> str:
+    """Of lags the verdict of their own, where there is one; of other points the rung."""
+    if enc.domain.kind != "lag":
+        return rung
+    if rung != "collides":
+        return DISTINCT_LAGS if enc.act == "bias" else rung
+    first, opposite = closest.first, enc.domain.grid or enc.domain.x[-1] == -enc.domain.x[0]
+    is_symmetric = opposite and closest.distinct > 1 and np.array_equal(first, first[::-1])
+    return SYMMETRIC if is_symmetric else rung
+
+
+def rung_of(verdict: str, rank: int, length: int) -> str:
+    """The rung that a verdict stands on.
+
+    >>> rung_of("distinct lags", 1, 9), rung_of("separable", 4, 9)
+    ('injective', 'separable')
+    """
+    of_lags = {SYMMETRIC: "collides", DISTINCT_LAGS: "injective" if rank < length else "invertible"}
+    return of_lags.get(verdict, verdict)
+
+
+def distinct_up_to(enc: Encoding, closest: ClosestPair) -> int | None:
+    """The most positions of which no two, or of whose lags no two, share a code.
+
+    Lags of k positions run to k - 1. None where all are distinct, and for points without an order.
+    """
+    n, x = len(enc), np.abs(enc.domain.x)
+    if closest.distinct == n or enc.domain.kind not in ("position", "lag") or enc.domain.grid:
+        return None
+    if closest.first is None:  # a measure: the first lag that leads to the same code
+        return closest.distinct
+    order = np.lexsort((x, closest.first))
+    group, x = closest.first[order], x[order] - x.min()
+    starts = np.diff(group, prepend=-1) > 0
+    seconds = np.flatnonzero(~starts & np.append(True, starts[:-1]))
+    return int(x[seconds].min())
 
 
 def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
@@ -296,9 +367,10 @@ def shortfalls(
     ['is injective, where invertible is required']
     """
     lacking = []
-    if rung and LADDER.index(result.verdict) < LADDER.index(rung):
-        rests = "" if result.verdict == LADDER[0] else "is "
-        lacking.append(f"{rests}{result.verdict}, where {rung} is required")
+    reached = rung and rung_of(result.verdict, result.rank, result.length)
+    if rung and LADDER.index(reached) < LADDER.index(rung):
+        verb = {LADDER[0]: "", DISTINCT_LAGS: "has "}.get(result.verdict, "is ")
+        lacking.append(f"{verb}{result.verdict}, where {rung} is required")
     if dtype:
         lacking += lost_codes(result.precision, result.length, dtype)
     if strict:

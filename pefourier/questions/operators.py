@@ -113,7 +113,7 @@ def rotating_pairs(enc: Encoding, positions: np.ndarray) -> tuple[np.ndarray, np
 
 def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
     """What queries of each pair are multiplied with, (n, m), keys with its inverse: of xpos."""
-    if enc.name != "xpos":
+    if not enc.inverse_keys:
         return np.ones((len(positions), len(enc.measure.frequencies)))
     rows = np.asarray(enc.codes(enc.domain.x[positions]), dtype=float)
     first, second = columns_that_turn(enc)

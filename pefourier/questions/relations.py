@@ -150,7 +150,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
         length=len(enc),
         dimension=enc.dim,
         shift_residual=shift_residual(enc) if sequence else None,
-        toeplitz_residual=toeplitz_residual(enc),
+        toeplitz_residual=0.0 if enc.inverse_keys else toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if timed else None,
         first_rise=rising_lags(enc, k),
@@ -226,6 +226,9 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         parts = (np.arange(block.start, block.stop) for block in blocks)
         lags = (part if finer == 1 else part / finer for part in parts)
         return np.concatenate([enc.measure.kernel(part) for part in lags])
+    if enc.inverse_keys:  # scores of queries with the key at 0, whose factors are 1
+        table = enc.table()
+        return table @ table[0] / (table[0] @ table[0])
     means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
 
@@ -317,10 +320,10 @@ def asymmetry(enc: Encoding) -> float | None:
     """Norm of the codes of lags minus those of opposite lags, over twice the norm of all.
 
     Inner products of codes of positions are symmetric: 0. None for causal lags, which have no
-    opposites, and for positions whose code is a row of biases.
+    opposites, for positions whose code is a row of biases, and for keys with factors of their own.
     """
     if enc.domain.kind != "lag":
-        return None if enc.act == "bias" else 0.0
+        return None if enc.act == "bias" or enc.inverse_keys else 0.0
     if not enc.domain.grid and enc.domain.x[-1] != -enc.domain.x[0]:
         return None
     table = enc.table()  # of a window displacements, the last opposite the first

@@ -14,7 +14,7 @@ from typing import Any
 
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.questions.faithful import LADDER
+from pefourier.questions.faithful import LADDER, rung_of
 from pefourier.report.frame import Answer, Refusal, telling_of
 from pefourier.writing.files import missing, os_errors, status_of
 from pefourier.writing.page import SCHEMA, Reason, plain
@@ -77,7 +77,8 @@ def fields_of_record(record: Mapping[str, Any]) -> Fields:
     roots = {key: record[key] for key in keys if key != "params" or not record.get("rotations")}
     fields = dict(flatten(roots))
     if "faithful" in record:
-        fields["verdict"] = LADDER.index(record["verdict"])
+        rung = rung_of(record["verdict"], record["rank"], record["length"])
+        fields["verdict"] = LADDER.index(rung)
     for path in fields.keys() & set(MEASURED) - {"verdict"}:
         fields[path] = None if fields[path] is None else fields[path] + 0
     severities = {f["code"]: SEVERITIES.index(f["severity"]) for f in record["findings"]}

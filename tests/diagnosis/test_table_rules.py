@@ -101,7 +101,7 @@ OTHER = {
         ["random-codes note", "near-duplicates warning"],
     ),
     "rank 3": (NORMAL[:, :3] @ NORMAL[:3], ["low-rank note"]),
-    "zeros": (np.zeros((9, 4)), ["zero-codes note"]),
+    "zeros": (np.zeros((9, 4)), ["zero-codes warning"]),
     "scaled": (64**0.5 * waves(GRID), ["scale note"]),
     "steps": (waves(GRID / 4), ["step note"]),
     "cosines first": (np.hstack([np.cos(S * GRID), np.sin(S * GRID)]), ["cosines-first note"]),
@@ -313,10 +313,13 @@ def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name)
         enc = build(name, length=size[0], d=size[1])
         result = assess(enc)
         beyond_its_period = name == "dft" and size[0] > size[1]
-        assert (result.identified, bool(result.findings)) == (None, beyond_its_period)
+        fast = enc.measure is not None and np.abs(enc.measure.frequencies).max() > np.pi
+        codes = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
+        assert (result.identified, [f.code for f in result.findings]) == (None, codes)
         if name != "recurrent":  # whose states repeat once they have arrived
             for dtype in (np.float64, np.float32):
-                assert codes_of(stored(enc.table(), dtype), "warning") == [], (size, dtype)
+                expected = ["zero-codes warning"] * (name == "none" and size[0] > 1)
+                assert codes_of(stored(enc.table(), dtype), "warning") == expected, (size, dtype)
 
 
 def test_findings_of_the_loader_are_kept():
@@ -352,3 +355,27 @@ def test_rows_alike_but_for_rounding_have_one_finding(rng, size, noise):
     assert not is_constant(table)
     assert not is_constant(table[:1])
     assert "constant-codes error" not in codes_of(from_table(table))
+
+
+def test_a_sine_at_0_is_no_padding():
+    for omega in (0.37, np.array([0.37, 0.11])):
+        assert codes_of(from_table(np.sin(np.arange(128.0)[:, None] * omega))) == []
+    padded = np.sin(np.arange(128.0)[:, None] * np.array([0.37, 0.11]))
+    padded[64] = 0
+    assert codes_of(from_table(padded)) == ["padding-row warning"]
+
+
+def test_mirrored_rows_and_angles_of_0_are_named():
+    mirrored = assess(pairs(np.abs(np.arange(79) - 39)[:, None] * GRID)).findings[0]
+    assert (mirrored.code, "rows 39 + k and 39 - k" in mirrored.message) == ("duplicate-rows", True)
+    still = assess(pairs(0 * S * GRID)).findings[0]
+    assert (still.code, "angle 0" in still.message) == ("constant-codes", True)
+    same = assess(np.ones((8, 4))).findings[0]
+    assert (same.code, "angle 0" in same.message) == ("constant-codes", False)
+
+
+def test_one_row_is_singular():
+    table = NORMAL.copy()
+    table[9] = table[4]
+    assert "1 of 128 rows repeats" in assess(table).findings[0].message
+    assert "position s - 1;" in assess(waves(GRID, offset=-1)).findings[0].message

@@ -147,6 +147,8 @@ CASES = [  # verdict, question, what makes the encoding
     ("sharp point", position_functions, lambda: load("learned", None, 16, grid=(5, 6))),
     ("blurred point", position_functions, lambda: load("mixed-rope:heads=12", None, 64, **GRID)),
     ("collides", assess, lambda: load("dft", 80, 64)),
+    ("symmetric in the lag", assess, lambda: load("alibi", 40, 16)),
+    ("distinct lags", assess, lambda: load("alibi:causal=true", 40, 16)),
     ("constant", assess, lambda: table(1 + 1e-7 * np.random.default_rng(0).normal(size=(9, 4)))),
     ("injective", assess, lambda: load("sinusoidal", 80, 256)),
     ("separable", assess, lambda: load("axial", None, 16, grid=(5, 6))),

@@ -40,6 +40,7 @@ from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotatio
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another
+SAME, MOVED = 1e-6, 1e-3  # of the largest number: rounding of one output, of two for moved inputs
 ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
 
 
@@ -171,14 +172,28 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
     is_adding = len(names) == 1 and ROLE.get(names[0], "vectors") in ("vectors", "d")
     if is_adding:
         table = on_zeros(code, torch)
-        if table.codes.any():
+        if np.ptp(table.codes, axis=0).max() > SAME * np.abs(table.codes).max():
             return table
-        code = replace(code, names=["x"], call=module)
-        turned = rotation_codes(code, torch)
-        return CodeTable(*turned) if turned else table
+        if not table.codes.any():
+            turned = rotation_codes(replace(code, names=["x"], call=module), torch)
+            if turned:
+                return CodeTable(*turned)
+        check_blind_to_order(code, torch)
+        return table
     if code.is_turning:
         return table_of_rotation(code, torch)
     raise unfit(request, module, f"takes {', '.join(names) or 'no input'}")
+
+
+def check_blind_to_order(code: VectorMap, torch: Any) -> None:
+    """Refuse a module of one output for all zeros, as attention has, that tells positions apart."""
+    shape = (2, code.request.length, code.request.d)
+    x = torch.randn(shape).to(code.example)
+    with torch.no_grad():
+        rolled, moved = (numbers(y)[0] for y in (code.call(x).roll(1, 1), code.call(x.roll(1, 1))))
+    if not np.allclose(rolled, moved, atol=MOVED * np.abs(moved).max()):
+        why = "gives one vector for all positions of a constant input, but not of a random one"
+        raise code.unfit(f"{why}: it depends on positions, and adds no vectors of them")
 
 
 def table_of_rotation(code: VectorMap, torch: Any) -> CodeTable:

@@ -38,13 +38,13 @@ def test_t5_buckets_agree_with_whole_numbers(buckets, longest):
 TOLD_APART = [
     ("shaw:clip=5", 6, "injective", 11),  # every lag has its vector
     ("shaw:clip=4", 6, "collides", 9),
-    ("alibi", 6, "collides", 6),  # left and right are one
-    ("kerple:kernel=power,causal=true", 6, "injective", 6),
-    ("t5", 9, "injective", 17),  # distances 0 … 8 have a bucket each
+    ("alibi", 6, "symmetric in the lag", 6),  # left and right are one
+    ("kerple:kernel=power,causal=true", 6, "distinct lags", 6),
+    ("t5", 9, "distinct lags", 17),  # distances 0 … 8 have a bucket each
     ("t5", 10, "collides", 17),
     ("t5:causal=true", 18, "collides", 17),
     ("t5:causal=true", 200, "collides", 32),
-    ("erpe", 6, "injective", 11),
+    ("erpe", 6, "distinct lags", 11),
     ("tupe:heads=2", 6, "invertible", 6),
 ]
 

@@ -432,3 +432,26 @@ def test_code_of_a_config_is_the_config(config):
     assert (code.dim, code.params["d"], code.params["rotated"]) == (16, 32, 16)
     assert (found.verdict, found.same, found.operator.relation) == ("the same", True, "same")
     assert pefourier.compare(rotate, "rope:partial=0.5,layout=interleaved", d=32).same
+
+
+class Attention(torch.nn.Module):
+    """Attention of random weights, whose output for constant input is constant."""
+
+    def __init__(self, with_positions):
+        super().__init__()
+        torch.manual_seed(0)
+        self.attend = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+        torch.nn.init.normal_(self.attend.in_proj_bias)
+        self.register_buffer(
+            "factors", torch.randn(40, 16) if with_positions else torch.ones(40, 16)
+        )
+
+    def forward(self, x):
+        x = x * self.factors[: x.shape[1]]
+        return self.attend(x, x, x)[0]
+
+
+def test_modules_of_one_output_for_zeros_are_tried_with_random_input():
+    assert pefourier.check(Attention(False), length=12, d=16).distinct == 1
+    with pytest.raises(PefourierError, match="one vector for all positions of a constant input"):
+        pefourier.check(Attention(True), length=12, d=16)

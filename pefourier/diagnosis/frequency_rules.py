@@ -1,0 +1,134 @@
+"""What is wrong with these frequencies? Aliasing, and lists that no rule makes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pefourier.diagnosis.identify import resolutions
+from pefourier.diagnosis.wave_formulas import (
+    drop_copies,
+    frequencies,
+    frequency_slack,
+    geometric_grid,
+)
+from pefourier.encodings.encoding import Encoding, Finding, without_prefix
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_tables
+from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
+
+FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a wave looks like a slower one
+ROWS = 32  # from which fast waves are read: phases in float32 have digits there
+TURNS = 5  # a row, up to which the second slowest wave of a ladder is tried
+KNOWN = 3  # waves below the fold that say how those above it go on
+ROUNDED = 2.0**-7  # relative, within which frequencies in 16 bits are those of a list
+LARGEST_FACTOR = 1024  # by which a known scaling divides one frequency more than another
+SMALLEST_BASE = 1000  # of a model whose rotation is scaled
+WAVES = 1e-3  # of rows that sinusoids may leave, beside rounding
+
+
+def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
+    """Frequencies above half a turn from point to point: declared ones, or those of a ladder.
+
+    From rows alone a wave beyond that is known where it continues slower ones by one ratio.
+    """
+    enc = without_prefix(enc)
+    if enc.domain.irregular or enc.domain.kind not in ("position", "time"):
+        return
+    if enc.measure is not None:
+        omega = np.abs(enc.measure.frequencies).reshape(len(enc.measure.weights), -1).max(axis=1)
+    elif enc.origin == "formula" or not enc.fits:
+        return
+    else:
+        tables = axis_tables(enc) if len(enc.domain.sides) > 1 else [enc.table(enc.domain.x[:ROWS])]
+        omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in tables or ())])
+    count = int((omega > FOLD).sum())
+    if count:
+        yield finding("aliased-frequencies", count=count, total=len(omega))
+
+
+def ladder_of(table: np.ndarray, eps: float) -> np.ndarray:
+    """The frequencies (m,) of one ratio of which columns are waves; none where they are no ladder.
+
+    They rise or fall in the order of columns, and those above half a turn are unfolded from the
+    slow ones on.
+    """
+    rows = np.asarray(table[:ROWS], dtype=float)
+    if len(rows) < 8 or rows.shape[1] < 4:
+        return np.zeros(0)
+    level = resolutions(eps)[-1]
+    pairs = fit_sinusoid_pairs(rows, level)
+    columns = rows if pairs is None else rows[:, np.append(pairs.sines, pairs.cosines)]
+    if recurrence(columns, 1)[1] >= WAVES + 4 * eps:
+        return np.zeros(0)
+    if pairs is None:
+        omega = np.arccos(recurrence(drop_copies(rows), 1)[0])
+    else:
+        omega = pairs.omega[np.argsort(np.minimum(pairs.sines, pairs.cosines))]
+    m = len(omega)
+    for folded in (omega, omega[::-1]) if m > KNOWN else ():
+        for turns in range(-TURNS, TURNS + 1):
+            second = 2 * np.pi * abs(turns) + (-1) ** (turns < 0) * folded[1]
+            ladder = unfold(folded, second)
+            slack = frequency_slack(ladder, level, len(rows))
+            # phases of faster waves have no digits
+            sharp = int(np.argmin(np.append(slack < np.pi / 8, False)))
+            if sharp <= KNOWN or ladder[:sharp].max() <= np.pi:
+                continue
+            grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
+            exact = frequencies(grid, 2 * m) if grid else np.zeros(0)
+            if grid and ("step" not in grid or (exact <= np.pi).sum() >= KNOWN):
+                return exact
+    return np.zeros(0)
+
+
+def unfold(omega: np.ndarray, second: float) -> np.ndarray:
+    """Frequencies that grow by one ratio, of which those above half a turn look like slower ones.
+
+    >>> fast = 10.0 ** np.arange(-1, 3)
+    >>> np.allclose(unfold(np.abs((fast + np.pi) % (2 * np.pi) - np.pi), 1.0), fast)
+    True
+    """
+    ladder = np.append(omega[:1], np.full(len(omega) - 1, second))
+    for k in range(2, len(ladder)):
+        if not 0 < ladder[k - 2] < ladder[k - 1] < 1e12:
+            return omega
+        expected = ladder[k - 1] ** 2 / ladder[k - 2]
+        turns = 2 * np.pi * (expected // (2 * np.pi) + np.arange(2))
+        aliases = np.concatenate([turns + omega[k], turns - omega[k]])
+        ladder[k] = aliases[np.abs(aliases - expected).argmin()]
+    return ladder
+
+
+def irregular_frequencies(omega: np.ndarray) -> Iterator[Finding]:
+    """Frequencies of a rotation that no rule makes: a buffer that was never filled."""
+    omega = np.abs(np.asarray(omega, dtype=float))
+    if not follows_a_rule(omega):
+        yield finding("irregular-frequencies", most=omega.max(), least=omega.min())
+
+
+def follows_a_rule(omega: np.ndarray) -> bool:
+    """Whether frequencies are geometric, but for one, or such a list over factors that grow.
+
+    Those are linear, ntk, yarn, llama3 and longrope; zeros and lists that repeat, as on several
+    axes, are left out. The ratio is that of most pairs, or for longrope of the smaller steps.
+
+    >>> grid = 1e4 ** (-np.arange(32) / 32)
+    >>> follows_a_rule(grid / np.linspace(1, 40, 32)), follows_a_rule(np.linspace(1, 0.1, 32))
+    (True, False)
+    """
+    omega = np.array(list(dict.fromkeys(omega[omega > 0].tolist())))
+    m = len(omega)
+    if m < 3:
+        return True
+    logs, i = np.log(omega), np.arange(m)
+    steps = -np.diff(logs)
+    slope = np.median((logs[m // 2 :] - logs[: m - m // 2]) / (m // 2))
+    residual = logs - slope * i
+    if (np.abs(residual - np.median(residual)) > ROUNDED).sum() <= 1:
+        return True
+    ratio = np.quantile(steps, 0.25)
+    growth = logs[0] - logs[-1] - ratio * (m - 1)
+    is_falling = steps.min() > -ROUNDED and omega[0] <= 1 + ROUNDED
+    return bool(
+        is_falling and ratio * m >= np.log(SMALLEST_BASE) and growth <= np.log(LARGEST_FACTOR)
+    )

@@ -1,0 +1,30 @@
+"""No two messages of one answer contradict each other."""
+
+import numpy as np
+import pytest
+from claims import faithful, findings
+
+EXCLUSIVE = [  # codes of which an answer has one at most
+    {"grid-transposed", "row-order", "prefix-shift", "neighbours-elsewhere", "flat-index"},
+    {"zero-codes", "constant-codes", "dead-columns", "random-codes"},
+    {"clipped-index", "duplicate-rows", "repeating-codes", "positions-divided", "rows-of-lags"},
+    {"reversed-positions", "negative-positions"},
+    {"axis-missing", "axis-duplicated", "points-repeat"},
+    {"random-codes", "low-rank"},
+    {"divisor", "irregular-frequencies"},
+]
+SHARED = {  # codes of rows that are the same
+    *("clipped-index", "duplicate-rows", "repeating-codes", "positions-divided", "rows-of-lags"),
+    *("zero-codes", "constant-codes", "ends-coincide", "axis-missing", "axis-duplicated"),
+    "points-repeat",
+}
+APART = {"near-duplicates", "random-codes"}  # of rows of which none are
+
+
+@pytest.mark.parametrize("question", [faithful, findings])
+def test_no_two_messages_contradict_each_other(question):
+    for label, answer, _ in question.draws(np.random.default_rng(5), 90):
+        codes = {finding.code for finding in answer.findings}
+        assert all(len(codes & exclusive) <= 1 for exclusive in EXCLUSIVE), (label, codes)
+        collides = answer.verdict in ("collides", "constant", "symmetric in the lag")
+        assert not codes & (APART if collides else SHARED), (label, answer.verdict, codes)
