@@ -214,9 +214,13 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     ((name, path),) = tensors.items()
     # rows before the grid are counted from its end
     enc = weights.load_tensor(replace(model, length=None), name, path)
+    sides, findings = sides_of(model, block)
+    if not (model.grid or model.prefix):
+        shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
+        doubts = weights.shape_findings(model, name, path, shape, (rows, None))
+        enc = replace(enc, findings=(*enc.findings, *doubts))
     if enc.domain.grid:
         return enc
-    sides, findings = sides_of(model, block)
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
     check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
