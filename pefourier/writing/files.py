@@ -71,6 +71,20 @@ def data_names(folder: str, name: str) -> list[str]:
     return [path for path in names if os.path.splitext(path)[1].lower() not in UNREAD]
 
 
+def split_spec(spec: str) -> tuple[str, str]:
+    """Path and what follows # in PATH[#PART]; of several readings the longest path that exists.
+
+    >>> split_spec("model.safetensors#wpe.weight"), split_spec("wpe.npy")
+    (('model.safetensors', 'wpe.weight'), ('wpe.npy', ''))
+    """
+    pieces = spec.split("#")
+    for count in range(len(pieces), 1, -1):
+        path = "#".join(pieces[:count])
+        if path and os.path.lexists(path):
+            return path, "#".join(pieces[count:])
+    return pieces[0], "#".join(pieces[1:])
+
+
 def suffix_of(path: str) -> str:
     """The suffix in lower case, with its dot; empty where there is none."""
     return os.path.splitext(path)[1].lower()

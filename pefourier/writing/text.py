@@ -49,6 +49,15 @@ def printable(text: str) -> str:
     return RUNNER.sub(lambda match: rf"\x{ord(match[0][0]):x}{match[0][1:]}", visible(text))
 
 
+def printable_lines(text: str) -> str:
+    r"""The lines of a text for a terminal, whatever the names in them are.
+
+    >>> printable_lines("a\n ::error::\x1b")
+    'a\n \\x3a:error::\\x1b'
+    """
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def in_workflow_command(text: str) -> str:
     r"""A text as the message of a workflow command of GitHub Actions.
 

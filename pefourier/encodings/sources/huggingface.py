@@ -53,7 +53,7 @@ from pefourier.encodings.sources.rope_config import (
     sections_of,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
-from pefourier.writing.files import read_toml
+from pefourier.writing.files import read_toml, split_spec
 
 Block = Mapping[str, Any]
 SCALED_FROM = 64  # patches a side that PixArt's scale is one for
@@ -259,7 +259,7 @@ class ModelFile:
 
     def spec_of(self, layer: str) -> str:
         """The SPEC of a type of layer, or of all."""
-        path, _, part = self.spec.partition("#")
+        path, part = split_spec(self.spec)
         inner = part.removesuffix(self.model.part).removesuffix(".")
         return f"{path}#{'.'.join(filter(None, (inner, layer)))}" if layer else self.spec
 
@@ -307,7 +307,7 @@ class ModelFile:
         for reader in (*ways, weights.read_positions):
             enc = reader(model)
             if enc is not None:
-                notes = () if "#" in self.spec else tower_notes(self.spec, self.section)
+                notes = () if split_spec(self.spec)[1] else tower_notes(self.spec, self.section)
                 enc = note_unread(enc, model, self.section)
                 notes = (*enc.findings, *notes, *code_notes(model.config))
                 return replace(enc, spec=self.spec, findings=notes)
@@ -320,7 +320,7 @@ def open_config(spec: str) -> ModelFile:
     Behind ``#`` stands a config inside, then perhaps a type of layer with rotations of its own
     (full_attention), encoder or decoder, or the name of a tensor of learned positions.
     """
-    path, _, part = spec.partition("#")
+    path, part = split_spec(spec)
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     section = Section(shown(file), TrackedKeys(read_object(file)))
     config, kind, part = choose_part(section, part)
