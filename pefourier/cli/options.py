@@ -162,9 +162,14 @@ class FigureOptions:
         if self.width is not None and not NARROWEST <= self.width <= WIDEST:
             raise PefourierError(f"--width is {NARROWEST} to {WIDEST} inches; got {self.width}")
 
-    def draw(self, figure: Callable[..., Any], answers: Sequence[Any]) -> None:
-        """Write the figure of some answers if one was asked for; only then matplotlib is loaded."""
+    def draw(
+        self, figure: Callable[..., Any], answers: Sequence[Any], refusals: Sequence[Any] = ()
+    ) -> None:
+        """Write the figure of all answers if one was asked for; only then matplotlib is loaded."""
         if self.plot is None:
+            return
+        if refusals:
+            note(f"{shown(self.plot)} was not written: a figure shows all SPECs or none")
             return
         from pefourier.report import plot
 

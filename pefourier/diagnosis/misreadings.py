@@ -395,7 +395,8 @@ def describe_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
     )
 
 
-MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
+MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER")
+MISREADINGS += ("local-for-global", "layout")
 WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 
 

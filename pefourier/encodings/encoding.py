@@ -200,7 +200,7 @@ def unit_of(table: np.ndarray) -> float:
     >>> unit_of(np.array([[0.75, -3.0]]))
     0.25
     """
-    return float(np.ldexp(1.0, -np.frexp(largest_number(table))[1]))
+    return float(np.ldexp(1.0, min(-np.frexp(largest_number(table))[1], 1000)))
 
 
 def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:

@@ -146,7 +146,8 @@ def first_of_period(
         like_first = (s for _, agree in slack.agreeing(table, 2, 1) for s in agree.tolist())
         for period in islice(like_first, TRIED):
             allowed = slack.allowed(np.array([period]))[0]
-            by_chance = period * np.exp(np.log(np.clip(allowed / far, 1e-300, 1.0)).sum() / 2)
+            shares = np.maximum(np.minimum(allowed, far) / far, 1e-300)
+            by_chance = period * np.exp(np.log(shares).sum() / 2)
             again = slack.agreeing(table, period, period)
             if by_chance < CHANCE and all(len(agree) == count for count, agree in again):
                 first = groups_within(table[:period], float(allowed.max()))[np.arange(n) % period]

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from pefourier.errors import PefourierError, shown, unknown
 
+DRAFT = ".pefourier-"  # what the name of a file begins with while it is written
 DRAFTS: set[str] = set()  # paths of those that this process is writing
 
 
@@ -142,7 +143,7 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
                 write(stream)
             return
         target = os.path.realpath(path)  # a link keeps naming the file it named
-        draft = os.path.join(os.path.dirname(target), f".pefourier-{token_hex(8)}")
+        draft = os.path.join(os.path.dirname(target), f"{DRAFT}{token_hex(8)}")
         DRAFTS.add(draft)
         try:
             with open(draft, "xb") as stream:
@@ -156,6 +157,15 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
             with suppress(OSError):
                 os.unlink(draft)
             DRAFTS.discard(draft)
+
+
+def remove_old_drafts(folders: Iterable[str | Path], moment: float) -> None:
+    """Remove what a killed process had not finished: nobody has written to it since a moment."""
+    for folder in folders:
+        for draft in Path(folder).glob(f"{DRAFT}*"):
+            with suppress(OSError):
+                if draft.stat().st_mtime < moment:
+                    draft.unlink()
 
 
 def remove_drafts() -> None:

@@ -337,8 +337,13 @@ def read_sides(text: str) -> tuple[int, ...]:
 
 
 def capital(text: str) -> str:
-    """A text that begins a sentence."""
-    return text[:1].upper() + text[1:]
+    """A text that begins a sentence; names of keys and files stay as they are.
+
+    >>> capital("two rows"), capital("rope_theta=5 of it")
+    ('Two rows', 'rope_theta=5 of it')
+    """
+    is_word = text.partition(" ")[0].strip(",:'").replace("-", "").isalpha()
+    return text[:1].upper() + text[1:] if is_word else text
 
 
 def join(items: Iterable[str], word: str = "and") -> str:
