@@ -59,8 +59,6 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
     refuse_known(name)
     if presets := specs_of_convention(name.lower()):
         return unknown_encoding(name, f"{' or '.join(presets)} has it.")
-    if re.fullmatch(HUB, spec) and "/" in spec:
-        return not_here(spec)
     if os.path.exists(name) and ":" in spec:
         return PefourierError(f"{shown(name)} is a file, so it takes no parameters")
     from pefourier.encodings.sources.formats import READERS
@@ -71,6 +69,8 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
         return PefourierError(
             f"{shown(name)} {ending}; a table ends in one of {formats}: rename it"
         )
+    if re.fullmatch(HUB, spec) and "/" in spec:
+        return not_here(spec)
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
     is_listed = has_suffix and os.path.isdir(folder or ".")
     files = [os.path.join(folder, file) for file in data_names(folder, "")] if is_listed else []

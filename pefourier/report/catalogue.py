@@ -69,9 +69,9 @@ def find_records(name: str) -> list[dict[str, Any]]:
         for convention in record.get("conventions", ())
         if convention["convention"] == name
     ]
-    if not matches and (other := name_behind(name)) != name:
-        return find_records(other)
     if not matches:
+        if (other := name_behind(name)) != name:
+            return find_records(other)
         conventions = (c["convention"] for r in records for c in r.get("conventions", ()))
         names = {*conventions, *(record["encoding"] for record in records)}
         raise unknown("encoding", name, names, "'pefourier list' shows all.")

@@ -138,58 +138,41 @@ def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, dict[str, A
     name = name if module else name.rpartition(".")[2]
     root = name.partition(".")[0]
     function = "wrapper" if root == "codes" else "codes"
-    for calls in calls_of(code, name):
-        for parameters, body in [*bodies(name, calls), *rotating_bodies(name, calls)]:
+    kind = code if inspect.isclass(code) else type(code)
+    makes = code is kind or kind.__qualname__ == name
+    functions = [kind] * makes + [kind.forward] if hasattr(kind, "forward") else [code]
+    calls = [
+        [p.name for p in parameters_of(f) if is_needed(p) or ROLE.get(p.name) in ("length", "d")]
+        for f in functions
+    ]
+    calls = [[key for key in call if key != "self"] for call in calls]
+    if all(ROLE.get(key) in KNOWN for call in calls for key in call):
+        for parameters, body in bodies(name, calls):
             lines = ["import torch"] * ("torch." in body)
             lines += [f"from {module} import {root}"] * bool(module)
             text = f"{'; '.join(lines)}\ndef {function}({parameters}):\n    return {body}"
             yield text.strip(), {} if module else {root: code}
 
 
-def calls_of(code: Any, name: str) -> list[list[list[str]]]:
-    """Names to give in one call after another: those that are needed, then all sizes as well."""
-    kind = code if inspect.isclass(code) else type(code)
-    makes = code is kind or kind.__qualname__ == name
-    is_module = hasattr(kind, "forward")
-    functions = [kind] * makes + [kind.forward] if is_module else [code]
-    listed = [[p for p in parameters_of(f) if p.name != "self"] for f in functions]
-    needed, sized = (
-        [[p.name for p in call if is_needed(p) or ROLE.get(p.name) in roles] for call in listed]
-        for roles in ((), ("length", "d"))
-    )
-    is_known = all(ROLE.get(key) in KNOWN for call in sized for key in call)
-    return [needed, sized][: 1 + (sized != needed)] if is_known else []
-
-
 def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
-    """Parameters and body of functions that give a table, as it comes or transposed."""
-    if all(ROLE[key] in WORDS for call in calls for key in call):
-        made = name + "".join(f"({given(call, WORDS)})" for call in calls)
-        yield from (("length, d", made), ("length, d", f"{made}.T"))
+    """Parameters and body of functions: of tables, then of rotations with other axes."""
 
+    def written(call: list[str], words: Mapping[str, str]) -> str:
+        return f"({', '.join(f'{key}={words[ROLE[key]]}' for key in call)})"
 
-def given(names: list[str], words: Mapping[str, str]) -> str:
-    """What stands between the parentheses of a call.
-
-    >>> given(["d_model"], {"d": "d"})
-    'd_model=d'
-    """
-    return ", ".join(f"{key}={words[ROLE[key]]}" for key in names)
-
-
-def rotating_bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
-    """Those of rotations that take their vectors with other axes."""
     *before, names = calls
     vectors = [key for key in names if ROLE[key] in VECTORS]
-    if not vectors or not roles_of(names) <= VECTORS | PLACES:
-        return
-    sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
-    made = name + "".join(f"({given(call, WORDS | sizes)})" for call in before)
-    for into, back in AXES[len(vectors) > 1 or ROLE[vectors[0]] != "vectors"]:
-        own = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
-        image = f"{made}({given(names, own)})"
-        whole = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
-        yield ", ".join(names), whole
+    if all(ROLE[key] in WORDS for call in calls for key in call):
+        made = name + "".join(written(call, WORDS) for call in calls)
+        yield from (("length, d", made), ("length, d", f"{made}.T"))
+    if vectors and roles_of(names) <= VECTORS | PLACES:
+        sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
+        made = name + "".join(written(call, WORDS | sizes) for call in before)
+        for into, back in AXES[ROLE[vectors[0]] != "vectors"]:
+            own = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
+            image = f"{made}{written(names, own)}"
+            whole = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
+            yield ", ".join(names), whole
 
 
 @contextlib.contextmanager

@@ -38,6 +38,7 @@ IMAGES = re.compile("image|vision|visual")  # towers whose sizes stand elsewhere
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of vectors that are projected later
 T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
 LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
+Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase of a position
 
 
@@ -140,9 +141,7 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     return replace(enc, domain=lattice(stored.sides)) if stored.sides else enc
 
 
-def unlike_config(
-    model: ModelConfig, name: str, path: str, shape: tuple[int, int]
-) -> tuple[Finding, ...]:
+def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
     """A warning where a table of positions has another shape than its config sets."""
     is_on_axes = "axial" in model.row
     if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
@@ -164,13 +163,9 @@ def unlike_config(
 
 
 def shape_findings(
-    model: ModelConfig,
-    name: str,
-    path: str,
-    shape: tuple[int, int],
-    expected: tuple[int | None, int | None],
+    model: ModelConfig, name: str, path: str, shape: Shape, expected: Shape
 ) -> tuple[Finding, ...]:
-    """A warning where a tensor has another shape than expected; None: of any size."""
+    """A warning where a tensor has another shape than expected."""
     if all(size in (None, found) for found, size in zip(shape, expected, strict=True)):
         return ()
     sizes = ", ".join("any" if size is None else str(size) for size in expected)
