@@ -354,6 +354,7 @@ def load_file(spec: str, length: int | None) -> Encoding:
     from pefourier.encodings.sources.tables import read_named_table
 
     path, key = split_spec(spec)
+    key = key or None
     stored = read_named_table(path, key)
     if stored.codes.ndim > 2:
         bias = stored.codes[..., :length, :length]

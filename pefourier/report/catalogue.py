@@ -70,8 +70,8 @@ def find_records(name: str) -> list[dict[str, Any]]:
         if convention["convention"] == name
     ]
     if not matches:
-        if (other := name_behind(name)) != name:
-            return find_records(other)
+        if (target := name_behind(name)) != name:
+            return find_records(target)
         conventions = (c["convention"] for r in records for c in r.get("conventions", ()))
         names = {*conventions, *(record["encoding"] for record in records)}
         raise unknown("encoding", name, names, "'pefourier list' shows all.")

@@ -125,8 +125,8 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
     for rule in rules:
         if matches := [term for term in terms if any(map(rule, term.names))]:
             return matches
-    if (other := name_behind(word)) != word:
-        return find_terms(other, terms)
+    if (target := name_behind(word)) != word:
+        return find_terms(target, terms)
     names = {name for term in terms for name in term.names}
     raise unknown("term", word, names, "'pefourier explain all' lists all.")
 

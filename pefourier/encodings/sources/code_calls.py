@@ -163,16 +163,16 @@ def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
     *before, names = calls
     vectors = [key for key in names if ROLE[key] in VECTORS]
     if all(ROLE[key] in WORDS for call in calls for key in call):
-        made = name + "".join(written(call, WORDS) for call in calls)
-        yield from (("length, d", made), ("length, d", f"{made}.T"))
+        call_text = name + "".join(written(call, WORDS) for call in calls)
+        yield from (("length, d", call_text), ("length, d", f"{call_text}.T"))
     if vectors and roles_of(names) <= VECTORS | PLACES:
         sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
-        made = name + "".join(written(call, WORDS | sizes) for call in before)
+        call_text = name + "".join(written(call, WORDS | sizes) for call in before)
         for into, back in AXES[ROLE[vectors[0]] != "vectors"]:
-            own = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
-            image = f"{made}{written(names, own)}"
-            whole = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
-            yield ", ".join(names), whole
+            values = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
+            image = f"{call_text}{written(names, values)}"
+            body = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
+            yield ", ".join(names), body
 
 
 @contextlib.contextmanager

@@ -128,11 +128,11 @@ def rotation_codes(
     probed = min(PROBED, length, LARGEST // d**2)
     if probed < 2:
         raise code.unfit("turns vectors: two positions at least are needed to see it")
-    near = np.arange(probed)
+    sample = np.arange(probed)
     if d**2 * length <= SPREAD:  # pairs of another axis may move only farther on
-        near = np.union1d(near, np.linspace(0, length - 1, PROBED).astype(int))
-    units = np.broadcast_to(np.eye(d)[:, None], (d, len(near), d))
-    query, key, _ = code.images(torch, units, near)
+        sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
+    units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
+    query, key, _ = code.images(torch, units, sample)
     turns = [read_turn(np.moveaxis(image, 0, 2)) for image in (query, key)]
     kinds = [turn.kind for turn in turns]
     if kinds == ["still", "still"]:

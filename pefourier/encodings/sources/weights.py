@@ -166,7 +166,7 @@ def shape_findings(
     model: ModelConfig, name: str, path: str, shape: Shape, expected: Shape
 ) -> tuple[Finding, ...]:
     """A warning where a tensor has another shape than expected."""
-    if all(size in (None, found) for found, size in zip(shape, expected, strict=True)):
+    if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
         return ()
     sizes = ", ".join("any" if size is None else str(size) for size in expected)
     details = {"name": shown(name), "path": shown(path), "shape": shape, "expected": f"({sizes})"}
@@ -222,9 +222,9 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
     by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
-    own = {name: tensors[name] for _, name in sorted(by_layer.items())}
-    is_first = 1 < len(own) == len(tensors)  # UMT5: a table in each layer
-    tensor = next(iter(own.items())) if is_first else only_one(tensors, model, "lags")
+    layers = {name: tensors[name] for _, name in sorted(by_layer.items())}
+    is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
+    tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
     if tensor is None:
         return None
     name, path = tensor
@@ -241,7 +241,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
-        details = {"name": shown(name), "count": len(own), "other": shown([*own][-1])}
+        details = {"name": shown(name), "count": len(layers), "last": shown([*layers][-1])}
         doubts = (*doubts, finding("biases-by-layer", **details))
     d = model.dimension(bias.shape[1], f"tensor {name}")
     enc = of_lags("t5", length, d, bool(settings["causal"]), codes, act="bias")
