@@ -25,7 +25,7 @@ from pefourier.writing.files import read_toml
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
 WORDS = NAMES["words"]
-KNOWN = {*NAMES["roles"], "dropout"}
+KNOWN = {*NAMES["roles"]}
 PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
 AXES = {  # how vectors are given to a rotation and come back, for x and for queries and keys
     False: [("[:, :, None]", "[:, :, 0]"), ("[:, None]", "[:, 0]"), 2 * (".transpose(0, 1)",)],
@@ -155,7 +155,7 @@ def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, dict[str, A
 
 
 def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
-    """Parameters and body of functions: of tables, then of rotations with other axes."""
+    """Parameters and body of functions: of tables, which may be several, then of rotations."""
 
     def written(call: list[str], words: Mapping[str, str]) -> str:
         return f"({', '.join(f'{key}={words[ROLE[key]]}' for key in call)})"
@@ -164,7 +164,8 @@ def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
     vectors = [key for key in names if ROLE[key] in VECTORS]
     if all(ROLE[key] in WORDS for call in calls for key in call):
         call_text = name + "".join(written(call, WORDS) for call in calls)
-        yield from (("length, d", call_text), ("length, d", f"{call_text}.T"))
+        for body in (call_text, f"{call_text}.T", f"torch.cat({call_text}, -1)"):
+            yield "length, d", body
     if vectors and roles_of(names) <= VECTORS | PLACES:
         sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
         call_text = name + "".join(written(call, WORDS | sizes) for call in before)
