@@ -2,6 +2,7 @@
 
 import _signal as signal  # `signal` takes time to import, in which an interrupt would show where
 import sys
+import warnings
 
 
 def run_command() -> None:
@@ -12,6 +13,7 @@ def run_command() -> None:
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module="pefourier|numpy")
     from pefourier.cli.main import main
     from pefourier.cli.process import LISTENER, leave
 

@@ -83,10 +83,11 @@ def tell(
     **limits: Any,
 ) -> None:
     """Draw the figure of the results, name options without effect, print the page."""
-    figure.draw(telling.figure, results.answers)
-    options.note_without_effect([a.encoding for a in results.answers])
     page = telling.page(results.per_spec)
     page = required.hold(page, results, **limits) if required else page
+    figure.draw(telling.figure, results.answers, results.refusals)
+    if not results.refusals:
+        options.note_without_effect([a.encoding for a in results.answers])
     print_and_exit(page, results, output, options.quiet)
 
 
@@ -210,13 +211,14 @@ def compare(
     a, b = options.sources(split=False)
     comparison = api.compare(a, b, **options.sizes, tolerance=tolerance)
     answers, telling = [answer_of(comparison)], telling_named("compare")
-    figure.draw(telling.figure, answers)
-    a, b = comparison.about
-    difference = Reason(a.label, "unmet", f"{a.label} and {b.label}: {comparison.verdict}")
-    output.print(replace(telling.page(answers), reasons=[] if comparison.same else [difference]))
-    options.note_without_effect(comparison.about)
     if permutation is not None:
         write_permutation(permutation, comparison.operator)
+    figure.draw(telling.figure, answers)
+    a, b = comparison.about
+    words = f"is not the same as {b.label}: {comparison.verdict}"
+    difference = Reason(a.label, "unmet", words)
+    output.print(replace(telling.page(answers), reasons=[] if comparison.same else [difference]))
+    options.note_without_effect(comparison.about)
     if not comparison.same:
         raise typer.Exit(1)
 
@@ -293,12 +295,11 @@ def context(
 
     results = answer_each(specs, ask, quiet, required.skip_unknown)
     telling = telling_named("context")
-    figure.draw(telling.figure, results.answers)
-    page = telling.page(results.per_spec)
+    page = required.hold(telling.page(results.per_spec), results)
+    figure.draw(telling.figure, results.answers, results.refusals)
     if brief:
         lines = "".join(map(brief_line, results.answers))
         page = replace(page, words=lambda: lines, conclusion=str, chart=None)
-    page = required.hold(page, results)
     if require or (required.strict and length is not None):
         unmet = misfits(results.answers, is_certain=require is None)
         page = replace(page, reasons=[*page.reasons, *unmet])

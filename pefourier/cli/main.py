@@ -249,7 +249,8 @@ def write_report(
     results = answer_each(options.sources(), study, options.quiet)
     page = encodings_document(results.answers, results.refusals, inquiry, title or "")
     write_text(out, page)
-    options.note_without_effect([study.encoding for study in results.answers])
+    if not results.refusals:
+        options.note_without_effect([study.encoding for study in results.answers])
     print_and_exit(report_page(results.per_spec, out), results, output)
 
 

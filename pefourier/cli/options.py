@@ -27,6 +27,7 @@ from pefourier.cli.process import (
     takes_colours,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown
+from pefourier.writing.text import printable_lines
 
 # by command and option; JSON, which is read at each start, takes a tenth of the time of TOML
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
@@ -161,9 +162,14 @@ class FigureOptions:
         if self.width is not None and not NARROWEST <= self.width <= WIDEST:
             raise PefourierError(f"--width is {NARROWEST} to {WIDEST} inches; got {self.width}")
 
-    def draw(self, figure: Callable[..., Any], answers: Sequence[Any]) -> None:
-        """Write the figure of some answers if one was asked for; only then matplotlib is loaded."""
+    def draw(
+        self, figure: Callable[..., Any], answers: Sequence[Any], refusals: Sequence[Any] = ()
+    ) -> None:
+        """Write the figure of all answers if one was asked for; only then matplotlib is loaded."""
         if self.plot is None:
+            return
+        if refusals:
+            note(f"{shown(self.plot)} was not written: a figure shows all SPECs or none")
             return
         from pefourier.report import plot
 
@@ -201,10 +207,11 @@ class OutputOptions:
         if self.name != "text":
             say(FORMS[self.name](page))
             return
-        conclusion, colour = page.conclusion(), takes_colours(sys.stdout)
+        colour = takes_colours(sys.stdout)
+        conclusion, words = map(printable_lines, (page.conclusion(), page.words()))
         conclusion += "\n" * bool(conclusion)  # an empty line ends it
         chart = page.chart(colour) if page.chart and draws_dots(sys.stdout) else ""
-        say((coloured(conclusion) if colour else conclusion) + chart + page.words())
+        say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 
 def annotate_refusals(command_name: str, values: Mapping[str, Any], error: PefourierError) -> None:

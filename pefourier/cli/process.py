@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from os import _exit  # `os._exit` is refused while a user's code runs
+from os import _exit  # that of user code is refused while it runs, and here at the end
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -148,6 +148,7 @@ def tell_of_interrupt(number: int) -> int:
 
 def leave(status: int) -> NoReturn:
     """End the process with this status, without the teardown in which libraries can hang."""
+    os._exit = lambda _: _exit(status)  # a handler of user code does not choose the status
     atexit._run_exitfuncs()  # what libraries and a user's code want done at the end
     remove_drafts()
     try:

@@ -342,7 +342,8 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     return None
 
 
-MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "local-for-global", "layout")
+MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER")
+MISREADINGS += ("local-for-global", "layout")
 WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 
 

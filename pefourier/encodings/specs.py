@@ -37,7 +37,7 @@ from pefourier.encodings.registry import (
     unknown_parameter,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.files import data_names, missing, suffix_of
+from pefourier.writing.files import data_names, missing, split_spec, suffix_of
 from pefourier.writing.text import read_sides, whole_number
 
 if TYPE_CHECKING:
@@ -59,13 +59,18 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
     refuse_known(name)
     if presets := specs_of_convention(name.lower()):
         return unknown_encoding(name, f"{' or '.join(presets)} has it.")
-    if re.fullmatch(HUB, spec) and "/" in spec:
-        return not_here(spec)
-    if os.path.exists(name):
-        return PefourierError(f"{shown(name)} is a file; it takes no parameters behind a colon")
+    if os.path.exists(name) and ":" in spec:
+        return PefourierError(f"{shown(name)} is a file, so it takes no parameters")
     from pefourier.encodings.sources.formats import READERS
 
     formats = ", ".join(sorted(READERS))
+    if os.path.exists(name):
+        ending = f"ends in {shown(has_suffix)}" if has_suffix else "has no suffix"
+        return PefourierError(
+            f"{shown(name)} {ending}; a table ends in one of {formats}: rename it"
+        )
+    if re.fullmatch(HUB, spec) and "/" in spec:
+        return not_here(spec)
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
     is_listed = has_suffix and os.path.isdir(folder or ".")
     files = [os.path.join(folder, file) for file in data_names(folder, "")] if is_listed else []
@@ -250,7 +255,7 @@ def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, A
 
 def open_model(spec: str) -> "ModelFile | GgufFile":
     """What a config or a .gguf file says of positions: its layers, its rotations, their axes."""
-    if suffix_of(spec.partition("#")[0]) == ".gguf":
+    if suffix_of(split_spec(spec)[0]) == ".gguf":
         from pefourier.encodings.sources.gguf_file import open_gguf
 
         return open_gguf(spec)
@@ -291,12 +296,11 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
         return "code"
     if "://" in spec:
         raise not_here(spec)
-    if spec.partition("#")[0].endswith(".json"):  # no table is: their readers need not be there
+    path, _ = split_spec(spec)
+    if path.endswith(".json"):  # no table is: their readers need not be there
         return "config"
     from pefourier.encodings.sources.formats import READERS
-    from pefourier.encodings.sources.tables import split_spec
 
-    path, _ = split_spec(spec)
     if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
         return "table"
     if path.lower().endswith(".gguf"):
@@ -347,9 +351,10 @@ def build_by_name(
 
 def load_file(spec: str, length: int | None) -> Encoding:
     """The first `length` rows (default all) of the table in a file."""
-    from pefourier.encodings.sources.tables import read_named_table, split_spec
+    from pefourier.encodings.sources.tables import read_named_table
 
     path, key = split_spec(spec)
+    key = key or None
     stored = read_named_table(path, key)
     if stored.codes.ndim > 2:
         bias = stored.codes[..., :length, :length]

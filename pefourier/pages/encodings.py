@@ -27,6 +27,7 @@ from pefourier.questions.spectrum import density
 from pefourier.report.code_figures import heatmap
 from pefourier.report.frame import Answer, Refusal, telling_named, telling_of, text_of
 from pefourier.weights.usage import use_of_model
+from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import number, paragraph, parts_of_words, printable
 
@@ -106,8 +107,8 @@ class Inquiry:
             path = os.path.dirname(path) or "."
             if next(all_tensors(path), None) is None:
                 return None
-        part = "".join(enc.spec.partition("#")[1:])
-        return use_of_model(path + part, self.options.get("length"))
+        part = split_spec(enc.spec)[1]
+        return use_of_model(f"{path}#{part}" if part else path, self.options.get("length"))
 
     def line(self, question: str, specs: Iterable[str]) -> str:
         """The command that answers one of the questions about these encodings."""

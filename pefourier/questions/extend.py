@@ -31,6 +31,7 @@ from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
+from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, fields_told
 from pefourier.writing.text import number
 
@@ -239,7 +240,7 @@ def extend(
     ]
     form = FORMATS[dtype] if dtype else None
     return Extensions(
-        name=spec.partition("#")[2],
+        name=split_spec(spec)[1],
         trained=trained,
         length=length,
         d=source.params["d"],
@@ -329,7 +330,7 @@ def spelled(value: Any) -> str:
 
 def whole_layers(spec: str) -> str:
     """The SPEC, of a model whose types of layers differ that of the layers without a window."""
-    if source_of(spec) != "config" or "#" in spec:
+    if source_of(spec) != "config" or split_spec(spec)[1]:
         return spec
     model = open_model(spec)
     runs = [run for run in model.layers if run.kind == "rotary"]

@@ -16,7 +16,7 @@ from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.faithful import LADDER, rung_of
 from pefourier.report.frame import Answer, Refusal, telling_of
-from pefourier.writing.files import missing, os_errors, status_of
+from pefourier.writing.files import missing, os_errors, split_spec, status_of
 from pefourier.writing.page import SCHEMA, Reason, plain
 from pefourier.writing.text import first_few, number, printable
 
@@ -113,10 +113,10 @@ def place_of(spec: str) -> str:
     >>> place_of("./a.npy#b"), place_of("model/config.json#full"), place_of("model/")
     ('a.npy#b', 'model#full', 'model')
     """
-    path, mark, part = spec.partition("#")
+    path, part = split_spec(spec)
     path = normpath(path)
     folder = dirname(path) or "." if basename(path) == "config.json" else path
-    return f"{folder}{mark}{part}"
+    return f"{folder}#{part}" if part else folder
 
 
 def place_in(stored: Mapping[str, Fields], place: str) -> str:
@@ -155,7 +155,7 @@ def judge(
             "SPEC that it has, or the baseline of these"
         )
     reasons, remarks = [], []
-    files = {place.partition("#")[0] for place in stored}
+    files = {split_spec(place)[0] for place in stored}
     for place, answer in zip(places, per_spec, strict=True):
         if not isinstance(answer, Answer):
             continue
@@ -165,7 +165,7 @@ def judge(
         enc = answer.encoding  # positions that belong to a model's weights, or all that was asked
         is_model = "path" in enc.params and source_of(enc.spec) in ("config", "gguf")
         counts = is_model or hasattr(answer.result, "trained")
-        counts = counts and place.partition("#")[0] in files
+        counts = counts and split_spec(place)[0] in files
         reasons += [Reason(enc.label, "worse", words) for words in worse]
         changed = [Reason(enc.label, "changed", text) for text in changes]
         (reasons if counts else remarks).extend(changed)

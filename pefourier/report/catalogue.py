@@ -70,10 +70,23 @@ def find_records(name: str) -> list[dict[str, Any]]:
         if convention["convention"] == name
     ]
     if not matches:
+        if (target := name_behind(name)) != name:
+            return find_records(target)
         conventions = (c["convention"] for r in records for c in r.get("conventions", ()))
         names = {*conventions, *(record["encoding"] for record in records)}
         raise unknown("encoding", name, names, "'pefourier list' shows all.")
     return matches
+
+
+def name_behind(synonym: str) -> str:
+    """The encoding that a name stands for in a SPEC.
+
+    >>> name_behind("nope"), name_behind("yarn"), name_behind("dft")
+    ('none', 'rope', 'dft')
+    """
+    from pefourier.encodings.registry import canonical_spec  # which needs numpy
+
+    return canonical_spec(synonym).partition(":")[0]
 
 
 def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pefourier.version import __version__
+from pefourier.writing.files import split_spec
 from pefourier.writing.page import SCHEMA, Page, plain
 from pefourier.writing.text import (
     in_csv,
@@ -149,7 +150,7 @@ def as_github(page: Page) -> str:
 
 def workflow_command(command: str, level: str, spec: str, text: str) -> str:
     """A workflow command of GitHub Actions; a SPEC that is a file names it."""
-    path = spec.partition("#")[0]
+    path, _ = split_spec(spec)
     properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
     listed = ",".join(f"{key}={in_workflow_property(text)}" for key, text in properties.items())
@@ -200,7 +201,7 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     text = f"{spec}: {message}" if spec and spec not in message else message
     result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
     result["message"] = {"text": printable(text)}
-    path = spec.partition("#")[0]
+    path, _ = split_spec(spec)
     if os.path.isfile(path):
         from urllib.parse import quote
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.errors import PefourierError, unknown
-from pefourier.report.catalogue import assignment, read_catalogue, spec_text
+from pefourier.report.catalogue import assignment, name_behind, read_catalogue, spec_text
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import capital, paragraph
 
@@ -125,6 +125,8 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
     for rule in rules:
         if matches := [term for term in terms if any(map(rule, term.names))]:
             return matches
+    if (target := name_behind(word)) != word:
+        return find_terms(target, terms)
     names = {name for term in terms for name in term.names}
     raise unknown("term", word, names, "'pefourier explain all' lists all.")
 

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import torch
 from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.train import stacks, summary
+from pefourier.train.beside import OtherMethod
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options, flag_of
@@ -39,6 +41,7 @@ from pefourier.train.request import (
     without_new_folders,
 )
 from pefourier.train.resident import batch_and_steps
+from pefourier.train.saved_models import file_of_model
 from pefourier.train.stacks import ResolvedTask, list_remarks
 from pefourier.train.store import (
     NOT_NUMBERS,
@@ -54,7 +57,7 @@ from pefourier.train.summary import Summary
 from pefourier.train.traces import read_curves
 from pefourier.train.work import Work
 from pefourier.version import __version__
-from pefourier.writing.files import write_whole
+from pefourier.writing.files import remove_old_drafts, write_whole
 
 MOST_PROCESSES = 8  # started without being asked: each holds the data
 WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
@@ -215,9 +218,13 @@ def train_and_compare(
     experiment: Experiment, group: Group | None, note: Note | None
 ) -> Summary | None:
     """Train what the folder lacks, and compare."""
+    begun = time.time()
     config, done = begin(experiment, group)
     note_remarks(experiment, note)
     rows = {key_of(row): row for row in train_share(experiment, group, config, done, note)}
+    if experiment.options.resume and experiment.store.path is not None:
+        folders = [experiment.store.path, *experiment.store.path.glob("*/")]
+        remove_old_drafts([*folders, *filter(None, [experiment.options.save_models])], begun)
     rows |= {key_of(row): row for row in experiment.store.rows()}
     if group is not None and experiment.rank:
         return None
@@ -247,8 +254,11 @@ def train_share(
     unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
     with report_progress(unfinished, note) as reporter:
         work.train_share(reporter)
-    if note is not None and done and options.save_models:
-        note(f"models of {len(done)} runs that were finished before are not written")
+    models = options.save_models
+    keys = {key for s in planned if not isinstance(s.model, OtherMethod) for key in s.keys}
+    missing = [key for key in keys & done if models and not file_of_model(models, key).is_file()]
+    if note is not None and missing:
+        note(f"no model in {shown(models)} for {len(missing)} of the runs that finished before")
     return work.rows
 
 

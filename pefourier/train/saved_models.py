@@ -25,7 +25,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
 from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.store import parse_json
+from pefourier.train.store import Key, parse_json
 from pefourier.train.traces import name_of_run, threshold_of
 from pefourier.writing.files import label, write_whole
 
@@ -106,8 +106,13 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | O
     threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
     classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)
-    name = name_of_run((task.name, m.encoding, m.seed, m.fold))
-    save_classifier(str(Path(folder, f"{name}.safetensors")), classifier)
+    path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
+    save_classifier(str(path), classifier)
+
+
+def file_of_model(folder: str, key: Key) -> Path:
+    """Where the classifier of a run lies."""
+    return Path(folder, f"{name_of_run(key)}.safetensors")
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
@@ -405,5 +405,5 @@ class Checkpoint:
         if self.path is not None:
             for path in (self.path, *self.path.parent.glob(f"{self.path.stem}.*")):
                 path.unlink(missing_ok=True)
-            if self.path.parent.is_dir() and not any(self.path.parent.iterdir()):
+            with suppress(OSError):  # there are others
                 self.path.parent.rmdir()

@@ -134,10 +134,10 @@ class Work:
             row["tested"] = longer.test(stack, outcome, stack.model) if longer else []
         outcomes = [outcome for outcome, _ in finite]
         traces = [trace_of(task, o, key_of(row)) for row, o in zip(rows, outcomes, strict=True)]
-        self.put_away(rows, traces)
         for outcome in outcomes:
             if options.save_models is not None and not isinstance(stack.model, OtherMethod):
                 save_model(options.save_models, task, outcome, stack.model)
+        self.put_away(rows, traces)  # last: a run with a row is not trained again
         return rows, traces
 
 

@@ -27,7 +27,7 @@ from pefourier.weights.heads import (
     known_names,
 )
 from pefourier.weights.tensors import Tensor, list_tensors
-from pefourier.writing.files import suffix_of
+from pefourier.writing.files import split_spec, suffix_of
 
 AT_ONCE = 2**18  # numbers of a tensor in memory at a time: two threads seldom wait for another
 Scale = Callable[[int, int], np.ndarray]  # of rows from one to another
@@ -59,7 +59,7 @@ class ModelWeights:
 
 def open_model_weights(spec: str) -> ModelWeights:
     """The weights that a SPEC names, and the config beside them."""
-    path, _, part = spec.partition("#")
+    path, part = split_spec(spec)
     tensors = list_tensors(path)
     if suffix_of(path) == ".gguf":
         file = open_model(path)

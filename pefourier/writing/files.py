@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from pefourier.errors import PefourierError, shown, unknown
 
+DRAFT = ".pefourier-"  # what the name of a file begins with while it is written
 DRAFTS: set[str] = set()  # paths of those that this process is writing
 
 
@@ -71,6 +72,20 @@ def data_names(folder: str, name: str) -> list[str]:
     return [path for path in names if os.path.splitext(path)[1].lower() not in UNREAD]
 
 
+def split_spec(spec: str) -> tuple[str, str]:
+    """Path and what follows # in PATH[#PART]; of several readings the longest path that exists.
+
+    >>> split_spec("model.safetensors#wpe.weight"), split_spec("wpe.npy")
+    (('model.safetensors', 'wpe.weight'), ('wpe.npy', ''))
+    """
+    pieces = spec.split("#")
+    for count in range(len(pieces), 1, -1):
+        path = "#".join(pieces[:count])
+        if path and os.path.lexists(path):
+            return path, "#".join(pieces[count:])
+    return pieces[0], "#".join(pieces[1:])
+
+
 def suffix_of(path: str) -> str:
     """The suffix in lower case, with its dot; empty where there is none."""
     return os.path.splitext(path)[1].lower()
@@ -128,7 +143,7 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
                 write(stream)
             return
         target = os.path.realpath(path)  # a link keeps naming the file it named
-        draft = os.path.join(os.path.dirname(target), f".pefourier-{token_hex(8)}")
+        draft = os.path.join(os.path.dirname(target), f"{DRAFT}{token_hex(8)}")
         DRAFTS.add(draft)
         try:
             with open(draft, "xb") as stream:
@@ -142,6 +157,15 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
             with suppress(OSError):
                 os.unlink(draft)
             DRAFTS.discard(draft)
+
+
+def remove_old_drafts(folders: Iterable[str | Path], moment: float) -> None:
+    """Remove what a killed process had not finished: nobody has written to it since a moment."""
+    for folder in folders:
+        for draft in Path(folder).glob(f"{DRAFT}*"):
+            with suppress(OSError):
+                if draft.stat().st_mtime < moment:
+                    draft.unlink()
 
 
 def remove_drafts() -> None:

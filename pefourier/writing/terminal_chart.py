@@ -7,6 +7,7 @@ from textwrap import wrap
 import numpy as np
 
 from pefourier.errors import shorten
+from pefourier.writing.text import printable
 
 # Bits of the eight dots of a braille character, by row from the top and column from the left.
 DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
@@ -60,7 +61,8 @@ def chart(
         rows = with_marks(rows, curves, (start, right), (low, high))
     ends = [10.0**x if logarithmic else x for x in (start, right)]
     lines = draw_frame(rows, width, ends, (low, high), xlabel, ylabel, columns)
-    return "\n".join(lines) + legend([label for label, _, _ in curves], colour, columns)
+    labels = [printable(label) for label, _, _ in curves]
+    return "\n".join(lines) + legend(labels, colour, columns)
 
 
 def shades(values: np.ndarray, label: str, limit: int = 32) -> str:

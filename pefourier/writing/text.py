@@ -49,6 +49,15 @@ def printable(text: str) -> str:
     return RUNNER.sub(lambda match: rf"\x{ord(match[0][0]):x}{match[0][1:]}", visible(text))
 
 
+def printable_lines(text: str) -> str:
+    r"""The lines of a text for a terminal, whatever the names in them are.
+
+    >>> printable_lines("a\n ::error::\x1b")
+    'a\n \\x3a:error::\\x1b'
+    """
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def in_workflow_command(text: str) -> str:
     r"""A text as the message of a workflow command of GitHub Actions.
 
@@ -370,7 +379,7 @@ def capital(text: str) -> str:
     >>> capital("pairs differ"), capital("rope_scaling of a config"), capital("factor=4 is ignored")
     ('Pairs differ', 'rope_scaling of a config', 'factor=4 is ignored')
     """
-    is_word = text.partition(" ")[0].rstrip(",:").isalpha()
+    is_word = text.partition(" ")[0].strip(",:'").replace("-", "").isalpha()
     return text[:1].upper() + text[1:] if is_word else text
 
 

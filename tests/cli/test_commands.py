@@ -112,8 +112,50 @@ def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
     order = json.loads((tmp_path / "order.json").read_text())
     assert order == np.load(tmp_path / "order.npy").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     for a, b in (("rope", "rope:rho=9"), ("dft", "sinusoidal"), ("rope", "rope")):
-        done = run("compare", a, b, "--permutation", tmp_path / "none.npy")
-        assert (done.status, (tmp_path / "none.npy").exists()) == (2, False)
+        figure = ["--plot", tmp_path / "none.svg"]
+        done = run("compare", a, b, "--permutation", tmp_path / "none.npy", *figure)
+        assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+        assert not list(tmp_path.glob("none.*"))
+
+
+@pytest.mark.parametrize("command", ["spectrum", "check-faithful", "relations", "context"])
+def test_no_figure_is_written_where_a_spec_is_refused(command, run, tmp_path):
+    """And no option is said to have no effect, of which another SPEC has had an error."""
+    specs = ["rope", "sinusoidal:rho=0"] if command == "context" else ["dft", "sinusoidal"]
+    options = [] if command == "context" else ["--rho", 0]
+    done = run(command, *specs, *options, "--plot", tmp_path / "a.svg")
+    assert (done.status, list(tmp_path.iterdir())) == (2, [])
+    assert done.out
+    assert "effect" not in done.err
+    assert "a.svg' was not written" in done.err
+    baseline = ["--baseline", tmp_path / "gone.json"]
+    if command in ("check-faithful", "context"):
+        assert run(command, specs[0], *baseline, "--plot", tmp_path / "a.svg").status == 2
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reason_names_each_side_once(run):
+    done = run("compare", "rope", "dft", "--format", "lint")
+    assert "rope: error: is not the same as dft: different [unmet]\n" in done.out
+    done = run("compare", "rope", "dft", "--format", "sarif")
+    texts = [r["message"]["text"] for r in json.loads(done.out)["runs"][0]["results"]]
+    assert "rope is not the same as dft: different" in texts
+
+
+TINY = np.arange(1, 61)[:, None] * np.full(2, 5e-324)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [np.vstack([np.eye(2), TINY]), np.diag([1e100, 5e-324, 1]), np.diag([1, 4e99, -1e100]), TINY],
+)
+@pytest.mark.parametrize("command", ["check-faithful", "spectrum", "relations", "reconstruct"])
+def test_numbers_of_any_size_are_answered_without_a_warning(command, table, run, tmp_path):
+    np.save(tmp_path / "t.npy", table)
+    done = run(command, tmp_path / "t.npy")
+    assert done.status in (0, 2)
+    assert "Warning" not in done.err
+    assert len(done.err.splitlines()) == done.status / 2
 
 
 def test_train_answers_in_words_and_in_json(run):

@@ -20,8 +20,10 @@ LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vo
 LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
 MARK = "from pathlib import Path\nPath('mark').write_text('ran')\ndef f(length, d):\n    return 0\n"
 FOLDERS = ["py:evil:x", "py:evil:f", "dft", "rope:rho=7", "-d", "--strict", "two words", "*", "né"]
+FOLDERS += ["a#b", "d/#part"]
 TABLES = ["py:evil:f.npy", "sinusoidal.npy", "--plot=x.npy", "-Sx.npy", "a b.npy"]
 TABLES += ["$(touch mark).npy", "*.npy", "dft:layout=x.npy", "--.npy", "--debug.npy"]
+TABLES += ["c#d.npy", "#.npy"]
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def repository(folder):
     """A git repository with files of such names, beside code that leaves a mark when imported."""
     Path("evil.py").write_text(MARK)
     for name in FOLDERS:
-        Path(name).mkdir()
+        Path(name).mkdir(parents=True)
         Path(name, "config.json").write_text(json.dumps(LLAMA))
     for name in TABLES:
         np.save(name, np.random.default_rng(0).normal(size=(8, 16)))
@@ -82,7 +84,7 @@ def test_what_is_no_path_is_refused_among_others_that_are_answered(repository, n
     ("lines", "specs"),
     [
         ("*.npy", TABLES),
-        ("*/config.json", sorted(f"{name}/config.json" for name in FOLDERS)),
+        ("*/config.json", sorted(f"{name}/config.json" for name in FOLDERS if "/" not in name)),
         ("\n  a b.npy\n$(touch mark).npy  \n", ["a b.npy", "$(touch mark).npy"]),
         ("py:evil:f\n--strict", ["py:evil:f", "--strict"]),
         ("no-such/*.npy", None),

@@ -7,6 +7,7 @@ import re
 import pytest
 
 import pefourier
+from pefourier.encodings.registry import SYNONYMS, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.report.catalogue import USED_BY, description, read_catalogue
 
@@ -44,3 +45,10 @@ def test_models_use_what_is_said_of_them(tmp_path, kind):
     except PefourierError as error:
         name = re.search(r"are (learned):", str(error))[1]
     assert kind in USED_BY[name]
+
+
+@pytest.mark.parametrize("name", [*SYNONYMS, "NoPE", "YaRN"])
+def test_the_synonyms_of_specs_are_known_to_list_and_explain(name, run):
+    (record,) = run("list", name, "--json").results
+    assert record["encoding"] == canonical_spec(name).partition(":")[0]
+    assert run("explain", name).status == 0

@@ -2,12 +2,16 @@
 
 import csv
 import html
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from stored import safetensors
 
+from pefourier.cli.options import OutputOptions
+from pefourier.writing.page import Page
 from pefourier.writing.text import ESCAPES, in_workflow_property
 
 CONTROLS = [*map(chr, [*range(1, 32), *range(127, 160), *range(0x202A, 0x202F)])]
@@ -123,3 +127,24 @@ def test_a_page_and_files_that_are_written_hold_names_as_text(run, folder, monke
         page = Path("page.html").read_text()
         assert plain_lines(page.replace("\t", " "))
         assert not re.search('<script|<img(?! src="data:)|alert\\(1\\)>', page)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_slot_a_name_stands_in_no_line_is_more_than_text(name, capsys):
+    page = Page("list", lambda: f"  {name}\n{name}\n", list, conclusion=lambda: f"x\n{name}: A.\n")
+    OutputOptions().print(page)
+    out = capsys.readouterr().out
+    assert plain_lines(out)
+    assert not re.search(r"(^|\s)::|##\[", out, re.M)
+
+
+@pytest.mark.parametrize("name", ["x\x1b[31mPWNED\x07", "x\n::error file=README.md::pwned y"])
+def test_the_name_of_a_tensor_is_text(name, folder, run):
+    config = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
+    Path("config.json").write_text(json.dumps(config))
+    tensor = {f"{name}.embed_positions.weight": np.eye(30, 8)}
+    safetensors(folder / "model.safetensors", tensor)
+    for command in COMMANDS[:3]:
+        out = run(command, ".", "--length", "4").out
+        assert plain_lines(out)
+        assert "::error" not in out.replace(r"\n::error", "")

@@ -1,16 +1,20 @@
 """Trained classifiers in files: read back they say what they said."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from training import lines
+from training import SMALL, lines
 
 from pefourier.errors import PefourierError
+from pefourier.train import work
 from pefourier.train.data.load import load_task
-from pefourier.train.saved_models import load_classifier
+from pefourier.train.options import Options
+from pefourier.train.run import run_comparison
+from pefourier.train.saved_models import file_of_model, load_classifier, save_model
 from pefourier.train.store import key_of
 from pefourier.train.traces import file_of_run, name_of_run
 
@@ -70,3 +74,38 @@ def test_names_of_runs_tell_them_apart(tmp_path):
     one, other = (file_of_run(tmp_path, (name, "é" * 300, 0, 0)) for name in ("a/b", "a_b"))
     assert one != other
     assert len(one.name) < 200
+
+
+@pytest.mark.parametrize("last", [1, 5])
+def test_a_run_with_a_row_has_its_model_whenever_training_ends(last, tmp_path, monkeypatch):
+    out, models, count = tmp_path / "out", tmp_path / "models", []
+    options = Options(**SMALL, out=str(out), save_models=str(models))
+
+    def save_some(*arguments):
+        count.append(1)
+        if len(count) > last:
+            raise KeyboardInterrupt
+        save_model(*arguments)
+
+    monkeypatch.setattr(work, "save_model", save_some)
+    with pytest.raises(KeyboardInterrupt):
+        run_comparison(options)
+    rows = lines(out) if (out / "results.jsonl").exists() else []
+    assert all(file_of_model(models, key_of(row)).is_file() for row in rows)
+    for folder in (out, out / "scores", models):
+        folder.mkdir(exist_ok=True)
+        (folder / ".pefourier-0").touch()
+        os.utime(folder / ".pefourier-0", (1e9, 1e9))
+        (folder / ".pefourier-1").touch()
+        os.utime(folder / ".pefourier-1", (4e9, 4e9))  # of another process that is writing
+    monkeypatch.undo()
+    notes = []
+    run_comparison(replace(options, resume=True), note=notes.append)
+    rows = lines(out)
+    assert len(rows) == len(list(models.glob("*.safetensors"))) == 8
+    assert all(file_of_model(models, key_of(row)).is_file() for row in rows)
+    assert not any("no model in" in note for note in notes)
+    assert {path.name for path in tmp_path.rglob(".pefourier*")} == {".pefourier-1"}
+    file_of_model(models, key_of(rows[3])).unlink()
+    run_comparison(replace(options, resume=True), note=notes.append)
+    assert any(f"no model in {str(models)!r} for 1 of" in note for note in notes)

@@ -10,7 +10,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,12 @@ from pefourier.writing.files import read_toml
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
 WORDS = NAMES["words"]
+KNOWN = {*NAMES["roles"]}
+PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
+AXES = {  # how vectors are given to a rotation and come back, for x and for queries and keys
+    False: [("[:, :, None]", "[:, :, 0]"), ("[:, None]", "[:, 0]"), 2 * (".transpose(0, 1)",)],
+    True: [2 * (".transpose(1, 2)",), ("[:, 0]", "[:, None]")],
+}
 SEQUENCE_FIRST = re.compile(
     r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
 )
@@ -86,7 +92,7 @@ def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
     free = [] if is_class else [k for k in ("length", "d") if k not in roles_of([*values])]
     misfits = [name for name in unnamed if name in ROLE] or unnamed[len(free) :]
     if misfits:
-        raise unfit(request, function, f"needs {', '.join(unnamed)}, which are not length and d")
+        raise unfit(request, f"needs {', '.join(unnamed)}, which are not length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
     by_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
     return function(*(values.pop(name) for name in by_order), **values)
@@ -112,27 +118,62 @@ def is_sequence_first(code: Any) -> bool:
     return bool(SEQUENCE_FIRST.search(source)) and not BATCH_FIRST.search(source)
 
 
-def unfit(request: CodeRequest, code: Any, why: str) -> PefourierError:
-    """The error for code that fits no convention, with a wrapper to paste as its note."""
+class Unfit(PefourierError):
+    """The error for code that fits no convention."""
+
+
+def unfit(request: CodeRequest, why: str) -> Unfit:
+    """The error for code that fits no convention, with what would fit."""
     kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
-    error = PefourierError(f"{shown(request.spec)} {why}; write a function of {kinds}")
-    error.add_note(wrapper_of(request, code))
-    return error
+    return Unfit(f"{shown(request.spec)} {why}; write a function of {kinds}")
 
 
-def wrapper_of(request: CodeRequest, code: Any) -> str:
-    """Three lines of Python that call some code, with … for what no name says."""
+def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Lines of Python that may make some code fit, and the names that they need.
+
+    Their last name is the function. Nothing is tried here, and code with a parameter that no name
+    explains has none.
+    """
     module, _, name = request.spec.removeprefix("py:").rpartition(":")
     name = name if module else name.rpartition(".")[2]
+    root = name.partition(".")[0]
+    function = "wrapper" if root == "codes" else "codes"
     kind = code if inspect.isclass(code) else type(code)
-    is_module = hasattr(kind, "forward")
     makes = code is kind or kind.__qualname__ == name
-    functions = [kind] * makes + [kind.forward] if is_module else [code]
-    names = ([key for key in needed_names(f) if key != "self"] for f in functions)
-    words = ([f"{key}={WORDS.get(ROLE.get(key, ''), '...')}" for key in call] for call in names)
-    calls = "".join(f"({', '.join(call)})" for call in words)
-    head = "import torch" + (f"; from {module} import {name.partition('.')[0]}" if module else "")
-    return f"{head}\ndef codes(length, d):\n    return {name}{calls}  # (length, d)"
+    functions = [kind] * makes + [kind.forward] if hasattr(kind, "forward") else [code]
+    calls = [
+        [p.name for p in parameters_of(f) if is_needed(p) or ROLE.get(p.name) in ("length", "d")]
+        for f in functions
+    ]
+    calls = [[key for key in call if key != "self"] for call in calls]
+    if all(ROLE.get(key) in KNOWN for call in calls for key in call):
+        for parameters, body in bodies(name, calls):
+            lines = ["import torch"] * ("torch." in body)
+            lines += [f"from {module} import {root}"] * bool(module)
+            text = f"{'; '.join(lines)}\ndef {function}({parameters}):\n    return {body}"
+            yield text.strip(), {} if module else {root: code}
+
+
+def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
+    """Parameters and body of functions: of tables, which may be several, then of rotations."""
+
+    def written(call: list[str], words: Mapping[str, str]) -> str:
+        return f"({', '.join(f'{key}={words[ROLE[key]]}' for key in call)})"
+
+    *before, names = calls
+    vectors = [key for key in names if ROLE[key] in VECTORS]
+    if all(ROLE[key] in WORDS for call in calls for key in call):
+        call_text = name + "".join(written(call, WORDS) for call in calls)
+        for body in (call_text, f"{call_text}.T", f"torch.cat({call_text}, -1)"):
+            yield "length, d", body
+    if vectors and roles_of(names) <= VECTORS | PLACES:
+        sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
+        call_text = name + "".join(written(call, WORDS | sizes) for call in before)
+        for into, back in AXES[ROLE[vectors[0]] != "vectors"]:
+            values = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
+            image = f"{call_text}{written(names, values)}"
+            body = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
+            yield ", ".join(names), body
 
 
 @contextlib.contextmanager
@@ -140,13 +181,14 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
     """Run user code, whose prints go to stderr, by the descriptor as by `sys.stdout`.
 
     Working directory, stdout and generators of random numbers are then what they were. Not held:
-    what ends or stops the process from compiled code, processes and threads that go on, handlers of
-    `atexit`, and objects of other modules that it replaces.
+    what ends or replaces the process from compiled code or by exec, processes and threads that go
+    on, handlers of `atexit`, and objects of other modules that it replaces.
     """
     with contextlib.ExitStack() as stack:
         for context in (
             contextlib.chdir("."),
             contextlib.redirect_stdout(sys.stderr),
+            without_exit(),
             seeded(seed),
         ):
             stack.enter_context(context)
@@ -157,6 +199,25 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
             stack.callback(os.dup2, descriptor, 1)
             os.dup2(2, 1)
         yield
+
+
+@contextlib.contextmanager
+def without_exit() -> Iterator[None]:
+    """Make `os._exit` an error in this process: it would end with no answer and any status."""
+    process, end, modules = os.getpid(), os._exit, [os, sys.modules[os.name]]
+
+    def refuse(status: int) -> None:
+        if os.getpid() != process:  # a child of it
+            end(status)
+        raise SystemExit(f"os._exit({status})")
+
+    for module in modules:
+        module._exit = refuse
+    try:
+        yield
+    finally:
+        for module in modules:
+            module._exit = end
 
 
 @contextlib.contextmanager

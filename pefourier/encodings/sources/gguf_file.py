@@ -41,7 +41,7 @@ from pefourier.encodings.sources.rope_scaling import (
     trained_as_stated,
 )
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.writing.files import missing, os_errors, read_toml, status_of
+from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
 SCALARS = {  # by the number of a type
     **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
@@ -348,7 +348,7 @@ def open_gguf(spec: str) -> GgufFile:
     Behind ``#`` stands sliding_attention for layers with a window, where these turn by another
     base.
     """
-    path, _, part = spec.partition("#")
+    path, part = split_spec(spec)
     metadata, tensors = read_header(path)
     factors = {}
     for name in (name for name in (FREQS, LONG, SHORT) if name in tensors):

@@ -53,7 +53,7 @@ from pefourier.encodings.sources.rope_config import (
     sections_of,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
-from pefourier.writing.files import read_toml
+from pefourier.writing.files import read_toml, split_spec
 
 Block = Mapping[str, Any]
 SCALED_FROM = 64  # patches a side that PixArt's scale is one for
@@ -214,9 +214,13 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     ((name, path),) = tensors.items()
     # rows before the grid are counted from its end
     enc = weights.load_tensor(replace(model, length=None), name, path)
+    sides, findings = sides_of(model, block)
+    if not (model.grid or model.prefix):
+        shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
+        doubts = weights.shape_findings(model, name, path, shape, (rows, None))
+        enc = replace(enc, findings=(*enc.findings, *doubts))
     if enc.domain.grid:
         return enc
-    sides, findings = sides_of(model, block)
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
     check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
@@ -255,7 +259,7 @@ class ModelFile:
 
     def spec_of(self, layer: str) -> str:
         """The SPEC of a type of layer, or of all."""
-        path, _, part = self.spec.partition("#")
+        path, part = split_spec(self.spec)
         inner = part.removesuffix(self.model.part).removesuffix(".")
         return f"{path}#{'.'.join(filter(None, (inner, layer)))}" if layer else self.spec
 
@@ -303,7 +307,7 @@ class ModelFile:
         for reader in (*ways, weights.read_positions):
             enc = reader(model)
             if enc is not None:
-                notes = () if "#" in self.spec else tower_notes(self.spec, self.section)
+                notes = () if split_spec(self.spec)[1] else tower_notes(self.spec, self.section)
                 enc = note_unread(enc, model, self.section)
                 notes = (*enc.findings, *notes, *code_notes(model.config))
                 return replace(enc, spec=self.spec, findings=notes)
@@ -316,7 +320,7 @@ def open_config(spec: str) -> ModelFile:
     Behind ``#`` stands a config inside, then perhaps a type of layer with rotations of its own
     (full_attention), encoder or decoder, or the name of a tensor of learned positions.
     """
-    path, _, part = spec.partition("#")
+    path, part = split_spec(spec)
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     section = Section(shown(file), TrackedKeys(read_object(file)))
     config, kind, part = choose_part(section, part)

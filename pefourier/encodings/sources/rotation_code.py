@@ -18,14 +18,24 @@ import numpy as np
 
 from pefourier.encodings.encoding import Finding, Operator, numbers
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.code_calls import ROLE, CodeRequest, roles_of, unfit, words_of
+from pefourier.encodings.sources.code_calls import (
+    PLACES,
+    ROLE,
+    VECTORS,
+    CodeRequest,
+    Unfit,
+    roles_of,
+    unfit,
+    words_of,
+)
 
 # What ours raises is a ValueError, too
 FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 PROBED = 8  # positions at which a rotation is looked at by unit vectors
 FARTHEST = 4096  # rows up to which queries and keys are held against each other
 NEARLY = 0.02  # bfloat16 has eight bits
-PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
+LARGEST = 2**26  # numbers that code is probed with at once
+SPREAD = 2**23  # up to which it is probed at positions all over the length
 Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
 Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
@@ -35,14 +45,14 @@ class VectorMap:
     """Code that maps vectors by their positions."""
 
     request: CodeRequest
-    code: Any  # for errors
+    code: Any  # whose source is looked at
     call: Callable[..., Any]
     names: list[str]  # that it needs
     example: Any  # a tensor of its type and place
 
-    def unfit(self, why: str) -> Exception:
+    def unfit(self, why: str) -> Unfit:
         """The error for code that is no rotation."""
-        return unfit(self.request, self.code, why)
+        return unfit(self.request, why)
 
     @property
     def is_turning(self) -> bool:
@@ -57,19 +67,34 @@ class VectorMap:
         return f"batch, {heads}sequence, dimension"
 
     def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
-        """Images of vectors (batch, n, d) that stand at some positions."""
+        """Images of vectors (batch, n, d) that stand at some positions.
+
+        Code that is not told positions gets a sequence up to the last, or of the whole length where
+        it takes no other.
+        """
         ids = torch.as_tensor(positions, device=self.example.device)
-        values, rows = {"ids": ids[None], "positions": ids}, slice(None)
-        if not roles_of(self.names) & PLACES:
-            rows, sequence = positions, np.zeros((len(x), int(positions.max()) + 1, x.shape[2]))
-            sequence[:, rows] = x
-            x = sequence
+        places = {"ids": ids[None], "positions": ids}
+        if roles_of(self.names) & PLACES:
+            return self.apply(torch, x, places, slice(None))
+        batch, _, d = x.shape
+        counts = [int(positions.max()) + 1, self.request.length]
+        for count in counts if counts[0] < counts[1] <= LARGEST // (batch * d) else counts[:1]:
+            sequence = np.zeros((batch, count, d))
+            sequence[:, positions] = x
+            try:
+                return self.apply(torch, sequence, places, positions)
+            except Unfit as error:
+                refusal = error
+        raise refusal
+
+    def apply(self, torch: Any, x: np.ndarray, places: dict[str, Any], rows: Any) -> Images:
+        """Images of all vectors, those in some rows."""
         vectors = torch.as_tensor(np.array(x), dtype=self.example.dtype, device=self.example.device)
         vectors = vectors.unsqueeze(1) if "head" in self.axes else vectors
         shape = tuple(vectors.shape)
         try:
             with torch.no_grad():
-                answer = self.call(**{n: values.get(ROLE[n], vectors) for n in self.names})
+                answer = self.call(**{n: places.get(ROLE[n], vectors) for n in self.names})
         except FAULTS as error:
             raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
         answers = [*answer][:2] if isinstance(answer, tuple | list) else [answer]
@@ -100,11 +125,14 @@ def rotation_codes(
     Codes are the columns of pairs in the image of a vector that is 1 at the first of each.
     """
     d, length = code.request.d, code.request.length
-    probed = min(PROBED, length, 2**26 // d**2)
+    probed = min(PROBED, length, LARGEST // d**2)
     if probed < 2:
         raise code.unfit("turns vectors: two positions at least are needed to see it")
-    units = np.broadcast_to(np.eye(d)[:, None], (d, probed, d))
-    query, key, _ = code.images(torch, units, np.arange(probed))
+    sample = np.arange(probed)
+    if d**2 * length <= SPREAD:  # pairs of another axis may move only farther on
+        sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
+    units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
+    query, key, _ = code.images(torch, units, sample)
     turns = [read_turn(np.moveaxis(image, 0, 2)) for image in (query, key)]
     kinds = [turn.kind for turn in turns]
     if kinds == ["still", "still"]:

@@ -12,7 +12,6 @@ Files are written whole or not at all. `pefourier.encodings.sources.formats` kno
 
 import io
 import math
-import os
 import re
 import stat
 import sys
@@ -45,6 +44,7 @@ from pefourier.writing.files import (
     missing,
     os_errors,
     reason,
+    split_spec,
     status_of,
     suffix_among,
     suffix_of,
@@ -146,21 +146,6 @@ def parse_or_refuse(act: Callable[[], T], file: str, suffix: str, advice: str) -
             ) from error
 
 
-def split_spec(spec: str) -> tuple[str, str | None]:
-    """Path and name of the array in PATH[#ARRAY]; of several readings the longest path that exists.
-
-    >>> split_spec("model.safetensors#wpe.weight"), split_spec("wpe.npy")
-    (('model.safetensors', 'wpe.weight'), ('wpe.npy', None))
-    """
-    ends = [len(spec), *(end for end in range(len(spec) - 1, 0, -1) if spec[end] == "#")]
-    for end in ends if "#" in spec else ():
-        path = spec[:end]
-        if suffix_of(path) in READERS and os.path.lexists(path) and not os.path.isdir(path):
-            return path, spec[end + 1 :] or None
-    path, _, key = spec.partition("#")
-    return path, key or None
-
-
 def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
     """The table (n, d) in a file and the resolution of its stored type.
 
@@ -217,7 +202,7 @@ def read_numbers(spec: str) -> np.ndarray:
     """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
     path, key = split_spec(spec)
     with open_arrays(path) as file:
-        names = list(file.arrays) if key is None else [find_array(file.arrays, key, file.label)]
+        names = list(file.arrays) if not key else [find_array(file.arrays, key, file.label)]
         shape = file.arrays[names[0]].shape if len(names) == 1 else ()
         table = len(shape) == 2 and min(shape) > 1
         if not table and not 0 < math.prod(shape) == max(shape, default=0):

@@ -8,11 +8,14 @@ takes (q, k), or x and positions, is a rotation. What fits none is refused with 
 import importlib
 import inspect
 import sys
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
@@ -26,6 +29,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     ROLE,
     CodeRequest,
+    Unfit,
     as_user_error,
     axis_findings,
     call_with_sizes,
@@ -35,12 +39,14 @@ from pefourier.encodings.sources.code_calls import (
     seeded,
     unfit,
     words_of,
+    wrappers,
 )
 from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # where nothing says another
 SAME, MOVED = 1e-6, 1e-3  # of the largest number: rounding of one output, of two for moved inputs
+MOST = 2**28  # numbers of a table: 2 GiB
 ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
 
 
@@ -63,8 +69,9 @@ def read_code(
 ) -> Encoding:
     """The encoding of ``py:module:name``, or of a module, its class or a function at hand."""
     in_shell = isinstance(source, str)
-    spec = source if in_shell else getattr(source, "__qualname__", type(source).__qualname__)
-    with sandboxed(seed):
+    is_named = inspect.isroutine(source) or inspect.isclass(source)
+    spec = source if in_shell else (source if is_named else type(source)).__qualname__
+    with sandboxed(seed), as_user_error(shown(spec)):
         code = import_object(source) if in_shell else source
         rows, columns = stored_sizes(code)
         d = d or columns or DIM
@@ -73,7 +80,7 @@ def read_code(
         request = CodeRequest(spec, length, d)
         doing = f"{shown(spec)}, called for length {length}, d {d},"
         with as_user_error(doing), seeded(seed), evaluating(code):  # torch may be there only now
-            table = tabulate(request, code)
+            table = tabulate_or_wrap(request, code)
     width = table.codes.shape[1]
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     params |= {"rotated": width} if table.operator and width < d else {}
@@ -132,6 +139,28 @@ def stored_sizes(code: Any) -> tuple[int, int]:
     return max(rows, default=0), columns
 
 
+def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
+    """The table of some code; what fits no convention is refused with the wrapper that works."""
+    try:
+        return tabulate(request, code)
+    except Unfit as error:
+        for text, names in wrappers(request, code):
+            with suppress(PefourierError), as_user_error("it"), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                exec(text, names)  # their code, called as they may paste it
+                table = tabulate(request, [*names.values()][-1])
+                if np.ptp(table.codes, axis=0).any():
+                    error.add_note(text)
+                    break
+        raise
+
+
+def as_table(answer: Any) -> CodeTable:
+    """The numbers of what user code gave; what has more than memory is not looked at."""
+    check_size("the answer", *getattr(answer, "shape", ()), limit=MOST)
+    return CodeTable(*numbers(answer))
+
+
 def tabulate(request: CodeRequest, code: Any) -> CodeTable:
     """The table of a function, a module or its class: one convention for each."""
     torch = sys.modules.get("torch")  # their code imported it if it needs it
@@ -147,7 +176,7 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
     answer = call_with_sizes(request, code)
     if isinstance(answer, module):
         return table_of_module(request, torch, answer.eval())
-    return in_two_axes(request, code, CodeTable(*numbers(answer)))
+    return in_two_axes(request, as_table(answer))
 
 
 def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
@@ -165,7 +194,7 @@ def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
 def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
     """The table of a module: its weight, what it gives for zeros, or how it turns vectors."""
     if type(module).forward is torch.nn.Embedding.forward:
-        return CodeTable(*numbers(module.weight[: request.length]))
+        return as_table(module.weight[: request.length])
     names = needed_names(module.forward)
     floats = [x for x in (*module.parameters(), *module.buffers()) if x.is_floating_point()]
     code = VectorMap(request, module, module, names, next(iter(floats), torch.zeros(())))
@@ -182,7 +211,7 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
         return table
     if code.is_turning:
         return table_of_rotation(code, torch)
-    raise unfit(request, module, f"takes {', '.join(names) or 'no input'}")
+    raise unfit(request, f"takes {', '.join(names) or 'no input'}")
 
 
 def check_blind_to_order(code: VectorMap, torch: Any) -> None:
@@ -219,7 +248,7 @@ def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
     notes += [finding("batch-axis", "differ")] if len(axes) == 2 else []
     rows = np.moveaxis(table.codes, 1 - axis, 0)[0]
     along = replace(table, codes=rows, findings=(*notes, *table.findings))
-    return in_two_axes(code.request, code.code, along)
+    return in_two_axes(code.request, along)
 
 
 def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[CodeTable, set[int]]:
@@ -230,7 +259,7 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[Cod
     zeros = torch.zeros(shape, dtype=code.example.dtype, device=code.example.device)
     try:
         with torch.no_grad():
-            table, again = (CodeTable(*numbers(code.call(zeros))) for _ in range(2))
+            table, again = (as_table(code.call(zeros)) for _ in range(2))
     except FAULTS as error:
         raise code.unfit(f"raised {words_of(error)} for zeros {shape}") from error
     codes = table.codes
@@ -247,7 +276,7 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[Cod
     return replace(table, codes=codes), axes
 
 
-def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:
+def in_two_axes(request: CodeRequest, table: CodeTable) -> CodeTable:
     """A table (length, d) out of one with axes of length one around or between."""
     codes, length = table.codes, request.length
     while codes.ndim > 2 and 1 in codes.shape[:-1]:
@@ -256,5 +285,5 @@ def in_two_axes(request: CodeRequest, code: Any, table: CodeTable) -> CodeTable:
         return replace(table, codes=codes)
     if codes.ndim != 2 or len(codes) != length:
         shapes = f"{table.codes.shape}, expected ({length}, {request.d})"
-        raise unfit(request, code, f"gave an array of shape {shapes}")
+        raise unfit(request, f"gave an array of shape {shapes}")
     return replace(table, codes=codes)

@@ -19,6 +19,9 @@ from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_
 from pefourier.encodings.families.relative import of_lags, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.config import (
+    HEADS,
+    LONGEST,
+    WIDTH,
     ModelConfig,
     Section,
     first_names,
@@ -31,7 +34,11 @@ WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # of SAM
+IMAGES = re.compile("image|vision|visual")  # towers whose sizes stand elsewhere
+EMBEDDED = ("embedding_size", "input_embedding_size")  # width of vectors that are projected later
 T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
+LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
+Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase of a position
 
 
@@ -123,14 +130,48 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     from pefourier.encodings.sources.tables import read_named_table
 
     stored = read_named_table(path, name)
-    offset = first_row(model)
-    model.dimension(stored.codes.shape[1], f"tensor {name}")
+    offset, shape = first_row(model), stored.codes.shape
+    findings = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, shape))
+    model.dimension(shape[1], f"tensor {name}")
     codes = rows_up_to(stored.codes[offset:], model.length, f"{name} of {shown(path)}")
     params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
     params |= {"offset": offset, "model_type": model.kind}
-    facts = {"eps": stored.eps, "findings": offset_notes(model.kind, offset), "origin": "weights"}
+    facts = {"eps": stored.eps, "findings": findings, "origin": "weights"}
     enc = from_table(codes, "learned", params=params, **facts)
     return replace(enc, domain=lattice(stored.sides)) if stored.sides else enc
+
+
+def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
+    """A warning where a table of positions has another shape than its config sets."""
+    is_on_axes = "axial" in model.row
+    if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
+        return ()
+    keys = model.row.get("length", LONGEST)[0], *LONGEST
+    keys = ("max_target_positions", *keys) if "decoder" in name.split(".") else keys
+    first = model.row.get("first", 0)
+    positions = None if is_on_axes else model.config.count(*keys)
+    if first == "padding":  # is among them; sinusoids with it are made as long as need be
+        rows = None if "table" in model.row else positions
+    else:
+        rows = positions and positions + first
+    keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
+    widths = [width for key in keys if (width := model.config.count(key))]
+    columns = shape[1] if shape[1] in widths else widths[-1] if widths else None
+    if rows == shape[1] and shape[0] in widths:
+        columns = shape[0]
+    return shape_findings(model, name, path, shape, (rows, columns))
+
+
+def shape_findings(
+    model: ModelConfig, name: str, path: str, shape: Shape, expected: Shape
+) -> tuple[Finding, ...]:
+    """A warning where a tensor has another shape than expected."""
+    if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
+        return ()
+    sizes = ", ".join("any" if size is None else str(size) for size in expected)
+    details = {"name": shown(name), "path": shown(path), "shape": shape, "expected": f"({sizes})"}
+    variant = "transposed" if shape == expected[::-1] else "shape"
+    return (finding("weights-config", variant, config=model.config.label, **details),)
 
 
 def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -143,11 +184,14 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
     for name, path in of_section(tensors_beside(model, TENSOR), model).items():
         if learned and learned in name.split("."):
             continue
-        if not is_formula(load_tensor(replace(model, length=None), name, path), enc):
+        stored = load_tensor(replace(model, length=None), name, path)
+        if not is_formula(stored, enc):
             stored = load_tensor(model, name, path)
-            details = {"name": name, "path": shown(path), "kind": shown(model.kind)}
-            doubt = finding("weights-config", **details)
+            details = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
+            doubt = finding("weights-config", "sinusoids", **details)
             return replace(stored, findings=(*stored.findings, doubt))
+        doubts = [note for note in stored.findings if note.code == "weights-config"]
+        enc = replace(enc, findings=(*enc.findings, *doubts))
     return enc
 
 
@@ -177,7 +221,10 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
-    tensor = only_one(tensors, model, "lags")
+    by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
+    layers = {name: tensors[name] for _, name in sorted(by_layer.items())}
+    is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
+    tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
     if tensor is None:
         return None
     name, path = tensor
@@ -191,11 +238,16 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         return np.asarray(bias, dtype=float)[t5_buckets(lag, **settings)]
 
     length, silent = model.positions()
+    heads = model.sized(model.own("heads", HEADS))
+    doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
+    if is_first:
+        details = {"name": shown(name), "count": len(layers), "last": shown([*layers][-1])}
+        doubts = (*doubts, finding("biases-by-layer", **details))
     d = model.dimension(bias.shape[1], f"tensor {name}")
     enc = of_lags("t5", length, d, bool(settings["causal"]), codes, act="bias")
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
     params |= {"model_type": model.kind}
-    return replace(enc, params=params, eps=eps, findings=silent, origin="weights")
+    return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
 
 
 def has_no_table(model: ModelConfig) -> bool:

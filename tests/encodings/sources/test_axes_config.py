@@ -180,7 +180,13 @@ def test_a_table_of_another_size_wants_a_grid(weights):
         with pytest.raises(PefourierError, match="13 rows do not fit a grid of"):
             load(path, grid=grid)
     assert load(path, grid=(3, 4)).domain.prefix == 1
-    assert load(weights("vit", name, RANDOM[None, :15], **SMALL)).domain.prefix == 0
+    assert load(path, grid=(3, 4)).findings == ()
+    for rows, prefix in ((15, 0), (20, 5)):  # 15 patches and one row before them
+        enc = load(weights("vit", name, RANDOM[None, :rows], **SMALL))
+        assert enc.domain.prefix == prefix
+        assert [f.code for f in enc.findings if f.severity == "warning"] == ["weights-config"]
+        assert f"({rows}, 8)" in enc.findings[0].message
+        assert "(16, any)" in enc.findings[0].message
 
 
 def test_swinv2_divides_by_its_window_of_pretraining(config):

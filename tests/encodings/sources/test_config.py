@@ -4,8 +4,12 @@ import time
 
 import pytest
 
+import pefourier
 from pefourier.encodings import load
+from pefourier.encodings.registry import REASONS
+from pefourier.encodings.sources.config import model_types
 from pefourier.errors import PefourierError
+from pefourier.writing.files import read_toml
 
 
 def test_infinity_where_transformers_itself_writes_it_passes(config):
@@ -48,6 +52,34 @@ def test_what_is_no_config_is_refused_in_one_line(content, said, tmp_path):
         load(str(path))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def is_answered(ask, path):
+    try:
+        return bool(ask(path))
+    except PefourierError:
+        return False
+
+
+ROWS = {kind: row for kind, row in model_types().items() if "kind" in row}
+KINDS = {row["kind"]: kind for kind, row in reversed(ROWS.items())}
+
+
+@pytest.mark.parametrize(
+    "kind", [*KINDS.values(), *(pytest.param(kind, marks=pytest.mark.long) for kind in ROWS)]
+)
+def test_each_kind_of_model_is_answered_or_refused_with_its_reason(kind, config):
+    stem = kind.replace("_", "").replace("-", "")
+    named = {"model_type": "unheard", "architectures": [f"{stem}ForConditionalGeneration"]}
+    for values in ({"model_type": kind}, named, {**named, "position_embedding_type": "nope"}):
+        path = config(values)
+        assert {is_answered(ask, path) for ask in (load, pefourier.context)} <= {True, False}
+
+
+def test_each_kind_of_model_has_a_reason():
+    """All but those whose positions are read, which have errors of their own."""
+    kinds = {row["kind"].split()[0] for row in ROWS.values()}
+    assert kinds - read_toml(REASONS)["kinds"].keys() == {"rotary", "learned", "t5"}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -15,6 +15,7 @@ from pefourier.questions.context import last_bucket
 
 BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"
+BIAS = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -54,7 +55,7 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
     from transformers.models.t5.modeling_t5 import T5Attention
 
     bias = rng.normal(size=(32, 3)).astype(np.float32)
-    name = "{}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    name = BIAS.format("{}", 0)
     cross = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
     tensors = {name.format("encoder"): bias, name.format("decoder"): -bias, cross: 7 * bias}
     safetensors(folder / "model.safetensors", tensors)
@@ -106,6 +107,53 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
 def warned(found):
     """Whether a table is said not to be what the model's code makes."""
     return "weights-config" in {f.code for f in found.findings}
+
+
+SHAPES = [  # config, tensor, its shape, the shape that the config sets
+    (BERT, TABLE, (12, 8), None),
+    ({**BERT, "max_position_embeddings": 24}, TABLE, (12, 8), "(24, 8)"),
+    ({**BERT, "hidden_size": 16}, TABLE, (12, 8), "(12, 16)"),
+    ({**BERT, "max_position_embeddings": 512, "hidden_size": 64}, TABLE, (128, 32), "(512, 64)"),
+    ({"model_type": "gpt2", "n_positions": 12, "n_embd": 8}, "wpe.weight", (8, 12), "(12, 8)"),
+    ({**BERT, "model_type": "opt"}, "model.decoder.embed_positions.weight", (14, 8), None),
+    ({**BERT, "model_type": "opt"}, "model.decoder.embed_positions.weight", (12, 8), "(14, 8)"),
+    ({**BERT, "model_type": "roberta"}, f"roberta.{TABLE}", (12, 8), None),
+    ({**BERT, "model_type": "electra", "embedding_size": 4}, TABLE, (12, 4), None),
+    ({**BERT, "model_type": "mobilebert", "embedding_size": 4}, TABLE, (12, 8), None),
+    ({"model_type": "t5", "num_heads": 4}, BIAS.format("encoder", 0), (32, 3), "(32, 4)"),
+]
+
+
+@pytest.mark.parametrize(("values", "tensor", "shape", "expected"), SHAPES, ids=str)
+def test_a_tensor_of_another_shape_than_its_config_sets_fails_strict(
+    values, tensor, shape, expected, config, folder, rng, run
+):
+    safetensors(folder / "model.safetensors", {tensor: rng.normal(size=shape)})
+    config(values)
+    messages = [f.message for f in load(str(folder)).findings if f.code == "weights-config"]
+    assert [str(shape) in m and str(expected) in m for m in messages] == [True] * bool(expected)
+    assert run("check-faithful", str(folder), "-S", "8", "--strict").status == bool(expected)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng, run):
+    biases = rng.normal(size=(12, 32, 3)).astype(np.float32)
+    tensors = {
+        BIAS.format(part, i): biases[i] for part in ("encoder", "decoder") for i in range(12)
+    }
+    safetensors(folder / "model.safetensors", tensors)
+    config({"model_type": "umt5", "num_heads": 3, "num_layers": 12, "d_model": 12})
+    spec = f"{folder}#{side}" if side == "decoder" else str(folder)
+    other = BIAS.format(side, 11)
+    for table, asked in ((biases[0], spec), (biases[11], f"{folder}#{other}")):
+        safetensors(folder / "one.safetensors", {"table": table})
+        enc = load(asked, length=5)
+        np.testing.assert_array_equal(enc.codes(np.array([0]))[0], table[0])
+    (answer,) = run("context", spec, "--json").results
+    (note,) = [f["message"] for f in answer["findings"] if f["code"] == "biases-by-layer"]
+    assert "each of 12 layers" in note
+    assert other in note
+    assert [layer["kind"] for layer in answer["layers"]] == ["t5"]
 
 
 WHISPER = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
