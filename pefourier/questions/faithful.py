@@ -188,7 +188,7 @@ def assess(
         stable_rank=factors.stable_rank,
         toeplitz_residual=toeplitz_residual(enc),
         identified=identified,
-        precision=precision(enc, closest.distinct, closest.first),
+        precision=precision(enc, closest.distinct, closest.first, closest.distance),
         findings=findings + noted,
         **on_grid,
         about=(with_prefix,),
