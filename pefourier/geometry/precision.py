@@ -9,7 +9,7 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from hashlib import shake_128
@@ -20,6 +20,7 @@ import numpy as np
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, row_blocks, unit_of
+from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 
 CACHED = 2**15  # numbers that are rounded together: their arrays stay in the cache
@@ -199,15 +200,43 @@ def precision(
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    losses = format_losses(enc, FORMATS, first, apart)
+    by_axis = enc.stationary or (enc.measure is None and first is None)
+    lines = axis_encodings(enc) if by_axis else None
+    if lines is None:
+        losses = format_losses(enc, FORMATS, first, apart)
+    else:
+        each, sides = [format_losses(line, FORMATS) for line in lines], enc.domain.sides
+        losses = {name: loss_on_axes([loss[name] for loss in each], sides) for name in FORMATS}
     return losses if distinct is None else {k: loss.within(distinct) for k, loss in losses.items()}
 
 
 def check_formats(enc: Encoding) -> None:
     """Refuse more positions than can be told apart in each format within memory."""
-    if enc.measure is not None:
+    if enc.measure is not None and not is_separable(enc):
         points = min(len(enc), enc.measure.period or len(enc))
         check_cost(shown(enc.spec), "positions in narrow formats", points)
+
+
+def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
+    """The loss on a grid by those along its axes: distinct codes multiply, phases do not."""
+    cast = prod(loss.distinct_cast for loss in losses)
+    safe_cast = first_points([loss.safe_cast for loss in losses], sides)
+    if losses[0].distinct_phase is None:
+        return FormatLoss(cast, None, None, safe_cast)
+    phase = prod(loss.distinct_phase for loss in losses)
+    error = float(np.max([loss.max_phase_error for loss in losses]))
+    safe_phase = first_points([loss.safe_phase for loss in losses], sides)
+    return FormatLoss(cast, phase, error, safe_cast, safe_phase)
+
+
+def first_points(safe: Sequence[int], sides: Sequence[int]) -> int:
+    """Points of a raster from the first on that all differ, by how many do along each axis.
+
+    >>> first_points([2, 5], (3, 5)), first_points([3, 4], (3, 5))
+    (10, 4)
+    """
+    unsafe = (axis for axis, side in enumerate(sides) if safe[axis] < side)
+    return prod(safe[max(unsafe, default=0) :])
 
 
 def format_losses(

@@ -102,9 +102,11 @@ class Losses(UserDict[str, "FormatLoss"]):
     @cached_property
     def data(self) -> dict[str, "FormatLoss"]:
         """The loss of each format."""
+        from pefourier.geometry.closest import closest_pair
         from pefourier.geometry.precision import format_losses
 
-        return format_losses(self.enc, FORMATS_OF_PHASES)
+        apart = closest_pair(self.enc).distance
+        return format_losses(self.enc, FORMATS_OF_PHASES, apart=apart)
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
         return dict, (self.data,)
