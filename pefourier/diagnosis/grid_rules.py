@@ -193,18 +193,16 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
     formulas = [identify(np.asarray(table, dtype=float), facts.eps) for table in tables]
     if None in formulas:
         return
-    params = [{"step": 1.0, "offset": 0.0, **formula["params"]} for formula in formulas]
+    params = [{"step": 1.0, **formula["params"]} for formula in formulas]
     orders = [f"{p.get('layout')}, {p.get('first', 'cos')} first" for p in params]
     if len(set(orders)) > 1:
         parts = "; ".join(map(": ".join, zip(facts.names, orders, strict=True)))
         yield finding("layouts-mixed", parts=parts)
-    axes = list(zip(facts.names, facts.sides, params, strict=True))
-    if half := [name for name, _, p in axes if abs(p["offset"] - 0.5) < NEARLY]:
-        yield finding("half-offset", names=" and ".join(half))
-    ends = {name: [p["step"] * (side - k) - 1 for k in (0, 1)] for name, side, p in axes}
-    if still := [name for name, end in ends.items() if min(map(abs, end)) < NEARLY]:
-        yield finding("coordinates-unscaled", names=" and ".join(still))
     steps, sides = [p["step"] for p in params], facts.sides
+    axes = zip(facts.names, steps, sides, strict=True)
+    ends = {name: (step * side, step * (side - 1)) for name, step, side in axes if step < 1}
+    if still := [name for name, end in ends.items() if np.abs(np.subtract(end, 1)).min() < NEARLY]:
+        yield finding("coordinates-unscaled", names=" and ".join(still))
     crossed = len(sides) == 2 and abs(steps[0] * sides[1] / (steps[1] * sides[0]) - 1) < NEARLY
     if crossed and sides[0] != sides[1]:
         yield finding("normalised-by-other-side", steps=steps, sides=sides)
