@@ -103,8 +103,9 @@ class Losses(UserDict[str, "FormatLoss"]):
     def data(self) -> dict[str, "FormatLoss"]:
         """The loss of each format."""
         from pefourier.geometry.closest import closest_pair
-        from pefourier.geometry.precision import format_losses
+        from pefourier.geometry.precision import check_formats, format_losses
 
+        check_formats(self.enc)
         apart = closest_pair(self.enc).distance
         return format_losses(self.enc, FORMATS_OF_PHASES, apart=apart)
 

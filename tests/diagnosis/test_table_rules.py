@@ -154,6 +154,8 @@ OTHER = {
     "base 500": (waves(500.0 ** (-2 * I / DIM)), ["base note"]),
     "base 40889.8": (waves(40889.8 ** (-2 * I / DIM)), ["base note"]),
     "few whole numbers in bfloat16": (COUNTS, []),
+    "an index": (np.hstack([S + 1, NORMAL[:, :9].cumsum(0) / 9]), ["counted-rows warning"]),
+    "a count among numbers as large": (np.hstack([S, 200 * NORMAL[:, :3]]), []),
 }
 
 

@@ -1,4 +1,4 @@
-"""Structure that an encoding declares is used: no dense path is taken where a short one is exact."""
+"""Declared structure is used: no dense path is taken where a short one is exact."""
 
 import tracemalloc
 
