@@ -189,7 +189,7 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
     if facts.columns is None or not all(map(len, facts.columns)):
         return
     lines = axis_lines(facts.table.reshape(*facts.sides, -1))
-    tables = [line[:, own] for line, own in zip(lines, facts.columns, strict=True)]
+    tables = [line[:, columns] for line, columns in zip(lines, facts.columns, strict=True)]
     formulas = [identify(np.asarray(table, dtype=float), facts.eps) for table in tables]
     if None in formulas:
         return

@@ -107,19 +107,19 @@ def axis_encodings(enc: Encoding) -> list[Encoding] | None:
     changes[0] |= ~changes.any(axis=0)
     return [
         replace(
-            from_table(line[:, own] if own.any() else np.zeros((len(line), 1)), enc.name),
+            from_table(line[:, is_own] if is_own.any() else np.zeros((len(line), 1)), enc.name),
             measure=axis_measure(enc.measure, axis) if enc.stationary else None,
             eps=enc.eps,
         )
-        for axis, (line, own) in enumerate(zip(lines, changes, strict=True))
+        for axis, (line, is_own) in enumerate(zip(lines, changes, strict=True))
     ]
 
 
 def axis_measure(measure: Measure, axis: int) -> Measure:
     """The frequencies that run along one axis; those along none are the first's."""
-    own = np.argmax(measure.frequencies != 0, axis=1) == axis
+    is_own = np.argmax(measure.frequencies != 0, axis=1) == axis
     offset = np.broadcast_to(measure.offset, measure.frequencies.shape[1])[axis]
-    frequencies, weights = measure.frequencies[own, axis], measure.weights[own]
+    frequencies, weights = measure.frequencies[is_own, axis], measure.weights[is_own]
     return Measure(frequencies, weights, period=measure.period, offset=offset)
 
 

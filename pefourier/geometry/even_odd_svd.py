@@ -222,11 +222,11 @@ def orthogonal_parts(measure: Measure, n: int) -> tuple[Part, Part]:
     """The even and the odd part where rows are orthogonal: of rows of one length, unit vectors."""
     index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
 
-    def part(own: np.ndarray) -> Part:
+    def part(row_of: np.ndarray) -> Part:
         def vectors(rows: slice, columns: slice) -> np.ndarray:
-            return np.equal.outer(index[rows], own[columns]).astype(float)
+            return np.equal.outer(index[rows], row_of[columns]).astype(float)
 
-        return Part(np.full(len(own), length), vectors)
+        return Part(np.full(len(row_of), length), vectors)
 
     return part(index), part(index[n % 2 :])
 

@@ -189,12 +189,12 @@ def precision(
     enc: Encoding,
     distinct: int | None = None,
     first: np.ndarray | None = None,
-    apart: float = 0.0,
+    min_distance: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
     Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,).
-    No two codes are closer than `apart`.
+    No two codes are closer than `min_distance`.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
@@ -203,10 +203,10 @@ def precision(
     by_axis = enc.stationary or (enc.measure is None and first is None)
     lines = axis_encodings(enc) if by_axis else None
     if lines is None:
-        losses = format_losses(enc, FORMATS, first, apart)
+        losses = format_losses(enc, FORMATS, first, min_distance)
     else:
-        each, sides = [format_losses(line, FORMATS) for line in lines], enc.domain.sides
-        losses = {name: loss_on_axes([loss[name] for loss in each], sides) for name in FORMATS}
+        per_axis, sides = [format_losses(line, FORMATS) for line in lines], enc.domain.sides
+        losses = {name: loss_on_axes([loss[name] for loss in per_axis], sides) for name in FORMATS}
     return losses if distinct is None else {k: loss.within(distinct) for k, loss in losses.items()}
 
 
@@ -243,13 +243,13 @@ def format_losses(
     enc: Encoding,
     formats: Iterable[str],
     first: np.ndarray | None = None,
-    apart: float = 0.0,
+    min_distance: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names; see `precision`."""
     enc = row_by_row(enc)
     columns, count = code_columns(enc)
     first = first if enc.measure is None else None
-    loss = partial(format_loss, enc, columns, count, first, apart)
+    loss = partial(format_loss, enc, columns, count, first, min_distance)
     return {name: loss(FORMATS[name]) for name in formats}
 
 
@@ -258,14 +258,14 @@ def format_loss(
     columns: Columns,
     count: int,
     first: np.ndarray | None,
-    apart: float,
+    min_distance: float,
     form: Format,
 ) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
-    A row of a table with a number that becomes infinite is lost. Codes are not counted where they
-    are further `apart` than rounding moves two of them. Rounded phases tell codes apart
-    that are one, those of s and of s plus a period: they are not counted beyond the period.
+    A row of a table with a number that becomes infinite is lost. Codes with a `min_distance` above
+    what rounding moves two of them need no count. Rounded phases tell codes apart that are one,
+    those of s and of s plus a period: they are not counted beyond the period.
     """
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
@@ -274,7 +274,7 @@ def format_loss(
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
         leaders = leaders[np.isfinite(rounded(top[leaders], form))]
     cast = safe = len(leaders)
-    if apart <= 2 * rounding_distance(enc, form):
+    if min_distance <= 2 * rounding_distance(enc, form):
         cast, safe = count_distinct(
             lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
         )

@@ -202,9 +202,9 @@ def factor_on_axes(tables: Sequence[np.ndarray]) -> Part:
     rows = [np.sqrt(n) * np.hstack([table.mean(axis=0) for table in tables])]
     start = 0
     for basis, table in zip(bases, tables, strict=True):
-        own = np.zeros((basis.shape[1], rows[0].size))
-        own[:, start : start + table.shape[1]] = n / len(table) * (basis.T @ table)
-        rows, start = [*rows, own], start + table.shape[1]
+        block = np.zeros((basis.shape[1], rows[0].size))
+        block[:, start : start + table.shape[1]] = n / len(table) * (basis.T @ table)
+        rows, start = [*rows, block], start + table.shape[1]
     small = np.vstack(rows)
     part = factor(lambda rows, columns: small[rows, columns], *small.shape, None)
     mean, *blocks = np.split(part.vectors(ALL, ALL), np.cumsum([1, *(side - 1 for side in sides)]))

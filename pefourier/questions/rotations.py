@@ -106,8 +106,8 @@ class Losses(UserDict[str, "FormatLoss"]):
         from pefourier.geometry.precision import check_formats, format_losses
 
         check_formats(self.enc)
-        apart = closest_pair(self.enc).distance
-        return format_losses(self.enc, FORMATS_OF_PHASES, apart=apart)
+        min_distance = closest_pair(self.enc).distance
+        return format_losses(self.enc, FORMATS_OF_PHASES, min_distance=min_distance)
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
         return dict, (self.data,)

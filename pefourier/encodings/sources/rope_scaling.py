@@ -364,9 +364,11 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
 
 def without_section(case: ConfigCase) -> Iterator[Finding]:
     """A type of layer that is not among those whose rotation is given."""
-    given = case.values.get("rope_parameters")
-    by_layer = isinstance(given, dict) and any(isinstance(row, dict) for row in given.values())
-    if case.layer and by_layer and case.layer not in given:
+    sections = case.values.get("rope_parameters")
+    by_layer = isinstance(sections, dict) and any(
+        isinstance(row, dict) for row in sections.values()
+    )
+    if case.layer and by_layer and case.layer not in sections:
         yield case.says("rope-no-section", layer=shown(case.layer))
 
 
