@@ -350,17 +350,17 @@ def encode(
     >>> encode("dft", [0, 131071], d=64).shape
     (2, 64)
     """
-    return codes_at(encoding, positions, **params)[2]
+    enc, x = points_at(encoding, positions, **params)
+    return np.asarray(enc.table(x), dtype=float)
 
 
-def codes_at(
+def points_at(
     encoding: Source | SpecWithDefaults,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     **params: Any,
-) -> tuple[Encoding, np.ndarray, np.ndarray[Any, np.dtype[np.float64]]]:
-    """An encoding, the points (n,) that are asked for, and their codes (n, d)."""
+) -> tuple[Encoding, np.ndarray]:
+    """An encoding, and the points (n,) that are asked for."""
     points = as_points(positions)
     enc = load(encoding, **params)
     rows = as_stored(enc, enc.domain.x)
-    x = np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
-    return enc, x, np.asarray(enc.table(x), dtype=float)
+    return enc, np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows

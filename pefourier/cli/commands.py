@@ -461,7 +461,7 @@ def encode(
     Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
     """
     from pefourier.encodings.sources.formats import WRITERS
-    from pefourier.encodings.sources.tables import write_table
+    from pefourier.encodings.sources.tables import rows_of_codes, write_table
     from pefourier.writing.files import check_suffix
 
     if output.name == "csv":
@@ -473,7 +473,7 @@ def encode(
     from pefourier.questions.encode import Written
 
     (source,) = options.sources(split=False)
-    enc, x, table = api.codes_at(source, points, **options.sizes)
-    write_table(out, table)
+    enc, x = api.points_at(source, points, **options.sizes)
+    write_table(out, rows_of_codes(enc, x))
     options.note_without_effect([enc])
-    tell_result(Written(out, table.shape, x, about=(enc,)), output, figure)
+    tell_result(Written(out, (len(x), enc.dim), x, about=(enc,)), output, figure)

@@ -15,13 +15,13 @@ from math import prod
 
 import numpy as np
 
-from pefourier.diagnosis.identify import identification
+from pefourier.diagnosis.identify import identification, identify
 from pefourier.diagnosis.wave_rules import SEARCHED
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.places import axis_columns
+from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
@@ -35,6 +35,7 @@ CERTAIN = 4.0  # times less than the residual as given is that of the right orde
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
 ALIKE = 0.5  # cosine of neighbours on a grid, and by how much it is above that on another
+NEARLY = 1e-3  # of a step of coordinates, that of float32
 ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 
 
@@ -180,6 +181,30 @@ def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
             yield finding("axis-missing", name=name, others="/".join(effective), side=side)
 
 
+def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
+    """Axes that are a formula each, with steps or an order of columns that do not fit together."""
+    if facts.columns is None or not all(map(len, facts.columns)):
+        return
+    lines = axis_lines(facts.table.reshape(*facts.sides, -1))
+    tables = [line[:, columns] for line, columns in zip(lines, facts.columns, strict=True)]
+    formulas = [identify(np.asarray(table, dtype=float), facts.eps) for table in tables]
+    if None in formulas:
+        return
+    params = [{"step": 1.0, **formula["params"]} for formula in formulas]
+    orders = [f"{p.get('layout')}, {p.get('first', 'cos')} first" for p in params]
+    if len(set(orders)) > 1:
+        parts = "; ".join(map(": ".join, zip(facts.names, orders, strict=True)))
+        yield finding("layouts-mixed", parts=parts)
+    steps, sides = [p["step"] for p in params], facts.sides
+    axes = zip(facts.names, steps, sides, strict=True)
+    ends = {name: (step * side, step * (side - 1)) for name, step, side in axes if step < 1}
+    if still := [name for name, end in ends.items() if np.abs(np.subtract(end, 1)).min() < NEARLY]:
+        yield finding("coordinates-unscaled", names=" and ".join(still))
+    crossed = len(sides) == 2 and abs(steps[0] * sides[1] / (steps[1] * sides[0]) - 1) < NEARLY
+    if crossed and sides[0] != sides[1]:
+        yield finding("normalised-by-other-side", steps=steps, sides=sides)
+
+
 def flat_codes(facts: GridFacts) -> Iterator[Finding]:
     """A code of the row index: inner products depend on how many rows lie between."""
     n = len(facts.table)
@@ -222,6 +247,7 @@ GRID_RULES = (
     order_of_rows,
     neighbours_of_another_grid,
     axes_without_effect,
+    formulas_of_axes,
     flat_codes,
     ends_that_meet,
     rows_that_repeat,

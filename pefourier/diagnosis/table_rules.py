@@ -25,7 +25,7 @@ from pefourier.diagnosis.wave_rules import (
     unusual_conventions,
     useless_frequencies,
 )
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.encoding import Finding, largest_number
 from pefourier.encodings.findings import finding
 from pefourier.geometry.closest import row_period
 from pefourier.geometry.precision import FORMATS, rounded
@@ -45,6 +45,16 @@ def constant_codes(table: np.ndarray) -> Finding:
     at_zero = np.arange(len(code)) >= len(code) // 2  # as many sines as cosines
     still = len(code) > 1 and np.allclose(sizes, at_zero, atol=1e-6)
     return finding("constant-codes", "still" if still else "plain")
+
+
+def counted_rows(facts: TableFacts) -> Iterator[Finding]:
+    """A first column that numbers the rows, from 0 or 1 on, beside much smaller numbers."""
+    (n, d), count = facts.table.shape, np.asarray(facts.table[:, 0], dtype=float)
+    if min(n / 4, d) < 2 or count[0] not in (0, 1) or facts.identified is not None:
+        return
+    is_count = (count - count[0] == np.arange(n)).all()
+    if is_count and largest_number(facts.table[:, 1:]) < n / 4:
+        yield finding("counted-rows")
 
 
 def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
@@ -237,6 +247,7 @@ def random_codes(facts: TableFacts) -> Iterator[Finding]:
 
 
 RULES = (
+    counted_rows,
     repeating_codes,
     phases_alone,
     zero_rows,

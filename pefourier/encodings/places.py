@@ -1,11 +1,13 @@
 """Places and axes as answers name them: points, sides, displacements, numbers by axis."""
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, without_prefix
+from pefourier.encodings.encoding import Encoding, Measure, from_table, without_prefix
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.writing.text import number
 
@@ -83,17 +85,42 @@ def is_separable(enc: Encoding) -> bool:
     return axis_columns(enc.table().reshape(*enc.domain.sides, -1)) is not None
 
 
-def axis_tables(enc: Encoding) -> list[np.ndarray] | None:
-    """Of a table on a grid the columns that change along each axis; constant ones are the first's.
+def axis_encodings(enc: Encoding) -> list[Encoding] | None:
+    """The columns that change along each axis, as codes of its points; None: some change along two.
 
-    None where some column depends on several axes.
+    Squared distances and inner products are sums over axes. Constant columns are the first axis'.
+
+    >>> from pefourier.encodings import build
+    >>> [len(line) for line in axis_encodings(build("axial", d=8, grid=(2, 3)))]
+    [2, 3]
     """
-    grid = enc.table().reshape(*enc.domain.sides, -1)
-    columns_of = axis_columns(grid)
-    if columns_of is None:
+    enc = without_prefix(enc)
+    if not is_separable(enc):
         return None
-    columns_of[0] = np.setdiff1d(np.arange(enc.dim), np.concatenate([[], *columns_of[1:]]))
-    return [line[:, columns] for line, columns in zip(axis_lines(grid), columns_of, strict=True)]
+    sides = enc.domain.sides
+    steps = [math.prod(sides[axis + 1 :]) for axis in range(len(sides))]
+    lines = [
+        enc.codes(enc.domain.x[: step * side : step])
+        for step, side in zip(steps, sides, strict=True)
+    ]
+    changes = np.array([(line != line[:1]).any(axis=0) for line in lines])
+    changes[0] |= ~changes.any(axis=0)
+    return [
+        replace(
+            from_table(line[:, is_own] if is_own.any() else np.zeros((len(line), 1)), enc.name),
+            measure=axis_measure(enc.measure, axis) if enc.stationary else None,
+            eps=enc.eps,
+        )
+        for axis, (line, is_own) in enumerate(zip(lines, changes, strict=True))
+    ]
+
+
+def axis_measure(measure: Measure, axis: int) -> Measure:
+    """The frequencies that run along one axis; those along none are the first's."""
+    is_own = np.argmax(measure.frequencies != 0, axis=1) == axis
+    offset = np.broadcast_to(measure.offset, measure.frequencies.shape[1])[axis]
+    frequencies, weights = measure.frequencies[is_own, axis], measure.weights[is_own]
+    return Measure(frequencies, weights, period=measure.period, offset=offset)
 
 
 def axis_lines(grid: np.ndarray) -> list[np.ndarray]:

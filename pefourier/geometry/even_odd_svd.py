@@ -171,6 +171,7 @@ AT_ONCE = 2**16  # sums and differences of frequencies
 LONGEST = 2**22  # positions whose bounds are transformed: 0.3 GiB
 BOTH = 2**26  # inner products up to which both parts are decomposed at a time
 FASTEST = 64.0  # radians per position: beyond, rounded phases outweigh the tolerance of the rank
+ORTHOGONAL = 64 * FLOAT64_EPS  # a cosine that is 0 but for rounding, over frequencies on a lattice
 WAVES: tuple[Wave, Wave] = ("cosines", "sines")
 Bounds = Callable[[], np.ndarray]
 
@@ -188,6 +189,8 @@ def even_odd_svd(
 ) -> tuple[tuple[Part, ...], Bounds | None]:
     """The even and the odd part, and lower bounds of their leverage where these are worth it."""
     half, m = (n + 1) // 2, len(measure.frequencies)
+    if has_orthogonal_rows(measure, n):
+        return orthogonal_parts(measure, n), partial(np.ones, half)
     waves = [mirror_waves(measure, n, wave) for wave in WAVES]
     has_digits = measure.period is not None or np.abs(measure.frequencies).max() <= FASTEST
     if half > m and half * m > DIRECT and has_digits:  # closed forms agree with rows in float64
@@ -199,6 +202,33 @@ def even_odd_svd(
             worth = half >= 4 * m and n <= LONGEST
             return parts, partial(leverage_bounds, measure, n, bases) if worth else None
     return tuple(factor(entries, half, m, progress) for entries in waves), None
+
+
+def has_orthogonal_rows(measure: Measure, n: int) -> bool:
+    """Whether frequencies lie on a lattice on which inner products of n codes are 0 at each lag.
+
+    >>> from pefourier.encodings import build
+    >>> [has_orthogonal_rows(build("dft", length=2, d=d).measure, 8) for d in (8, 7)]
+    [True, False]
+    """
+    period = measure.period
+    if period is None or n > period:
+        return False
+    shares = np.bincount(measure.index % period, measure.weights, minlength=period)
+    return bool(np.abs(np.fft.fft(shares).real[1:n]).max(initial=0.0) <= ORTHOGONAL)
+
+
+def orthogonal_parts(measure: Measure, n: int) -> tuple[Part, Part]:
+    """The even and the odd part where rows are orthogonal: of rows of one length, unit vectors."""
+    index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
+
+    def part(row_of: np.ndarray) -> Part:
+        def vectors(rows: slice, columns: slice) -> np.ndarray:
+            return np.equal.outer(index[rows], row_of[columns]).astype(float)
+
+        return Part(np.full(len(row_of), length), vectors)
+
+    return part(index), part(index[n % 2 :])
 
 
 def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:

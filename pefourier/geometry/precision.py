@@ -9,7 +9,7 @@ infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infi
 448 (as torch does).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from hashlib import shake_128
@@ -20,8 +20,10 @@ import numpy as np
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding, row_blocks, unit_of
+from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 
+CACHED = 2**15  # numbers that are rounded together: their arrays stay in the cache
 NUMBERS_AT_ONCE = 2**20  # of a table, where its rows are read in float64
 
 
@@ -31,12 +33,20 @@ def first_duplicate(table: np.ndarray) -> np.ndarray:
     >>> first_duplicate(np.array([[1.0], [0.0], [1.0], [-0.0]]))
     array([0, 1, 0, 1])
     """
-    hashes = row_hashes(table)
-    order = np.lexsort(hashes.T)  # stable: rows of one hash stay in the order of their index
-    ranked = hashes[order]
-    is_new = np.append(True, (ranked[1:] != ranked[:-1]).any(axis=1))
-    first = np.empty(len(table), dtype=int)
-    first[order] = order[is_new][np.cumsum(is_new) - 1]
+    index_bits = np.uint64(len(table).bit_length())
+    first = np.arange(len(table))
+    key, check = np.ascontiguousarray(row_hashes(table).T)
+    key = (key >> index_bits << index_bits) | first.view(np.uint64)
+    key.sort()  # by hash, then by index, many times faster than an indirect sort
+    order = (key & ((np.uint64(1) << index_bits) - np.uint64(1))).view(np.int64)
+    key >>= index_bits
+    while (again := np.append(False, key[1:] == key[:-1])).any():
+        starts = np.flatnonzero(~again)
+        leader = np.repeat(order[starts], np.diff(starts, append=len(order)))[again]
+        rows = order[again]
+        differs = check[rows] != check[leader]  # rows that share a key by chance
+        first[rows] = np.where(differs, rows, leader)
+        order, key = rows[differs], key[again][differs]
     return first
 
 
@@ -110,9 +120,15 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     array([2.57000000e+02, 9.99755859e-02,            inf])
     """
     x = np.asarray(x, dtype=float)
-    last = np.maximum(np.frexp(x)[1], form.lowest + 1) - form.digits  # binary place of the last bit
-    nearest = np.ldexp(np.rint(np.ldexp(x, -last)), last)
-    return np.where(np.abs(nearest) > form.largest, np.copysign(form.beyond, nearest), nearest)
+    result = np.empty(x.shape)
+    source, target = x.reshape(-1), result.reshape(-1)
+    for part in row_blocks(x.size, CACHED):
+        numbers = source[part]
+        last = np.maximum(np.frexp(numbers)[1], form.lowest + 1) - form.digits  # place of a bit
+        nearest = np.ldexp(np.rint(np.ldexp(numbers, -last)), last)
+        overflow = np.copysign(form.beyond, nearest)
+        target[part] = np.where(np.abs(nearest) > form.largest, overflow, nearest)
+    return result
 
 
 def has_format(numbers: np.ndarray, form: Format) -> bool:
@@ -173,36 +189,67 @@ def precision(
     enc: Encoding,
     distinct: int | None = None,
     first: np.ndarray | None = None,
+    min_distance: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
 
     Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,).
+    No two codes are closer than `min_distance`.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    losses = format_losses(enc, FORMATS, first)
+    by_axis = enc.stationary or (enc.measure is None and first is None)
+    lines = axis_encodings(enc) if by_axis else None
+    if lines is None:
+        losses = format_losses(enc, FORMATS, first, min_distance)
+    else:
+        per_axis, sides = [format_losses(line, FORMATS) for line in lines], enc.domain.sides
+        losses = {name: loss_on_axes([loss[name] for loss in per_axis], sides) for name in FORMATS}
     return losses if distinct is None else {k: loss.within(distinct) for k, loss in losses.items()}
 
 
 def check_formats(enc: Encoding) -> None:
     """Refuse more positions than can be told apart in each format within memory."""
-    if enc.measure is not None:
+    if enc.measure is not None and not is_separable(enc):
         points = min(len(enc), enc.measure.period or len(enc))
         check_cost(shown(enc.spec), "positions in narrow formats", points)
+
+
+def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
+    """The loss on a grid by those along its axes: distinct codes multiply, phases do not."""
+    cast = prod(loss.distinct_cast for loss in losses)
+    safe_cast = first_points([loss.safe_cast for loss in losses], sides)
+    if losses[0].distinct_phase is None:
+        return FormatLoss(cast, None, None, safe_cast)
+    phase = prod(loss.distinct_phase for loss in losses)
+    error = float(np.max([loss.max_phase_error for loss in losses]))
+    safe_phase = first_points([loss.safe_phase for loss in losses], sides)
+    return FormatLoss(cast, phase, error, safe_cast, safe_phase)
+
+
+def first_points(safe: Sequence[int], sides: Sequence[int]) -> int:
+    """Points of a raster from the first on that all differ, by how many do along each axis.
+
+    >>> first_points([2, 5], (3, 5)), first_points([3, 4], (3, 5))
+    (10, 4)
+    """
+    unsafe = (axis for axis, side in enumerate(sides) if safe[axis] < side)
+    return prod(safe[max(unsafe, default=0) :])
 
 
 def format_losses(
     enc: Encoding,
     formats: Iterable[str],
     first: np.ndarray | None = None,
+    min_distance: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names; see `precision`."""
     enc = row_by_row(enc)
     columns, count = code_columns(enc)
     first = first if enc.measure is None else None
-    loss = partial(format_loss, enc, columns, count, first)
+    loss = partial(format_loss, enc, columns, count, first, min_distance)
     return {name: loss(FORMATS[name]) for name in formats}
 
 
@@ -211,12 +258,14 @@ def format_loss(
     columns: Columns,
     count: int,
     first: np.ndarray | None,
+    min_distance: float,
     form: Format,
 ) -> FormatLoss:
     """Distinct codes and phase error in one format, of codes by so many columns.
 
-    A row of a table with a number that becomes infinite is lost. Rounded phases tell codes apart
-    that are one, those of s and of s plus a period: they are not counted beyond the period.
+    A row of a table with a number that becomes infinite is lost. Codes with a `min_distance` above
+    what rounding moves two of them need no count. Rounded phases tell codes apart that are one,
+    those of s and of s plus a period: they are not counted beyond the period.
     """
     period = enc.measure.period if enc.measure is not None else None
     points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
@@ -224,9 +273,11 @@ def format_loss(
     if enc.measure is None:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
         leaders = leaders[np.isfinite(rounded(top[leaders], form))]
-    cast, safe = count_distinct(
-        lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
-    )
+    cast = safe = len(leaders)
+    if min_distance <= 2 * rounding_distance(enc, form):
+        cast, safe = count_distinct(
+            lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
+        )
     repeat = np.append(leaders != np.arange(len(leaders)), True).argmax()  # the first row left out
     safe = int(min(np.append(leaders, points)[safe], repeat))
     if enc.domain.kind != "position":
@@ -239,6 +290,20 @@ def format_loss(
     phase, safe_phase = count_distinct_phases(x, frequencies, form)
     error = max_phase_error(x, frequencies, form)
     return FormatLoss(cast, phase, error, safe, safe_phase).within(points)
+
+
+def rounding_distance(enc: Encoding, form: Format) -> float:
+    """The furthest that rounding to a format moves a code of declared length; else infinity.
+
+    >>> from pefourier.encodings import load
+    >>> rounding_distance(load("rope", length=9, d=128), FORMATS["bfloat16"])
+    0.03125
+    """
+    length = np.sqrt(enc.measure.squared_length) if enc.stationary else np.inf
+    if not length <= form.largest:
+        return np.inf
+    near_zero = np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
+    return float(length * 2.0**-form.digits + near_zero)
 
 
 def row_by_row(enc: Encoding) -> Encoding:
@@ -290,7 +355,7 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
 def count_distinct_phases(x: np.ndarray, frequencies: np.ndarray, form: Format) -> tuple[int, int]:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
     nearest, frequencies = rounded(x, form), rounded(frequencies, form)
-    first = np.sort(np.unique(nearest, axis=0, return_index=True)[1])
+    first = np.flatnonzero(first_duplicate(nearest) == np.arange(len(nearest)))
     places = nearest[first]
 
     def columns(rows: np.ndarray, part: slice) -> np.ndarray:

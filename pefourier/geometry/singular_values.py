@@ -19,10 +19,18 @@ import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
-from pefourier.encodings.places import is_separable
+from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
-from pefourier.geometry.even_odd_svd import LARGE, Bounds, Part, even_odd_svd, factor
+from pefourier.geometry.even_odd_svd import (
+    ALL,
+    LARGE,
+    Bounds,
+    Part,
+    even_odd_svd,
+    factor,
+    has_orthogonal_rows,
+)
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
@@ -78,7 +86,7 @@ class Factors:
     def inverse_error(self, s: int | None = None) -> float:
         """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
         if s is None:
-            return 1 - self.least_leverage()
+            return max(0.0, 1 - self.least_leverage())
         return float(max(self.row_error(rows, s) for rows in self.row_blocks()))
 
     def least_leverage(self) -> float:
@@ -164,20 +172,62 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     1.0
     """
     n, d, eps = len(enc), enc.dim, enc.eps
-    bounds = None
-    if enc.stationary and len(enc.domain.sides) == 1:
+    bounds, lines = None, axis_encodings(enc)
+    if lines is not None:
+        parts = (factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines]),)
+    elif enc.stationary and len(enc.domain.sides) == 1:
         parts, bounds = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
-        eps, _ = stored_resolution(np.asarray(table[:SAMPLE], dtype=float), eps)
         parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
+    if not enc.stationary:
+        eps, _ = stored_resolution(np.asarray(enc.codes(enc.domain.x[:SAMPLE]), dtype=float), eps)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
     sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
     if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
-    return Factors(n, d, sigma, float(tolerance), parts, is_separable(enc), bounds)
+    return Factors(n, d, sigma, float(tolerance), parts, lines is not None, bounds)
+
+
+def factor_on_axes(tables: Sequence[np.ndarray]) -> Part:
+    """A table on a grid, decomposed by the columns (side, d_a) that depend on each of its axes.
+
+    In an orthonormal basis of all sums of one function an axis it has a row for the constant and
+    few for each axis, in which only the columns of that axis are not 0.
+    """
+    sides = [len(table) for table in tables]
+    n, bases = prod(sides), [zero_sums(side) * np.sqrt(side / prod(sides)) for side in sides]
+    rows = [np.sqrt(n) * np.hstack([table.mean(axis=0) for table in tables])]
+    start = 0
+    for basis, table in zip(bases, tables, strict=True):
+        block = np.zeros((basis.shape[1], rows[0].size))
+        block[:, start : start + table.shape[1]] = n / len(table) * (basis.T @ table)
+        rows, start = [*rows, block], start + table.shape[1]
+    small = np.vstack(rows)
+    part = factor(lambda rows, columns: small[rows, columns], *small.shape, None)
+    mean, *blocks = np.split(part.vectors(ALL, ALL), np.cumsum([1, *(side - 1 for side in sides)]))
+    lines = [basis @ block for basis, block in zip(bases, blocks, strict=False)]
+    lines[0] = lines[0] + mean / np.sqrt(n)
+
+    def vectors(rows: slice, columns: slice) -> np.ndarray:
+        places = np.unravel_index(np.arange(*rows.indices(n)), sides)
+        return sum(line[place, columns] for line, place in zip(lines, places, strict=True))
+
+    return Part(part.sigma, vectors)
+
+
+def zero_sums(n: int) -> np.ndarray:
+    """An orthonormal basis (n, n - 1) of the functions of n points that sum to zero (Helmert).
+
+    >>> zero_sums(2).round(4).tolist()
+    [[0.7071], [-0.7071]]
+    """
+    k = np.arange(1, n)
+    basis = (np.arange(n)[:, None] < k).astype(float)
+    basis[k, k - 1] = -k
+    return basis / np.sqrt(k * (k + 1.0))
 
 
 def separable_rank(sides: Sequence[int]) -> int:
@@ -196,12 +246,10 @@ def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
     >>> bool(np.allclose(basis.T @ basis, np.eye(6)))
     True
     """
-    from scipy.linalg import helmert  # an orthonormal basis of the functions that sum to zero
-
     n = prod(sides)
     places = np.unravel_index(np.arange(*rows.indices(n)), sides)
     parts = [
-        helmert(side).T[place] * np.sqrt(side / n)
+        zero_sums(side)[place] * np.sqrt(side / n)
         for place, side in zip(places, sides, strict=True)
     ]
     return np.hstack([np.full((len(places[0]), 1), 1 / np.sqrt(n)), *parts])
@@ -210,8 +258,12 @@ def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
 def check_products(enc: Encoding) -> None:
     """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
     n, d, closed = len(enc), enc.dim, enc.stationary and len(enc.domain.sides) == 1
+    if closed and has_orthogonal_rows(enc.measure, n):
+        return
     if closed:
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
+    elif enc.stationary and is_separable(enc):
+        n = separable_rank(enc.domain.sides)
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)
     check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d), limit=NUMBERS)

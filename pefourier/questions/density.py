@@ -15,7 +15,7 @@ import numpy as np
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import lattice_points, periodogram
 from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
-from pefourier.encodings.places import axis_tables, is_separable
+from pefourier.encodings.places import axis_encodings
 from pefourier.errors import PefourierError, unknown
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import (
@@ -358,12 +358,11 @@ def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
 
 def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
     """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
-
-    tables = axis_tables(enc) if is_separable(enc) else None
-    if tables is None or any(len(table) < 3 or 0 in table.shape for table in tables):
+    lines = axis_encodings(enc)
+    if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):
         return None
     eps = max(enc.eps, FLOAT32_EPS)
-    fits = [fit_sinusoid_pairs(np.asarray(table, dtype=float), eps) for table in tables]
+    fits = [fit_sinusoid_pairs(np.asarray(line.table(), dtype=float), eps) for line in lines]
     if None in fits:
         return None
     axes = np.eye(len(fits))

@@ -220,7 +220,7 @@ def assess(
         stable_rank=factors.stable_rank,
         toeplitz_residual=toeplitz_residual(enc),
         identified=identified,
-        precision=precision(enc, closest.distinct, closest.first),
+        precision=precision(enc, closest.distinct, closest.first, closest.distance),
         findings=findings + noted,
         distinct_up_to=None if on_grid else distinct_up_to(enc, closest),
         **on_grid,

@@ -13,14 +13,15 @@ SIDES, D = (7, 11), 64
 Y, X = np.indices(SIDES).reshape(2, -1)
 
 
-def part(coordinate, base=1e4):
+def part(coordinate, layout="halves", base=1e4):
     """Half of the columns: sines and cosines of a coordinate at D/4 frequencies."""
     phases = np.outer(coordinate, base ** (-np.arange(D // 4) / (D // 4)))
-    return np.hstack([np.sin(phases), np.cos(phases)])
+    waves = np.stack([np.sin(phases), np.cos(phases)], axis=1)
+    return (waves if layout == "halves" else waves.swapaxes(1, 2)).reshape(len(phases), -1)
 
 
-def both(y, x):
-    return np.hstack([part(x), part(y)])
+def both(y, x, layout="halves"):
+    return np.hstack([part(x), part(y, layout)])
 
 
 def axial(spec, sides=SIDES, prefix=0):
@@ -39,7 +40,27 @@ ZOO = {  # table, distinct, smallest distance, Toeplitz residual, finding
     "x zeroed": (both(Y, 0 * X), 7, 0, 0, "axis-missing"),
     "one axis": (load("sinusoidal", 77, D).table(), 77, 1.4718, 0, "flat-index"),
     "shifted": (np.roll(RIGHT, 1, axis=0), 77, 1.1716, 0.0400, "prefix-shift"),
+    "from 0 to 1": (both(Y / 7, X / 11), 77, 0.1099, 0, "coordinates-unscaled"),
+    "ends at 1": (both(Y / 6, X / 10), 77, 0.1209, 0, "coordinates-unscaled"),
+    "layouts": (both(Y, X, layout="interleaved"), 77, 1.1716, 0, "layouts-mixed"),
+    "other side": (
+        both(2 * np.pi * Y / 11, 2 * np.pi * X / 7),
+        77,
+        0.6837,
+        0,
+        "normalised-by-other-side",
+    ),
 }
+FINE = {
+    "DETR": both(2 * np.pi * Y / 7, 2 * np.pi * X / 11),
+    "middles": both(Y + 0.5, X + 0.5),
+    "steps": both(Y / 3, X / 3),
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_axes_that_fit_together_are_not_blamed(name):
+    assert codes_of(SIDES, FINE[name]) == []
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -133,7 +133,7 @@ OTHER = {
     "thermometer": (np.tril(np.ones((28, 28))).repeat(6, axis=0), ["positions-divided note"]),
     "NeRF": (
         pairs(np.linspace(-np.pi, np.pi, 128)[:, None] * 2 ** I[:10]),
-        ["ends-coincide warning"],
+        ["ends-coincide warning", "aliased-frequencies note"],
     ),
     "one row wrong": (changed(40, NORMAL[0]), ["stray-rows error"]),
     "two rows exchanged": (changed([3, 4], waves(GRID)[[4, 3]]), ["stray-rows error"]),
@@ -154,6 +154,8 @@ OTHER = {
     "base 500": (waves(500.0 ** (-2 * I / DIM)), ["base note"]),
     "base 40889.8": (waves(40889.8 ** (-2 * I / DIM)), ["base note"]),
     "few whole numbers in bfloat16": (COUNTS, []),
+    "an index": (np.hstack([S + 1, NORMAL[:, :9].cumsum(0) / 9]), ["counted-rows warning"]),
+    "a count among numbers as large": (np.hstack([S, 200 * NORMAL[:, :3]]), []),
 }
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import chain, islice
 from tokenize import TokenError
 from types import SimpleNamespace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Stored:
 
     @property
     def sides(self) -> tuple[int, ...]:
-        """Rows and columns of an image's points, where it has these axes; else none."""
+        """RowBlocks and columns of an image's points, where it has these axes; else none."""
         return image_sides(self.shape)
 
     @property
@@ -261,7 +261,7 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> St
 
 
 def read_csv(stream: BinaryIO) -> dict[str, Stored]:
-    """Rows of numbers between commas; # starts a comment, one line of names may come first."""
+    """RowBlocks of numbers between commas; # starts a comment, one line of names may come first."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
         rows = csv_rows(text)
@@ -424,39 +424,57 @@ READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
 }
 
 
-def write_npy(stream: BinaryIO, table: np.ndarray) -> None:
+class RowBlocks(NamedTuple):
+    """A table (n, d) whose blocks of rows are made while they are written."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    blocks: Iterator[np.ndarray]
+
+
+def write_npy(stream: BinaryIO, table: np.ndarray | RowBlocks) -> None:
     """Unlike numpy.save, also to a pipe, and with the reason when the disk is full."""
-    header = np.lib.format.header_data_from_array_1_0(table)
+    header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
     np.lib.format.write_array_header_1_0(stream, header)
-    stream.write(table.data)
+    for block in getattr(table, "blocks", [table]):
+        stream.write(block.data)
 
 
-def write_npz(stream: BinaryIO, table: np.ndarray, name: str) -> None:
+def write_csv(stream: BinaryIO, table: np.ndarray | RowBlocks) -> None:
+    """Write numbers with 17 digits, so that they read back exactly."""
+    for block in getattr(table, "blocks", [table]):
+        np.savetxt(stream, block, fmt="%.17g", delimiter=",")
+
+
+def write_npz(stream: BinaryIO, table: np.ndarray | RowBlocks, name: str) -> None:
     """Unlike numpy.savez, also by the name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             write_npy(member, table)
 
 
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray | RowBlocks]) -> None:
     """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
     entries, end = {}, 0
     for name, value in tensors.items():
-        span = [end, end + value.nbytes]
+        span = [end, end + math.prod(value.shape) * value.dtype.itemsize]
         kind = WRITTEN[value.dtype.name]
         entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
-        end += value.nbytes
+        end = span[1]
     header = json.dumps(entries).encode()
     header += b" " * (-len(header) % 8)  # so that the numbers are aligned
     stream.write(len(header).to_bytes(8, "little") + header)
     for value in tensors.values():
-        stream.write(np.ascontiguousarray(value).data)
+        for block in getattr(value, "blocks", [value]):
+            stream.write(np.ascontiguousarray(block).data)
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-WRITERS: dict[str, Callable[[BinaryIO, np.ndarray, str], None]] = {  # with the name of a table
+WRITERS: dict[
+    str, Callable[[BinaryIO, np.ndarray | RowBlocks, str], None]
+] = {  # with the name of a table
     ".npy": lambda stream, table, _: write_npy(stream, table),
     ".npz": write_npz,
-    ".csv": lambda stream, table, _: np.savetxt(stream, table, fmt="%.17g", delimiter=","),
+    ".csv": lambda stream, table, _: write_csv(stream, table),
     ".safetensors": lambda stream, table, name: write_tensors(stream, {name: table}),
 }

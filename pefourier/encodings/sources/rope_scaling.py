@@ -410,6 +410,33 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
 
 
+def default_base(case: ConfigCase) -> Iterator[Finding]:
+    """A base that the config leaves to its model type."""
+    keys = ("rope_theta", "rotary_emb_base", *case.turns.bases)
+    places = (case.section.values, case.values)
+    if not case.layer and all(values.get(key) is None for key in keys for values in places):
+        yield case.says("rope-theta-default", "usual" if case.params["rho"] == 1e4 else "other")
+
+
+def without_section(case: ConfigCase) -> Iterator[Finding]:
+    """A type of layer that is not among those whose rotation is given."""
+    sections = case.values.get("rope_parameters")
+    by_layer = isinstance(sections, dict) and any(
+        isinstance(row, dict) for row in sections.values()
+    )
+    if case.layer and by_layer and case.layer not in sections:
+        yield case.says("rope-no-section", layer=shown(case.layer))
+
+
+def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
+    """One of two factors that work as a pair."""
+    pair = ("mscale", "mscale_all_dim")
+    has = [key for key in pair if case.section.values.get(key)]
+    is_read = case.params["scaling"] == "yarn" and "attention_factor" not in case.section.values
+    if is_read and len(has) == 1:
+        yield case.says("rope-mscale", has=has[0], lacks=pair[1 - pair.index(has[0])])
+
+
 RULES = (
     new_keys,
     scaling_lost,
@@ -420,4 +447,7 @@ RULES = (
     size_of_head,
     two_heads,
     sections,
+    default_base,
+    without_section,
+    mscale_pairs,
 )

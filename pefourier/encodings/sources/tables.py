@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from pefourier.encodings.checks import reshaping
-from pefourier.encodings.encoding import in_rows, is_bias
+from pefourier.encodings.checks import NUMBERS, check_size, reshaping
+from pefourier.encodings.encoding import BLOCK, Encoding, in_rows, is_bias, row_blocks
 from pefourier.encodings.sources.formats import (
     DAMAGED,
     EPS,
@@ -34,6 +34,7 @@ from pefourier.encodings.sources.formats import (
     NPY_MAGIC,
     READERS,
     WRITERS,
+    RowBlocks,
     Stored,
 )
 from pefourier.errors import PefourierError, shown, unknown
@@ -304,11 +305,22 @@ def array_names(path: str) -> list[str]:
         return list(file.arrays)
 
 
-def write_table(path: str, table: np.ndarray, dtype: str = "<f8", name: str = CODES) -> None:
+def rows_of_codes(enc: Encoding, x: np.ndarray) -> RowBlocks:
+    """The codes of points x in float64, made in blocks: a file may hold more than memory does."""
+    check_size(f"a table of {shown(enc.spec)}", len(x), enc.dim, limit=NUMBERS)
+    blocks = row_blocks(len(x), BLOCK, enc.dim)
+    codes = (np.ascontiguousarray(enc.table(x[part]), "<f8") for part in blocks)
+    return RowBlocks((len(x), enc.dim), np.dtype("<f8"), codes)
+
+
+def write_table(
+    path: str, table: np.ndarray | RowBlocks, dtype: str = "<f8", name: str = CODES
+) -> None:
     """Write a table (n, d) in the format of the suffix: see `WRITERS`.
 
     In .npz and .safetensors the array has a name; .csv has 17 significant digits and no header, and
     reads back exactly.
     """
     write = WRITERS[check_suffix(path, WRITERS)]
-    write_whole(path, lambda stream: write(stream, np.ascontiguousarray(table, dtype), name))
+    rows = table if isinstance(table, RowBlocks) else np.ascontiguousarray(table, dtype)
+    write_whole(path, lambda stream: write(stream, rows, name))

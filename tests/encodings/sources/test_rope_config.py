@@ -80,11 +80,16 @@ UNREAD = [  # config, part, the key that nothing reads
     ({**LLAMA, "rope_parameters": TYPE}, "", "rope_parameters"),
     ({"model_type": "olmo3", "rope_parameters": LINEAR}, "#full_attention", "rope_parameters"),
 ]
+NO_SECTION = ("#sliding_attention", "rope-no-section warning", "none for 'sliding_attention'")
 FOUND = [  # config, part, code and severity, what the message names
     ({**LLAMA, "rope_parameters": {"rope_theta": 7.0}}, "", "rope-contradiction warning", ""),
     ({"model_type": "smollm3"}, "", "rope-some-layers note", ""),
     ({"model_type": "qwen2_vl", "rope_scaling": MROPE}, "", "rope-axes note", ""),
     ({**MINE, "rope_theta": 1e4}, "", "length-default note", ""),
+    ({"model_type": "llama"}, "", "rope-theta-default note", "10000"),
+    ({"model_type": "cohere"}, "", "rope-theta-default note", "500000"),
+    ({"model_type": "gemma3_text", "rope_parameters": TYPE}, *NO_SECTION),
+    (scaling(**YARN, mscale=0.7), "", "rope-mscale warning", "without mscale_all_dim"),
 ]
 FOUND += [(*row[:2], "unread-key warning", row[2]) for row in UNREAD]
 

@@ -1,0 +1,124 @@
+"""Declared structure is used: no dense path is taken where a short one is exact."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import build
+from pefourier.encodings import encoding as encodings
+from pefourier.encodings.encoding import from_table
+from pefourier.encodings.grids import on_grid
+from pefourier.encodings.places import axis_encodings
+from pefourier.encodings.sources.tables import read_table, rows_of_codes, write_table
+from pefourier.errors import PefourierError
+from pefourier.geometry import even_odd_svd, precision, singular_values
+from pefourier.geometry.precision import FORMATS, first_duplicate, format_losses
+from pefourier.geometry.singular_values import decompose
+from pefourier.questions.faithful import assess
+from pefourier.questions.reconstruct import position_functions
+
+
+def test_rows_are_hashed_once_where_few_columns_tell_them_apart(monkeypatch):
+    hashed, hash_rows = [], precision.row_hashes
+
+    def count(table):
+        hashed.append(len(table))
+        return hash_rows(table)
+
+    monkeypatch.setattr(precision, "row_hashes", count)
+    n = 2**14
+    assess(build("rope", length=n, d=128))
+    assert sum(hashed) < 9 * n  # of positions and of phases, in each of four formats
+
+
+def test_rows_that_share_a_key_by_chance_stay_apart(monkeypatch, rng):
+    table = rng.integers(0, 9, size=(300, 1)).astype(float)
+    few = np.stack([table[:, 0] % 2, table[:, 0]], axis=1).astype(np.uint64) << np.uint64(40)
+    monkeypatch.setattr(precision, "row_hashes", lambda rows: few)
+    expected = np.array([np.flatnonzero(table[:, 0] == x)[0] for x in table[:, 0]])
+    np.testing.assert_array_equal(first_duplicate(table), expected)
+
+
+def grid_table(dtype, constant=False, factor=1.0):
+    rng = np.random.default_rng(3)
+    y, x = rng.normal(size=(6, 4)), rng.normal(size=(9, 5))
+    table = factor * np.hstack([np.repeat(y, 9, axis=0), np.tile(x, (6, 1))])
+    table[:, :1] = 1.5 if constant else table[:, :1]
+    eps = float(np.finfo(dtype).eps)
+    return on_grid(from_table(table.astype(dtype), eps=eps), (6, 9), 0)
+
+
+SEPARABLE = {
+    "axial": build("axial", d=32, grid=(6, 9)),
+    "rotation": build("axial-rope", d=24, grid=(3, 40), prefix=1),
+    "frames": build("axial", d=48, grid=(3, 4, 5)),
+    "far": build("axial", d=8, grid=(2, 600)),
+    "one row": build("axial", d=16, grid=(1, 9)),
+    "float32": grid_table(np.float32),
+    "float16": grid_table(np.float16),
+    "constant column": grid_table(np.float64, constant=True),
+    "beyond float16": grid_table(np.float64, factor=5e4),
+}
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_a_grid_by_its_axes_is_what_its_table_is(name):
+    enc = encodings.without_prefix(SEPARABLE[name])
+    assert [len(line) for line in axis_encodings(enc)] == list(enc.domain.sides)
+    whole, by_axes = format_losses(enc, FORMATS), precision.precision(enc)
+    for form, loss in whole.items():
+        assert vars(by_axes[form]) == pytest.approx(vars(loss), nan_ok=True)
+    factors, table = decompose(enc), np.asarray(enc.table(), dtype=float)
+    sigma = np.linalg.svd(table, compute_uv=False)
+    np.testing.assert_allclose(factors.sigma, sigma, atol=1e-12 * sigma[0])
+    left = np.linalg.svd(table, full_matrices=False)[0][:, : factors.rank]
+    rows = slice(0, len(enc))
+    if sigma[factors.rank - 1] > 1e-3 * sigma[0]:
+        np.testing.assert_allclose(factors.leverage(rows), (left**2).sum(axis=1), atol=1e-9)
+
+
+def test_a_grid_by_its_axes_is_never_decomposed_whole(monkeypatch):
+    shapes, factor = [], singular_values.factor
+
+    def record(entries, n, m, progress):
+        shapes.append((n, m))
+        return factor(entries, n, m, progress)
+
+    monkeypatch.setattr(singular_values, "factor", record)
+    enc = build("axial", d=256, grid=(40, 44))
+    tracemalloc.start()
+    result = assess(enc)
+    position_functions(enc, [(3, 4)])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert shapes == 2 * [(83, 256)]
+    assert peak < 0.9 * 8 * 40 * 44 * 256
+    assert result.distinct == 40 * 44
+    assert assess(build("axial", d=64, grid=(150, 200))).distinct == 30_000
+
+
+def test_orthogonal_rows_need_no_decomposition(monkeypatch):
+    monkeypatch.setattr(even_odd_svd, "factor", None)
+    for n in (2048, 1501):
+        result = assess(build("dft", length=n, d=2048))
+        assert (result.verdict, result.condition_number, result.rank) == ("isometric", 1.0, n)
+        assert result.inverse_error == 0.0
+    rebuilt = position_functions(build("dft", length=1500, d=1500), [0, 749, 1499])
+    assert max(r.inverse_error for r in rebuilt.reconstructions) <= 1e-15
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".safetensors"])
+def test_a_table_that_memory_does_not_hold_is_written_in_blocks(suffix, monkeypatch, tmp_path):
+    enc = build("rope", length=2**13, d=64)
+    table, path = enc.table(), str(tmp_path / f"x{suffix}")
+    monkeypatch.setattr("pefourier.encodings.encoding.COMPUTED", 2**16)
+    monkeypatch.setattr("pefourier.encodings.sources.tables.BLOCK", 2**15)
+    with pytest.raises(PefourierError, match="limit"):
+        enc.table()
+    tracemalloc.start()
+    write_table(path, rows_of_codes(enc, enc.domain.x))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < table.nbytes / 2
+    np.testing.assert_array_equal(read_table(path)[0], table)
