@@ -159,7 +159,8 @@ def test_a_table_does_not_hold_the_pairs():
             assert (found.operator.relation, found.verdict) == ("unknown", "the same")
             assert "pairing-unsaid" in [f.code for f in found.findings]
     half = compare(load("rope", N, D), np.tile(cos, 2))
-    assert (half.verdict, half.transform) == ("equivalent", {"part": "cos"})
+    assert (half.verdict, half.transform, half.compared) == ("the same", {}, ("cosines",))
+    assert "part-alone" in [f.code for f in half.findings]
 
 
 NO_ROTATIONS = {

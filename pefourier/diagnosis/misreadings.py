@@ -140,6 +140,8 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
     yield from layers_read(rotation)
     if has_settings(rotation):
         settings = meant_settings(rotation)
+        yield from at_other_lengths(settings, len(rotation), observed)
+        yield from added_ntk(settings, len(rotation))
         yield from reread_with(
             settings, len(rotation), chosen_changes(rotation, settings, observed)
         )
@@ -323,6 +325,17 @@ def added_scalings(
         yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
 
+def added_ntk(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
+    """NTK-aware scaling by usual factors where none was meant, with the base that it makes."""
+    if settings["scaling"] != "none" or settings["d"] * settings["partial"] < 4:
+        return
+    for factor in read_toml(SLIPS)["factor"]["values"]:
+        changes = [("scaling-added", {"scaling": "ntk", "factor": float(factor)})]
+        for reading in reread_with(settings, length, changes):
+            base = {"base": (settings["rho"], base_of_grid(reading.omega))}
+            yield replace(reading, changes={**reading.changes, **base})
+
+
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     """The rotations of the other types of layers of the same config."""
     for name, rotation in other_layers(enc, len(enc)):
@@ -335,12 +348,48 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     omega, m = pairs.omega, len(pairs.omega)
     if m < 2 or not (omega > 0).all() or pairs.repeats > 1 or abs(omega[0] - 1) > 1e-3:
         return None
-    estimate = float(omega[-1]) ** (-m / (m - 1))
+    estimate = base_of_grid(omega)
     for rho in (float(f"{estimate:.{digits}g}") for digits in DIGITS if estimate > 1):
         rotation = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
         if explains(SlipReading("base", {}, rotation.measure.frequencies), pairs, pairs):
             return rotation
     return None
+
+
+def base_of_grid(omega: np.ndarray) -> float:
+    """The base of frequencies that fall by one ratio from 1, by the slowest: NTK's own base.
+
+    >>> base_of_grid(5e5 ** (-np.arange(64) / 64)).__round__(3)
+    500000.0
+    """
+    m = len(omega)
+    return float(omega[-1]) ** (-m / (m - 1)) if m > 1 else 1.0
+
+
+def list_at(settings: Mapping[str, Any], length: int) -> str:
+    """The list of factors that longrope uses at a length."""
+    return "long" if length > settings["original"] else "short"
+
+
+def at_other_lengths(
+    settings: Mapping[str, Any], length: int, observed: PairWaves
+) -> Iterator[SlipReading]:
+    """The frequencies of a scaling by length at another one: longrope's lists, dynamic's base."""
+    if settings["scaling"] == "longrope":
+        for other in (1, settings["original"] + 1):
+            lists = {"factors": (list_at(settings, length), list_at(settings, other))}
+            if len({*lists["factors"]}) > 1:
+                yield SlipReading("factor-list", lists, rotation_of(settings, other)[0])
+    if settings["scaling"] != "dynamic" or len(observed.omega) < 2 or observed.omega[-1] <= 0:
+        return
+    slowest, original = rotation_of(settings, 1)[0][-1], settings["original"]
+    estimate = original * (1 + (slowest / observed.omega[-1] - 1) / settings["factor"])
+    for other in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
+        if max(other, original) != max(length, original):
+            rotations = [rotation_of(settings, n)[0] for n in (length, max(other, 1))]
+            bases = tuple(map(base_of_grid, rotations))
+            changes = {"length": (length, max(other, original)), "base": bases}
+            yield SlipReading("other-length", changes, rotations[1])
 
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:

@@ -25,6 +25,7 @@ from pefourier.geometry.precision import (
 
 BLOCK = 2**20  # waves that are compared at a time
 SAMPLE = 512  # rows that show what a table is
+COMMON = 1e-3  # relative, to which ratios of frequencies are one
 NEAR = 1e-3  # of the factor: waves of 16 bits are farther off than that
 Part = Literal["both", "cos", "sin", "angles"]
 Waves = Callable[[np.ndarray], np.ndarray]  # positions (n,) to waves (n, m), complex
@@ -424,19 +425,127 @@ def shortened(pairs: PairWaves, count: int) -> PairWaves:
     return replace(pairs, omega=pairs.omega[:count], waves=lambda p: waves(p)[:, :count])
 
 
-def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
-    """The pairs that differ, with what each turns by."""
+def in_one_order(a: PairWaves, b: PairWaves) -> tuple[PairWaves, PairWaves]:
+    """Two sets of pairs whose cosines and sines come in one order, where first rows do not tell.
 
-    def omega_of(pairs: PairWaves, i: int) -> float | None:
-        is_fitted = i < len(pairs.omega) and (pairs.even is None or pairs.even[i])
-        return float(pairs.omega[i] / pairs.repeats) if is_fitted else None
+    A table that begins at phase 0 tells its order; of others the counterpart's directions do.
+    """
+    forms = [pairs.form for pairs in (a, b)]
+    known = [
+        form is None or begins_at_zero(pairs) for form, pairs in zip(forms, (a, b), strict=True)
+    ]
+    if len(a.omega) != len(b.omega) or all(known):
+        return a, b
+    if known[0] or not known[1]:
+        return a, b if agree(a, b) else exchanged_waves(b)
+    return (a if agree(a, b) else exchanged_waves(a)), b
+
+
+def begins_at_zero(pairs: PairWaves) -> bool:
+    """Whether the first row is at phase 0 or half a turn in every pair, to 16 bits."""
+    waves = pairs.waves(np.zeros(1, dtype=int))[0]
+    sizes = np.fmin(np.abs(waves.real), np.abs(waves.imag))
+    return bool((sizes <= 0.01 * pairs.factor).all()) or np.isnan(waves).any()
+
+
+def agree(a: PairWaves, b: PairWaves) -> bool:
+    """Whether most pairs turn in the same direction, of those that turn at all."""
+    return float(np.sign(a.omega * b.omega).sum()) >= 0
+
+
+def exchanged_waves(pairs: PairWaves) -> PairWaves:
+    """The same columns with cosines for sines: pairs that turn the other way."""
+    if pairs.form is None or pairs.form.part != "both":
+        return pairs
+    waves, first = pairs.waves, "sin" if pairs.form.first == "cos" else "cos"
+    start = np.pi / 2 - np.angle(waves(np.zeros(1, dtype=int))[0])
+    return replace(
+        pairs,
+        omega=-pairs.omega,
+        form=replace(pairs.form, first=first),
+        waves=lambda rows: 1j * waves(rows).conj(),
+        offset=position_offset(np.angle(np.exp(1j * start)), -pairs.omega, pairs.eps),
+    )
+
+
+def certain_pairs(pairs: PairWaves) -> np.ndarray:
+    """Which frequencies (m,) are known with their turns: declared, or fitted and not folded.
+
+    From the slowest pair on they grow in one direction; where they turn round, faster ones may lie
+    beyond half a turn a row, and look slower.
+    """
+    omega = pairs.omega
+    signs = np.sign(omega[omega != 0])
+    if pairs.is_declared or not len(signs) or (signs == signs[0]).all() or pairs.has_angles:
+        return np.ones(len(omega), bool)
+    ways = []
+    for order in (np.arange(len(omega)), np.arange(len(omega))[::-1]):
+        slow = np.sign(omega[order[0]]) * omega[order]
+        certain = np.zeros(len(omega), bool)
+        certain[order] = np.append(slow[0] > 0, np.cumprod(np.diff(slow) > 0) == 1) & (slow[0] > 0)
+        ways.append(certain)
+    return max(ways, key=np.count_nonzero)
+
+
+def unfolded(a: PairWaves, b: PairWaves) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies of two sets of as many pairs, folded ones as the other's say; NaN: unknown."""
+    known = [certain_pairs(pairs) for pairs in (a, b)]
+    both = known[0] & known[1] & (a.omega != 0)
+    first, second = a.omega.copy(), b.omega.copy()
+    ratios = second[both] / first[both]
+    common = float(np.median(ratios)) if len(ratios) else 1.0
+    is_common = len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(common)
+    for omega, expected, certain in (
+        (first, second / (common or 1.0), known[0]),
+        (second, common * first, known[1]),
+    ):
+        counterpart = known[0] if omega is second else known[1]
+        residual = np.angle(np.exp(1j * (omega - expected)))
+        fits = counterpart & ~certain & is_common & (np.abs(residual) <= COMMON)
+        omega[~certain] = np.where(fits, expected, np.nan)[~certain]
+    return first, second
+
+
+def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
+    """The pairs that differ, with what each turns by where that explains all of its rows."""
+    common = min(len(a.omega), len(b.omega))
+    omega = [pairs.omega / pairs.repeats for pairs in (a, b)]
+    for i, values in enumerate(unfolded(*(shortened(pairs, common) for pairs in (a, b)))):
+        omega[i] = np.append(values, (a, b)[i].omega[common:]) / (a, b)[i].repeats
+    for i, pairs in enumerate((a, b)):
+        omega[i] = np.where(explained_pairs(pairs), omega[i], np.nan)
+
+    def omega_of(values: np.ndarray, i: int) -> float | None:
+        return float(values[i]) if i < len(values) and not np.isnan(values[i]) else None
 
     differences = []
     for i in np.flatnonzero(differs).tolist():
-        first, second = omega_of(a, i), omega_of(b, i)
+        first, second = (omega_of(values, i) for values in omega)
         ratio = second / first if first and second is not None else None
         letters = [pairs.axis[i] for pairs in (a, b) if i < len(pairs.axis)]
         differences.append(
             PairDifference(i, "/".join(dict.fromkeys(letters)) or None, first, second, ratio)
         )
     return tuple(differences)
+
+
+def explained_pairs(pairs: PairWaves) -> np.ndarray:
+    """Which pairs (m,) have their frequency in every row of a table, up to rounding."""
+    if pairs.is_declared or pairs.rows is not None or pairs.even is None:
+        return np.ones(len(pairs.omega), bool)
+    first = pairs.waves(np.zeros(1, dtype=int))[0]
+    start = np.angle(first) if pairs.form and pairs.form.part == "both" else 0.0
+    fits = pairs.even.copy()
+    for block in row_blocks(pairs.length, BLOCK, len(pairs.omega)):
+        rows = np.arange(block.start, block.stop)
+        steps = rows // pairs.repeats
+        phases = np.multiply.outer(steps, pairs.omega) + start
+        residual = apart(pairs.waves(rows), waves_of_phases(phases, pairs.factor, pairs.form))
+        fits &= (residual <= fit_tolerance(pairs, steps)).all(axis=0)
+    return fits
+
+
+def fit_tolerance(pairs: PairWaves, steps: np.ndarray) -> np.ndarray:
+    """How far rows (n, m) may be off fitted waves, whose first row is rounded, too."""
+    limit = 4 * pair_tolerance(steps, pairs.omega, pairs.factor, pairs.eps)
+    return limit + (np.abs(pairs.omega) * steps[-1] * pairs.eps if pairs.has_angles else 0.0)

@@ -3,8 +3,9 @@
 Conventions
 -----------
 Tables are (n, d), `allowed` the differences that rounding explains, shape (n, d) or (n, 1). Column
-j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further on in a. The weakest
-relation is a rotation, by which all inner products are kept: their geometry.
+j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further on in a, or has a scale
+of its own (`scales`) and a constant added (`offset_row`). Rows in any order are matched, too, but
+not together with columns. The weakest relation is a rotation, by which all inner products are kept.
 """
 
 from collections.abc import Iterator
@@ -16,9 +17,12 @@ import numpy as np
 from pefourier.diagnosis.pairs import fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
+from pefourier.encodings.findings import finding
 from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.questions.moved_rows import match_rows
 from pefourier.questions.operators import has_operator
 
+FEWEST = 4  # rows in which a scale and a constant for each column are looked for
 FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
@@ -40,18 +44,22 @@ def align_tables(result: Any) -> Any:
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
     on_grid = any(len(enc.domain.sides) > 1 for enc in result.about)
-    if transform is None or (on_grid and "offset" in transform):
-        return result
+    if transform in (None, {"rows": "reversed"}) or (on_grid and "offset" in transform):
+        return result if result.cause else match_rows(result, a, b, allowed)
     facts: dict[str, Any] = {"max_difference": difference, "pairs": (), "cause": None}
-    if transform.pop("rotation", False):
+    if {"rotation", "scales", "offset_row"} & transform.keys():
         fitted = [fit_pair_waves(x, enc.eps) for x, enc in zip((a, b), result.about, strict=True)]
         if None not in fitted and frequencies_apart(*fitted):
             return result
+    if transform.pop("rotation", False):
         return replace(result, verdict="same geometry", transform=transform, **facts)
     if result.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
         return result
     turns = any(enc.act == "rotate" or enc.operator is not None for enc in result.about)
-    if "rows" in transform or (turns and "scale" in transform):
+    if "rows" in transform:
+        note = finding("rows-reordered", table="second", moves="reversed")
+        return replace(result, transform=transform, findings=(*result.findings, note))
+    if turns and {"scale", "scales", "offset_row"} & transform.keys():
         return replace(result, transform=transform)
     return replace(result, verdict="equivalent", transform=transform, **facts)
 
@@ -75,7 +83,8 @@ def find_transformation(
     change, residual = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
     if change is not None:
         return {"rows": "reversed"} | change, residual
-    return find_rotation(a, b, allowed, eps)
+    change, residual = find_affine_columns(a, b, allowed, eps)
+    return (change, residual) if change is not None else find_rotation(a, b, allowed, eps)
 
 
 def find_columns(
@@ -95,6 +104,48 @@ def find_columns(
         residual = largest_left(x, y, rows, columns, signs * scale)
         if residual is not None:
             return describe_transformation(columns, signs, scale), residual
+    return None, 0.0
+
+
+def find_affine_columns(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
+    """Columns that follow from one another by a sign, a scale and an added constant of their own.
+
+    Without their means and of one length columns are one another's up to order and sign.
+    """
+    if len(a) < FEWEST:  # of which any column is another's
+        return None, 0.0
+    means, parts = zip(*((x.mean(axis=0), x - x.mean(axis=0)) for x in (a, b)), strict=True)
+    limit = float(allowed.max())
+    sizes = [np.sqrt((x**2).mean(axis=0)) for x in parts]
+    sizes = [np.where(size > limit, size, np.inf) for size in sizes]  # constant columns
+    units = [x / size for x, size in zip(parts, sizes, strict=True)]
+    smallest = min(np.where(np.isfinite(size), size, np.inf).min() for size in sizes)
+    if np.isinf(smallest):
+        return None, 0.0
+    for columns, signs in column_maps(
+        *units, np.broadcast_to(4 * allowed / smallest, a.shape), 1.0
+    ):
+        both = np.isfinite(sizes[0][columns]) & np.isfinite(sizes[1])
+        scales = np.where(both, sizes[1] / np.where(both, sizes[0][columns], 1.0), 1.0)
+        common = float(f"{np.median(scales):.6g}")
+        scales = np.where(np.abs(scales - common) <= 64 * max(eps, limit) * common, common, scales)
+        constant = means[1] - signs * scales * means[0][columns]
+        residual = largest_left(
+            a, b - constant, allowed * max(1.0, scales.max()), columns, signs * scales
+        )
+        if residual is None:
+            continue
+        one_scale = np.ptp(scales) == 0
+        change = describe_transformation(columns, signs, float(scales[0]) if one_scale else 1.0)
+        change |= {} if one_scale else {"scales": scales.tolist()}
+        if (np.abs(constant) > limit).any():
+            same = np.ptp(constant) <= limit
+            shortest = (float(f"{np.median(constant):.{k}g}") for k in range(1, 17))
+            short = next(x for x in shortest if abs(x - np.median(constant)) <= limit)
+            change["offset_row"] = short if same else constant.tolist()
+        return change, residual
     return None, 0.0
 
 

@@ -1,0 +1,267 @@
+"""Do the rows of a table of cosines and sines have other positions than those of a rotation?
+
+Conventions
+-----------
+Positions are those of the reference, a rotation or a table whose fitted frequencies explain all of
+its rows, counted from its row 0. Of longrope both lists of factors are tried, row by row. Where
+rows are explained by positions, nothing is said of frequencies.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.diagnosis.misreadings import SEARCHED, Cause, base_of_grid, list_at
+from pefourier.diagnosis.pairs import PairWaves
+from pefourier.diagnosis.row_positions import (
+    RowPositions,
+    describe_runs,
+    kind_of,
+    recover_positions,
+    runs_of,
+)
+from pefourier.encodings import load
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.findings import finding
+from pefourier.encodings.readings import positions_below
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.writing.text import ranges
+
+PROBES = 8  # random directions in which rows are matched
+SAMPLE = 64  # rows that show whether a position explains them
+FARTHEST = 2**17  # positions of a rotation that are looked for, at least
+BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
+
+
+def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
+    """A rotation whose frequencies depend on the length, at as many rows as a table has."""
+    rows, is_table = len(counterpart), counterpart.origin != "formula"
+    if enc.params.get("scaling") not in BY_LENGTH or not is_table or not enc.spec:
+        return enc
+    return enc if rows == len(enc) else load(enc.spec, rows, enc.params["d"])
+
+
+def length_note(enc: Encoding) -> Finding:
+    """Which frequencies such a rotation has at its length."""
+    facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
+    if enc.params["scaling"] == "dynamic":
+        return finding(
+            "read-at-length", "base", base=base_of_grid(enc.measure.frequencies), **facts
+        )
+    factors = list_at(enc.params, len(enc))
+    return finding("read-at-length", "factors", factors=factors, **facts)
+
+
+def compare_rows(result: Any, pairs: tuple[PairWaves, PairWaves]) -> Any:
+    """The comparison with the position of each row of a table; None where none explains it."""
+    for k in (0, 1):
+        reference, table = pairs[k], pairs[1 - k]
+        is_table = table.form is not None and table.form.part == "both" and table.rows is None
+        if is_table and len(reference.omega) == len(table.omega) and explains_rows(reference):
+            rows, readings = positions_in(result.about[k], reference, table)
+            found = rows is not None and describe_rows(result, k, pairs, rows, readings)
+            if found:
+                return found
+    return None
+
+
+def explains_rows(reference: PairWaves) -> bool:
+    """Whether its frequencies hold in all rows."""
+    return reference.is_declared or bool(reference.even is not None and reference.even.all())
+
+
+def positions_in(
+    enc: Encoding, reference: PairWaves, table: PairWaves
+) -> tuple[RowPositions | None, np.ndarray]:
+    """Positions of the rows of a table, and the list of factors that each has, of longrope."""
+    n, settings = table.length, enc.params
+    eps = max(FLOAT32_EPS, reference.eps, table.eps)
+    ways = {"": reference.omega}
+    if reference.is_declared and settings.get("scaling") == "longrope":
+        lengths = {list_at(settings, length): length for length in (1, settings["original"] + 1)}
+        ways = {name: rotation_of(settings, length)[0] for name, length in lengths.items()}
+    start = reference.waves(np.zeros(1, dtype=int)).conj() / reference.factor
+    highest = max(8 * n, FARTHEST if reference.is_declared else 0, len(enc))
+    sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
+
+    def recovered(rows: np.ndarray) -> list[RowPositions]:
+        waves = table.waves(rows) * start / table.factor
+        return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
+
+    explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
+    if explained.mean() < 0.5:
+        return None, np.zeros(n, dtype=int)
+    found = recovered(np.arange(n))
+    label = labels_of(np.array([rows.explained for rows in found]))
+    parts = ("positions", "explained", "uncertainty")
+    chosen = [
+        np.array([getattr(rows, part) for rows in found])[label, np.arange(n)] for part in parts
+    ]
+    return RowPositions(*chosen), np.array(list(ways))[label]
+
+
+def labels_of(explained: np.ndarray) -> np.ndarray:
+    """Which of some ways (w, n) each row has; one that several explain has that of those after it.
+
+    >>> labels_of(np.array([[True, True, False], [True, False, True]]))
+    array([0, 0, 1])
+    """
+    label = explained.argmax(axis=0)
+    certain = np.flatnonzero(explained.sum(axis=0) == 1)
+    if not len(certain):
+        return label
+    following = np.searchsorted(certain, np.arange(len(label)))
+    nearest = label[certain[np.minimum(following, len(certain) - 1)]]
+    fits = explained[nearest, np.arange(len(label))]
+    return np.where(fits, nearest, label)
+
+
+def describe_rows(
+    result: Any,
+    k: int,
+    pairs: tuple[PairWaves, PairWaves],
+    rows: RowPositions,
+    readings: np.ndarray,
+) -> Any:
+    """The comparison with what the positions of rows say; None where they say nothing.
+
+    Rows in one line, as of a step or of whole positions divided, are those of another reading.
+    """
+    s, table = np.arange(len(rows.positions)), pairs[1 - k]
+    is_known = rows.explained & ((rows.uncertainty == 0) | (rows.positions == s))
+    is_own = (rows.positions == s).all() and (readings == readings[0]).all() and is_known.all()
+    is_frequency = table.even is not None and table.even.all() and not is_known.all()
+    is_line = np.array_equal(rows.positions, -s) or table.repeats > 1
+    if is_frequency or is_line or is_own or is_known.mean() <= 0.5:
+        return None
+    result = replace(result, compared=without_codes(result))
+    moved = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
+    step, omega = int(rows.positions[1]), pairs[k].omega
+    if is_known.all() and (rows.positions == rows.positions[0] + s).all():
+        offset = {"offset": int(rows.positions[0])}
+        return replace(result, verdict="equivalent", transform=offset, positions=moved.positions)
+    if is_known.all() and step > 1 and np.array_equal(rows.positions, step * s):
+        below = positions_below(omega, step * omega, SEARCHED)
+        cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
+        moved = replace(moved, cause=cause)
+    return moved
+
+
+def with_rows(
+    result: Any,
+    table: str,
+    positions: np.ndarray,
+    is_known: np.ndarray,
+    readings: np.ndarray | None = None,
+    noun: str = "position",
+) -> Any:
+    """A comparison whose rows have other positions, of some of which they are not known."""
+    s = np.arange(len(positions))
+    readings = np.full(len(s), "") if readings is None else readings
+    known, names = s[is_known], list(dict.fromkeys(readings))
+    cuts = np.flatnonzero(readings[known][1:] != readings[known][:-1]) + 1
+    runs = [
+        run
+        for part in np.split(known, cuts)
+        for run in runs_of(
+            part, positions[part], None, str(readings[part[0]]) if cuts.size else None
+        )
+    ]
+    kind, facts = kind_of(positions) if is_known.all() else ("stray", {})
+    kind = "parts" if cuts.size else kind
+    is_moved = (positions != s) | ~is_known
+    differing = is_moved | (readings != names[-1])
+    shown = slice(0, int(is_moved.argmax()) + 1 if kind == "rounded" else len(s))
+    moves = runs if kind != "rounded" else runs_of(s[shown], positions[shown])
+    facts |= {"moves": describe_runs(moves, noun), "table": table, "rows": ranges(s[~is_known])}
+    transform = {}
+    if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
+        is_reversed = np.array_equal(positions, s[::-1])
+        transform = {"rows": "reversed" if is_reversed else "in another order"}
+    code = ("rows-moved", kind) if not transform else ("rows-reordered", "")
+    findings = (*result.findings, finding(*code, **facts))
+    counts = int(differing.sum()), len(s)
+    facts = {"positions": tuple(runs), "transform": transform, "findings": findings}
+    return result.differ("rows", *counts, **facts, pairs=(), cause=None)
+
+
+def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> Any:
+    """The comparison with the row of a that each row of b is, where most are one.
+
+    The nearest rows are found in a few random directions, in which rows that differ are apart, and
+    compared in full.
+    """
+    from scipy.spatial import KDTree  # which few comparisons need
+
+    n = len(a)
+    equal = (np.abs(a - b) <= allowed).all(axis=1)
+    tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
+    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
+    near = KDTree(a @ directions).query(b @ directions)[1]
+    fits = equal | (np.abs(a[near] - b) <= np.broadcast_to(allowed, a.shape)[near]).all(axis=1)
+    rows = np.where(equal, np.arange(n), near)
+    if fits.mean() <= 0.5 or equal[fits].all():
+        return replace(result, tried=tried)
+    return with_rows(result, "second", rows, fits, noun="row")
+
+
+def without_codes(result: Any) -> tuple[str, ...]:
+    """What was compared where rows have other positions: the rotation, not the vectors."""
+    names = [name for name in result.compared if name not in ("codes", "rotations", "factors")]
+    return ("rotations", "factors", *names)
+
+
+def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> Any:
+    """A table of tokens beside a config whose pairs turn by frames, rows and columns, t, y and x.
+
+    None where these axes do not explain all rows. Positions say what the tokens are, and no config
+    says whether that is right.
+    """
+    k = 0 if first.axis else 1
+    declared, table = (first, second)[:: 1 - 2 * k]
+    if not declared.axis or table.form is None or table.form.part != "both":
+        return None
+    if len(declared.omega) != len(table.omega):
+        return None
+    n, eps = table.length, max(FLOAT32_EPS, declared.eps, table.eps)
+    waves = table.waves(np.arange(n)) / table.factor
+    axes = {}
+    for name in dict.fromkeys(declared.axis):
+        own = np.array(declared.axis) == name
+        limits = (-n - SAMPLE, max(FARTHEST, len(result.about[k])))
+        axes[name] = recover_positions(declared.omega[own], waves[:, own], eps, *limits)
+        if not axes[name].explained.all():
+            return None
+    s = np.arange(n)
+    positions = np.array([rows.positions for rows in axes.values()])
+    runs = [runs_of(s, rows.positions, name) for name, rows in axes.items()]
+    steps = np.diff(positions, axis=1)
+    leading = steps[(steps != 0).argmax(axis=0), np.arange(n - 1)] if n > 1 else np.ones(0)
+    is_text = (positions == positions[0]).all()
+    kind = "text" if is_text else "images" if (leading > 0).all() else "back"
+    uncertain = [
+        f"{name} to {rows.uncertainty.max():.0f}"
+        for name, rows in axes.items()
+        if rows.uncertainty.any()
+    ]
+    facts = {
+        "moves": "; ".join(
+            f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True)
+        )
+    }
+    facts["moves"] = describe_runs(runs[0]) if is_text else facts["moves"]
+    facts["moves"] += f" ({', '.join(uncertain)} positions)" if uncertain else ""
+    scale = abs(table.factor / declared.factor - 1)
+    result = replace(
+        result,
+        verdict="the same" if kind == "images" else "used differently",
+        compared=without_codes(result),
+        positions=tuple(run for of_axis in runs for run in of_axis),
+        findings=(*result.findings, finding("axis-positions", kind, **facts)),
+    )
+    if scale > max(1e-3, eps):
+        changes = {"attention_factor": tuple(p.factor for p in (first, second))}
+        return result.differ("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+    return result
