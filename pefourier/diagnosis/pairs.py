@@ -513,7 +513,8 @@ def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[P
     for i, values in enumerate(unfolded(*(shortened(pairs, common) for pairs in (a, b)))):
         omega[i] = np.append(values, (a, b)[i].omega[common:]) / (a, b)[i].repeats
     for i, pairs in enumerate((a, b)):
-        omega[i] = np.where(explained_pairs(pairs), omega[i], np.nan)
+        is_explained = explained_pairs(pairs)  # of a few slow pairs any frequency may be
+        omega[i] = np.where(is_explained & (is_explained.mean() >= 0.5), omega[i], np.nan)
 
     def omega_of(values: np.ndarray, i: int) -> float | None:
         return float(values[i]) if i < len(values) and not np.isnan(values[i]) else None

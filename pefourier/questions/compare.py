@@ -463,6 +463,8 @@ def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -
         return replace(result, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
+        if not is_rotary and result.max_difference is not None:
+            return result  # their numbers say it, whatever the order of columns
         if not is_rotary:
             return replace(result, verdict="equivalent", transform={"scale": ratio})
         changes = {"attention_factor": (first.factor, second.factor)}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.misreadings import SEARCHED, Cause, base_of_grid, list_at
-from pefourier.diagnosis.pairs import PairWaves
+from pefourier.diagnosis.pairs import PairWaves, exchanged_waves, fit_pair_waves
 from pefourier.diagnosis.row_positions import (
     RowPositions,
     describe_runs,
@@ -55,21 +55,40 @@ def length_note(enc: Encoding) -> Finding:
 
 
 def compare_rows(result: Any, pairs: tuple[PairWaves, PairWaves]) -> Any:
-    """The comparison with the position of each row of a table; None where none explains it."""
+    """The comparison with the position of each row of a table; None where none explains it.
+
+    Where its first row does not tell cosines from sines, both orders are tried.
+    """
     for k in (0, 1):
-        reference, table = pairs[k], pairs[1 - k]
+        enc, reference, table = result.about[k], pairs[k], pairs[1 - k]
         is_table = table.form is not None and table.form.part == "both" and table.rows is None
-        if is_table and len(reference.omega) == len(table.omega) and explains_rows(reference):
-            rows, readings = positions_in(result.about[k], reference, table)
-            found = rows is not None and describe_rows(result, k, pairs, rows, readings)
-            if found:
-                return found
+        if not is_table or len(reference.omega) != len(table.omega) or not explains_rows(reference):
+            continue
+        for waves in (table, exchanged_waves(table)):
+            rows, readings = positions_in(enc, reference, waves)
+            if rows is not None and has_columns_of(enc, reference, waves):
+                return describe_rows(result, k, (reference, waves), rows, readings)
     return None
 
 
 def explains_rows(reference: PairWaves) -> bool:
     """Whether its frequencies hold in all rows."""
     return reference.is_declared or bool(reference.even is not None and reference.even.all())
+
+
+def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> bool:
+    """Whether columns stand in one order, as far as this is known: of a rotation it does not count.
+
+    Cosines come first in a dump of a rotation.
+    """
+    if enc.act == "rotate":
+        return table.form.first == "cos"
+    own = (
+        fit_pair_waves(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
+        if reference.is_declared
+        else reference
+    )
+    return own is not None and own.form == table.form
 
 
 def positions_in(
@@ -121,7 +140,7 @@ def labels_of(explained: np.ndarray) -> np.ndarray:
 def describe_rows(
     result: Any,
     k: int,
-    pairs: tuple[PairWaves, PairWaves],
+    waves: tuple[PairWaves, PairWaves],
     rows: RowPositions,
     readings: np.ndarray,
 ) -> Any:
@@ -129,7 +148,7 @@ def describe_rows(
 
     Rows in one line, as of a step or of whole positions divided, are those of another reading.
     """
-    s, table = np.arange(len(rows.positions)), pairs[1 - k]
+    s, (reference, table) = np.arange(len(rows.positions)), waves
     is_known = rows.explained & ((rows.uncertainty == 0) | (rows.positions == s))
     is_own = (rows.positions == s).all() and (readings == readings[0]).all() and is_known.all()
     is_frequency = table.even is not None and table.even.all() and not is_known.all()
@@ -138,7 +157,7 @@ def describe_rows(
         return None
     result = replace(result, compared=without_codes(result))
     moved = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
-    step, omega = int(rows.positions[1]), pairs[k].omega
+    step, omega = int(rows.positions[1]), reference.omega
     if is_known.all() and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
         return replace(result, verdict="equivalent", transform=offset, positions=moved.positions)
