@@ -46,7 +46,7 @@ class PositionRun:
     @property
     def rows(self) -> str:
         """The rows, first and last."""
-        return span(self.first_row, self.last_row)
+        return first_to_last(self.first_row, self.last_row)
 
     @property
     def places(self) -> str:
@@ -57,14 +57,14 @@ class PositionRun:
         """
         steps = self.last_row - self.first_row
         if not steps or self.last - self.first in (0, steps):
-            return span(self.first, self.last)
+            return first_to_last(self.first, self.last)
         return f"{self.first}, {self.first + (self.last - self.first) // steps} … {self.last}"
 
 
-def span(first: int, last: int) -> str:
+def first_to_last(first: int, last: int) -> str:
     """A run of whole numbers.
 
-    >>> span(0, 7), span(4, 4), span(-3, 1)
+    >>> first_to_last(0, 7), first_to_last(4, 4), first_to_last(-3, 1)
     ('0-7', '4', '-3 to 1')
     """
     return str(first) if first == last else f"{first}{'-' if first >= 0 else ' to '}{last}"
@@ -82,7 +82,6 @@ def recover_positions(
     >>> recover_positions(omega, waves, 2.0**-52, -100, 2**17).positions
     array([     0,      3, 131071,     -5])
     """
-    size = max(abs(lowest), abs(highest))
     turning = np.flatnonzero(omega)
     order = turning[np.argsort(np.abs(omega[turning]))]
     positions = np.zeros(len(waves), dtype=np.int64)
@@ -90,17 +89,19 @@ def recover_positions(
     uncertainty = np.zeros(len(waves))
     for part in row_blocks(len(waves), BLOCK, max(waves.shape[1], 1)) if len(order) else ():
         rows = waves[part]
-        index, places, slack = candidates(omega, rows, order, eps, (lowest, highest), size)
+        index, places, slack = candidates(omega, rows, order, eps, (lowest, highest))
         places = np.rint(places)
         fits = apart(rows[index], np.exp(1j * np.multiply.outer(places, omega)))
         fits = (fits <= 2 * pair_tolerance(places, omega, 1.0, eps)).all(axis=1)
+        slack = slack[fits]
         index, places = index[fits], places[fits].astype(np.int64)
         nearest = np.lexsort((np.abs(places - index - part.start), index))
         found, first, count = np.unique(index[nearest], return_index=True, return_counts=True)
         positions[part.start + found] = places[nearest][first]
         explained[part.start + found] = True
         spread = np.abs(places[nearest][first + count - 1] - places[nearest][first])
-        uncertainty[part.start + found] = np.maximum(spread, slack if slack > 0.5 else 0.0)
+        slack = slack[nearest][first]
+        uncertainty[part.start + found] = np.maximum(spread, np.where(slack > 0.5, slack, 0.0))
     return RowPositions(positions, explained, uncertainty)
 
 
@@ -110,32 +111,28 @@ def candidates(
     order: np.ndarray,
     eps: float,
     limits: tuple[int, int],
-    size: int,
-) -> tuple[np.ndarray, np.ndarray, float]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows and positions that no pair excludes, slow pairs first, and how far they may be off."""
     index = np.arange(len(waves))
     places = np.full(len(waves), sum(limits) / 2)
-    slack = (limits[1] - limits[0]) / 2 + 1.0
+    slack = np.full(len(waves), (limits[1] - limits[0]) / 2 + 1.0)
+    stored = 12 * min(eps, FLOAT32_EPS) + (3 * eps if eps > FLOAT32_EPS else 0.0)
     fast = 0.0
     for k in order:
         speed = abs(float(omega[k]))
         if speed < NARROWER * fast and k != order[-1]:
             continue
-        fast = speed
-        stored = 4 * min(eps, FLOAT32_EPS) + (eps if eps > FLOAT32_EPS else 0.0)
-        angle = 3 * stored + 2 * size * float(phase_rounding(np.array([speed]), eps)[0])
+        fast, rounding = speed, 2 * float(phase_rounding(np.array([speed]), eps)[0])
         residual = np.angle(waves[index, k] * np.exp(-1j * omega[k] * places))
-        reach = speed * slack + angle
-        first, last = (np.ceil((-reach - residual) / (2 * np.pi)), reach - residual)
-        count = np.maximum(np.floor(last / (2 * np.pi)) - first + 1, 0).astype(np.int64)
-        index = np.repeat(index, count)
-        turns = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
-        turns = turns + np.repeat(first, count)
-        places = np.repeat(places, count)
-        places = places + (np.repeat(residual, count) + 2 * np.pi * turns) / omega[k]
-        slack = min(slack + 1.0, angle / speed)
+        reach = speed * slack + stored + rounding * (np.abs(places) + slack)
+        first, last = np.ceil((-reach - residual) / (2 * np.pi)), (reach - residual) / (2 * np.pi)
+        count = np.maximum(np.floor(last) - first + 1, 0).astype(np.int64)
+        ordinal = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        angles = np.repeat(residual + 2 * np.pi * first, count) + 2 * np.pi * ordinal
+        index, places = np.repeat(index, count), np.repeat(places, count) + angles / omega[k]
+        slack = (stored + rounding * np.abs(places)) / speed
     inside = (places > limits[0] - slack - 0.5) & (places < limits[1] + slack + 0.5)
-    return index[inside], places[inside], slack
+    return index[inside], places[inside], slack[inside]
 
 
 def runs_of(
@@ -185,10 +182,10 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
     return ", ".join(texts + more)
 
 
-def kind_of(positions: np.ndarray) -> tuple[str, dict[str, Any]]:
+def mistake_of(positions: np.ndarray) -> tuple[str, dict[str, Any]]:
     """Which mistake of positions known from public code is this? Its name and its numbers.
 
-    >>> kind_of(np.array([0, 0, 0, 1, 2])), kind_of(np.array([0, 1, 0, 1, 2]))[0]
+    >>> mistake_of(np.array([0, 0, 0, 1, 2])), mistake_of(np.array([0, 1, 0, 1, 2]))[0]
     (('padded', {'pads': 2}), 'restarted')
     """
     s = np.arange(len(positions))

@@ -19,7 +19,7 @@ from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.questions.moved_rows import match_rows
+from pefourier.questions.moved_rows import LARGEST, match_rows
 from pefourier.questions.operators import has_operator
 
 FEWEST = 4  # rows in which a scale and a constant for each column are looked for
@@ -114,7 +114,7 @@ def find_affine_columns(
 
     Without their means and of one length columns are one another's up to order and sign.
     """
-    if len(a) < FEWEST:  # of which any column is another's
+    if len(a) < FEWEST or a.size > LARGEST:  # of which any column is another's
         return None, 0.0
     means, parts = zip(*((x.mean(axis=0), x - x.mean(axis=0)) for x in (a, b)), strict=True)
     limit = float(allowed.max())

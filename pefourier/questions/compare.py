@@ -275,7 +275,8 @@ def compare(
     if None not in (tolerance, result.max_difference) and result.max_difference <= tolerance:
         return judged(replace(result, verdict="the same"))
     result = compare_in_pairs(result, pairs)
-    if result.verdict == "different" and first.dim == second.dim and not result.positions:
+    is_explained = result.positions or (long and result.cause)
+    if result.verdict == "different" and first.dim == second.dim and not is_explained:
         result = align_tables(result)
     result = compare_models(result)
     if tolerance is not None and result.verdict == "the same":

@@ -17,7 +17,7 @@ from pefourier.diagnosis.pairs import PairWaves, exchanged_waves, fit_pair_waves
 from pefourier.diagnosis.row_positions import (
     RowPositions,
     describe_runs,
-    kind_of,
+    mistake_of,
     recover_positions,
     runs_of,
 )
@@ -30,6 +30,7 @@ from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
+LARGEST = 2**23  # numbers of a table whose rows and columns are matched
 SAMPLE = 64  # rows that show whether a position explains them
 FARTHEST = 2**17  # positions of a rotation that are looked for, at least
 BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
@@ -149,23 +150,24 @@ def describe_rows(
     Rows in one line, as of a step or of whole positions divided, are those of another reading.
     """
     s, (reference, table) = np.arange(len(rows.positions)), waves
-    is_known = rows.explained & ((rows.uncertainty == 0) | (rows.positions == s))
-    is_own = (rows.positions == s).all() and (readings == readings[0]).all() and is_known.all()
+    is_known, moved = rows.explained, rows.positions != s
+    is_own = not moved.any() and (readings == readings[0]).all() and is_known.all()
     is_frequency = table.even is not None and table.even.all() and not is_known.all()
     is_line = np.array_equal(rows.positions, -s) or table.repeats > 1
-    if is_frequency or is_line or is_own or is_known.mean() <= 0.5:
+    is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
+    if is_frequency or is_line or is_own or is_unsure:
         return None
     result = replace(result, compared=without_codes(result))
-    moved = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
+    found = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
     step, omega = int(rows.positions[1]), reference.omega
     if is_known.all() and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
-        return replace(result, verdict="equivalent", transform=offset, positions=moved.positions)
+        return replace(result, verdict="equivalent", transform=offset, positions=found.positions)
     if is_known.all() and step > 1 and np.array_equal(rows.positions, step * s):
         below = positions_below(omega, step * omega, SEARCHED)
         cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
-        moved = replace(moved, cause=cause)
-    return moved
+        found = replace(found, cause=cause)
+    return found
 
 
 def with_rows(
@@ -188,7 +190,7 @@ def with_rows(
             part, positions[part], None, str(readings[part[0]]) if cuts.size else None
         )
     ]
-    kind, facts = kind_of(positions) if is_known.all() else ("stray", {})
+    kind, facts = mistake_of(positions) if is_known.all() else ("stray", {})
     kind = "parts" if cuts.size else kind
     is_moved = (positions != s) | ~is_known
     differing = is_moved | (readings != names[-1])
@@ -215,6 +217,8 @@ def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -
     from scipy.spatial import KDTree  # which few comparisons need
 
     n = len(a)
+    if a.size > LARGEST:
+        return result
     equal = (np.abs(a - b) <= allowed).all(axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
