@@ -376,19 +376,18 @@ def at_other_lengths(
 ) -> Iterator[SlipReading]:
     """The frequencies of a scaling by length at another one: longrope's lists, dynamic's base."""
     if settings["scaling"] == "longrope":
-        for other in (1, settings["original"] + 1):
-            lists = {"factors": (list_at(settings, length), list_at(settings, other))}
-            if len({*lists["factors"]}) > 1:
-                yield SlipReading("factor-list", lists, rotation_of(settings, other)[0])
+        for n in (1, settings["original"] + 1):
+            names = list_at(settings, length), list_at(settings, n)
+            if names[0] != names[1]:
+                yield SlipReading("factor-list", {"factors": names}, rotation_of(settings, n)[0])
     if settings["scaling"] != "dynamic" or len(observed.omega) < 2 or observed.omega[-1] <= 0:
         return
     slowest, original = rotation_of(settings, 1)[0][-1], settings["original"]
     estimate = original * (1 + (slowest / observed.omega[-1] - 1) / settings["factor"])
-    for other in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
-        if max(other, original) != max(length, original):
-            rotations = [rotation_of(settings, n)[0] for n in (length, max(other, 1))]
-            bases = tuple(map(base_of_grid, rotations))
-            changes = {"length": (length, max(other, original)), "base": bases}
+    for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
+        if n > original and n != length:  # up to it there is no scaling
+            rotations = [rotation_of(settings, size)[0] for size in (length, n)]
+            changes = {"length": (length, n), "base": tuple(map(base_of_grid, rotations))}
             yield SlipReading("other-length", changes, rotations[1])
 
 

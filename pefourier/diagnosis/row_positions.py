@@ -96,12 +96,12 @@ def recover_positions(
         slack = slack[fits]
         index, places = index[fits], places[fits].astype(np.int64)
         nearest = np.lexsort((np.abs(places - index - part.start), index))
-        found, first, count = np.unique(index[nearest], return_index=True, return_counts=True)
-        positions[part.start + found] = places[nearest][first]
-        explained[part.start + found] = True
+        hits, first, count = np.unique(index[nearest], return_index=True, return_counts=True)
+        positions[part.start + hits] = places[nearest][first]
+        explained[part.start + hits] = True
         spread = np.abs(places[nearest][first + count - 1] - places[nearest][first])
         slack = slack[nearest][first]
-        uncertainty[part.start + found] = np.maximum(spread, np.where(slack > 0.5, slack, 0.0))
+        uncertainty[part.start + hits] = np.maximum(spread, np.where(slack > 0.5, slack, 0.0))
     return RowPositions(positions, explained, uncertainty)
 
 
@@ -178,8 +178,8 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
         else:
             nouns = f"{noun}{'s' * (run.first != run.last)}"
             texts.append(f"{row} {verb} {nouns} {run.places}{factors}")
-    more = [f"and {len(runs) - SHOWN} more runs"] if len(runs) > SHOWN else []
-    return ", ".join(texts + more)
+    rest_of_runs = [f"and {len(runs) - SHOWN} more runs"] if len(runs) > SHOWN else []
+    return ", ".join(texts + rest_of_runs)
 
 
 def mistake_of(positions: np.ndarray) -> tuple[str, dict[str, Any]]:

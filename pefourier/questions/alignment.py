@@ -127,8 +127,8 @@ def find_affine_columns(
     for columns, signs in column_maps(
         *units, np.broadcast_to(4 * allowed / smallest, a.shape), 1.0
     ):
-        both = np.isfinite(sizes[0][columns]) & np.isfinite(sizes[1])
-        scales = np.where(both, sizes[1] / np.where(both, sizes[0][columns], 1.0), 1.0)
+        varying = np.isfinite(sizes[0][columns]) & np.isfinite(sizes[1])
+        scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
         common = float(f"{np.median(scales):.6g}")
         scales = np.where(np.abs(scales - common) <= 64 * max(eps, limit) * common, common, scales)
         constant = means[1] - signs * scales * means[0][columns]
@@ -141,10 +141,10 @@ def find_affine_columns(
         change = describe_transformation(columns, signs, float(scales[0]) if one_scale else 1.0)
         change |= {} if one_scale else {"scales": scales.tolist()}
         if (np.abs(constant) > limit).any():
-            same = np.ptp(constant) <= limit
+            is_single = np.ptp(constant) <= limit
             shortest = (float(f"{np.median(constant):.{k}g}") for k in range(1, 17))
             short = next(x for x in shortest if abs(x - np.median(constant)) <= limit)
-            change["offset_row"] = short if same else constant.tolist()
+            change["offset_row"] = short if is_single else constant.tolist()
         return change, residual
     return None, 0.0
 

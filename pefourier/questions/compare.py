@@ -28,14 +28,13 @@ from pefourier.diagnosis.misreadings import (
     parameters_cause,
     settings_cause,
 )
+from pefourier.diagnosis.pair_differences import in_one_order, list_differences
 from pefourier.diagnosis.pairs import (
     PairDifference,
     PairWaves,
     apart,
     declared_pairs,
     fit_pair_waves,
-    in_one_order,
-    list_differences,
     pair_tolerance,
     pairs_apart,
 )

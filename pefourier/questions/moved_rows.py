@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis.misreadings import SEARCHED, Cause, base_of_grid, list_at
-from pefourier.diagnosis.pairs import PairWaves, exchanged_waves, fit_pair_waves
+from pefourier.diagnosis.pair_differences import exchanged_waves
+from pefourier.diagnosis.pairs import PairWaves, fit_pair_waves
 from pefourier.diagnosis.row_positions import (
     RowPositions,
     describe_runs,
@@ -26,7 +27,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.encodings.readings import positions_below
-from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
 from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
@@ -84,12 +85,12 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
     """
     if enc.act == "rotate":
         return table.form.first == "cos"
-    own = (
+    stored = (
         fit_pair_waves(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
         if reference.is_declared
         else reference
     )
-    return own is not None and own.form == table.form
+    return stored is not None and stored.form == table.form
 
 
 def positions_in(
@@ -113,11 +114,11 @@ def positions_in(
     explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
     if explained.mean() < 0.5:
         return None, np.zeros(n, dtype=int)
-    found = recovered(np.arange(n))
-    label = labels_of(np.array([rows.explained for rows in found]))
+    by_way = recovered(np.arange(n))
+    label = labels_of(np.array([rows.explained for rows in by_way]))
     parts = ("positions", "explained", "uncertainty")
     chosen = [
-        np.array([getattr(rows, part) for rows in found])[label, np.arange(n)] for part in parts
+        np.array([getattr(rows, part) for rows in by_way])[label, np.arange(n)] for part in parts
     ]
     return RowPositions(*chosen), np.array(list(ways))[label]
 
@@ -151,23 +152,24 @@ def describe_rows(
     """
     s, (reference, table) = np.arange(len(rows.positions)), waves
     is_known, moved = rows.explained, rows.positions != s
-    is_own = not moved.any() and (readings == readings[0]).all() and is_known.all()
+    is_whole = is_known.all() and (readings == readings[0]).all()
+    is_own = is_whole and not moved.any()
     is_frequency = table.even is not None and table.even.all() and not is_known.all()
     is_line = np.array_equal(rows.positions, -s) or table.repeats > 1
     is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
     if is_frequency or is_line or is_own or is_unsure:
         return None
     result = replace(result, compared=without_codes(result))
-    found = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
+    reading = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
     step, omega = int(rows.positions[1]), reference.omega
-    if is_known.all() and (rows.positions == rows.positions[0] + s).all():
+    if is_whole and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
-        return replace(result, verdict="equivalent", transform=offset, positions=found.positions)
-    if is_known.all() and step > 1 and np.array_equal(rows.positions, step * s):
+        return replace(result, verdict="equivalent", transform=offset, positions=reading.positions)
+    if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
         below = positions_below(omega, step * omega, SEARCHED)
         cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
-        found = replace(found, cause=cause)
-    return found
+        reading = replace(reading, cause=cause)
+    return reading
 
 
 def with_rows(
@@ -181,11 +183,11 @@ def with_rows(
     """A comparison whose rows have other positions, of some of which they are not known."""
     s = np.arange(len(positions))
     readings = np.full(len(s), "") if readings is None else readings
-    known, names = s[is_known], list(dict.fromkeys(readings))
-    cuts = np.flatnonzero(readings[known][1:] != readings[known][:-1]) + 1
+    placed, names = s[is_known], list(dict.fromkeys(readings))
+    cuts = np.flatnonzero(readings[placed][1:] != readings[placed][:-1]) + 1
     runs = [
         run
-        for part in np.split(known, cuts)
+        for part in np.split(placed, cuts)
         for run in runs_of(
             part, positions[part], None, str(readings[part[0]]) if cuts.size else None
         )
@@ -222,11 +224,17 @@ def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -
     equal = (np.abs(a - b) <= allowed).all(axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
-    near = KDTree(a @ directions).query(b @ directions)[1]
-    fits = equal | (np.abs(a[near] - b) <= np.broadcast_to(allowed, a.shape)[near]).all(axis=1)
-    rows = np.where(equal, np.arange(n), near)
+    nearest = KDTree(a @ directions).query(b @ directions)[1]
+    fits = equal | (np.abs(a[nearest] - b) <= np.broadcast_to(allowed, a.shape)[nearest]).all(
+        axis=1
+    )
+    rows = np.where(equal, np.arange(n), nearest)
     if fits.mean() <= 0.5 or equal[fits].all():
         return replace(result, tried=tried)
+    leaders = first_duplicate(a)
+    orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
+    if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
+        rows[orders[1]] = orders[0]  # as often as each row is there
     return with_rows(result, "second", rows, fits, noun="row")
 
 
@@ -252,9 +260,9 @@ def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> An
     waves = table.waves(np.arange(n)) / table.factor
     axes = {}
     for name in dict.fromkeys(declared.axis):
-        own = np.array(declared.axis) == name
+        mine = np.array(declared.axis) == name
         limits = (-n - SAMPLE, max(FARTHEST, len(result.about[k])))
-        axes[name] = recover_positions(declared.omega[own], waves[:, own], eps, *limits)
+        axes[name] = recover_positions(declared.omega[mine], waves[:, mine], eps, *limits)
         if not axes[name].explained.all():
             return None
     s = np.arange(n)

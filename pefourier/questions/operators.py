@@ -389,8 +389,8 @@ def differing_units(result: Any) -> list[Finding]:
     notes = sizes_findings(result)
     common = min(result.pair_counts or (len(result.pairs),))
     units = [pair for pair in result.pairs if pair.index < common] or result.heads
-    known = [unit for unit in units if unit.ratio is not None]
-    ratios = [unit.ratio for unit in known]
+    rated = [unit for unit in units if unit.ratio is not None]
+    ratios = [unit.ratio for unit in rated]
     limits = (min(ratios), max(ratios)) if ratios else ()
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
@@ -401,7 +401,7 @@ def differing_units(result: Any) -> list[Finding]:
         facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
         return [*notes, finding("heads-differ", **facts)]
     if any(abs(ratio - 1) >= 1e-6 for ratio in ratios):
-        places = places_of(known)
+        places = places_of(rated)
         return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
     is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
     if result.first_place and is_plain:
