@@ -32,10 +32,8 @@ from pefourier.diagnosis.pair_differences import in_one_order, list_differences
 from pefourier.diagnosis.pairs import (
     PairDifference,
     PairWaves,
-    apart,
     declared_pairs,
     fit_pair_waves,
-    pair_tolerance,
     pairs_apart,
 )
 from pefourier.diagnosis.row_positions import PositionRun
@@ -44,8 +42,6 @@ from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
-from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import HeadDifference, compare_as_biases
 from pefourier.questions.model_layers import (
@@ -59,12 +55,15 @@ from pefourier.questions.model_layers import (
 )
 from pefourier.questions.moved_rows import (
     BY_LENGTH,
+    FACTOR,
     at_rows_of,
     compare_axes_of_rows,
     compare_rows,
     length_note,
+    with_factors,
     without_codes,
 )
+from pefourier.questions.number_differences import MOST_ROWS, Pairs, compare_numbers, compare_waves
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
@@ -77,12 +76,9 @@ from pefourier.questions.operators import (
 from pefourier.questions.result import Result
 from pefourier.writing.text import number
 
-FACTOR = 1e-3  # relative, to which factors before waves of tables are one
 LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
-MOST_ROWS = 4096  # of these that are compared number by number
 PARTS = {"cos": "cosines", "sin": "sines"}
 SHOWN = 8  # pairs, heads or layers that text lists
-Pairs = tuple[PairWaves | None, PairWaves | None]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -309,52 +305,6 @@ def uncompared(first: Encoding, second: Encoding) -> Comparison:
     )
 
 
-def compare_numbers(result: Comparison, limit: int | None) -> Comparison:
-    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
-    first, second = result.about
-    if first.dim != second.dim:
-        return result
-    n = min(result.length, limit or result.length)
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.about)
-    tolerance, _ = stored_tolerance(a, b, first, second)
-    residual = np.abs(a - b)
-    beyond = residual > tolerance
-    row, column = np.unravel_index(residual.argmax(), residual.shape)
-    return replace(
-        result,
-        verdict="different" if beyond.any() else "the same",
-        differing=int(beyond.any(axis=0).sum()),
-        bitwise=not residual.any(),
-        tolerance=float(tolerance.max()),
-        max_difference=float(residual.max()),
-        first_difference=first_place(beyond),
-        largest_difference=(int(row), int(column)) if residual[row, column] else None,
-    )
-
-
-def compare_waves(result: Comparison, pairs: Pairs) -> Comparison:
-    """The largest difference of cosines and sines in tables whose columns are not the same."""
-    a, b = pairs
-    if a is None or b is None or len(a.omega) != len(b.omega) or a.has_angles or b.has_angles:
-        return result
-    if a.rows is not None or b.rows is not None:
-        return result
-    rows = np.arange(min(result.length, MOST_ROWS))
-    limit = pair_tolerance(rows, a.omega, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
-    worst = float(apart(a.waves(rows), b.waves(rows)).max())
-    return replace(result, max_difference=worst, tolerance=float(limit.max()))
-
-
-def first_place(beyond: np.ndarray) -> tuple[int, int] | None:
-    """Row and column of the first difference beyond rounding.
-
-    >>> first_place(np.array([[False, False], [False, True]]))
-    (1, 1)
-    """
-    row, column = np.unravel_index(beyond.argmax(), beyond.shape)
-    return (int(row), int(column)) if beyond[row, column] else None
-
-
 def read_pairs(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
     """The pairs of an encoding: declared, as its code turns vectors, or fitted to its table."""
     axis = axes_of(enc)
@@ -467,8 +417,7 @@ def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -
             return result  # their numbers say it, whatever the order of columns
         if not is_rotary:
             return replace(result, verdict="equivalent", transform={"scale": ratio})
-        changes = {"attention_factor": (first.factor, second.factor)}
-        return result.differ("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+        return with_factors(result, first, second)
     if part in ("cos", "sin") and is_rotary:
         index = 1 if second.form and second.form.part == part else 0
         facts = {"table": ("first", "second")[index], "waves": PARTS[part]}

@@ -32,6 +32,7 @@ from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
 LARGEST = 2**23  # numbers of a table whose rows and columns are matched
+FACTOR = 1e-3  # relative, to which factors before waves of tables are one
 SAMPLE = 64  # rows that show whether a position explains them
 FARTHEST = 2**17  # positions of a rotation that are looked for, at least
 BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
@@ -250,49 +251,50 @@ def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> An
     None where these axes do not explain all rows. Positions say what the tokens are, and no config
     says whether that is right.
     """
-    k = 0 if first.axis else 1
-    declared, table = (first, second)[:: 1 - 2 * k]
-    if not declared.axis or table.form is None or table.form.part != "both":
+    declared, table = (first, second) if first.axis else (second, first)
+    is_table = table.form is not None and table.form.part == "both"
+    if not declared.axis or not is_table or len(declared.omega) != len(table.omega):
         return None
-    if len(declared.omega) != len(table.omega):
-        return None
-    n, eps = table.length, max(FLOAT32_EPS, declared.eps, table.eps)
-    waves = table.waves(np.arange(n)) / table.factor
+    s, eps = np.arange(table.length), max(FLOAT32_EPS, declared.eps, table.eps)
+    waves, limits = table.waves(s) / table.factor, (-len(s) - SAMPLE, FARTHEST)
     axes = {}
     for name in dict.fromkeys(declared.axis):
         mine = np.array(declared.axis) == name
-        limits = (-n - SAMPLE, max(FARTHEST, len(result.about[k])))
         axes[name] = recover_positions(declared.omega[mine], waves[:, mine], eps, *limits)
         if not axes[name].explained.all():
             return None
-    s = np.arange(n)
-    positions = np.array([rows.positions for rows in axes.values()])
     runs = [runs_of(s, rows.positions, name) for name, rows in axes.items()]
-    steps = np.diff(positions, axis=1)
-    leading = steps[(steps != 0).argmax(axis=0), np.arange(n - 1)] if n > 1 else np.ones(0)
-    is_text = (positions == positions[0]).all()
-    kind = "text" if is_text else "images" if (leading > 0).all() else "back"
-    uncertain = [
-        f"{name} to {rows.uncertainty.max():.0f}"
-        for name, rows in axes.items()
-        if rows.uncertainty.any()
-    ]
-    facts = {
-        "moves": "; ".join(
-            f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True)
-        )
-    }
-    facts["moves"] = describe_runs(runs[0]) if is_text else facts["moves"]
-    facts["moves"] += f" ({', '.join(uncertain)} positions)" if uncertain else ""
-    scale = abs(table.factor / declared.factor - 1)
+    kind = kind_of_tokens(np.array([rows.positions for rows in axes.values()]))
+    texts = [f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True)]
+    moves = describe_runs(runs[0]) if kind == "text" else "; ".join(texts)
+    unsure = [f"{name} to {rows.uncertainty.max():.0f}" for name, rows in axes.items()]
+    is_unsure = any(rows.uncertainty.any() for rows in axes.values())
+    moves += f"; exact {', '.join(unsure)} positions" if is_unsure else ""
     result = replace(
         result,
         verdict="the same" if kind == "images" else "used differently",
         compared=without_codes(result),
         positions=tuple(run for of_axis in runs for run in of_axis),
-        findings=(*result.findings, finding("axis-positions", kind, **facts)),
+        findings=(*result.findings, finding("axis-positions", kind, moves=moves)),
     )
-    if scale > max(1e-3, eps):
-        changes = {"attention_factor": tuple(p.factor for p in (first, second))}
-        return result.differ("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
-    return result
+    is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
+    return with_factors(result, first, second) if is_scaled else result
+
+
+def kind_of_tokens(positions: np.ndarray) -> str:
+    """Whether positions (axes, n) are those of text alone, or go on as text and images do, or back.
+
+    >>> kind_of_tokens(np.array([[0, 1, 1], [0, 1, 1], [0, 1, 2]]))
+    'images'
+    """
+    if (positions == positions[0]).all():
+        return "text"
+    steps = np.diff(positions, axis=1)
+    leading = np.take_along_axis(steps, (steps != 0).argmax(axis=0)[None], axis=0)
+    return "images" if (leading > 0).all() else "back"
+
+
+def with_factors(result: Any, first: PairWaves, second: PairWaves) -> Any:
+    """The comparison of rotations that differ by the factor on cosines and sines."""
+    changes = {"attention_factor": (first.factor, second.factor)}
+    return result.differ("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
