@@ -19,10 +19,12 @@ from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.questions.moved_rows import LARGEST, match_rows
+from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator
 
 FEWEST = 4  # rows in which a scale and a constant for each column are looked for
+CORRELATED = 0.9  # columns that are one another's but for sign, scale and constant are more so
+NEAR = 1e-6  # of 1, by which correlations of near columns are less
 FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
@@ -112,41 +114,75 @@ def find_affine_columns(
 ) -> tuple[dict | None, float]:
     """Columns that follow from one another by a sign, a scale and an added constant of their own.
 
-    Without their means and of one length columns are one another's up to order and sign.
+    Without their means and of one length columns are one another's up to order and sign: the order
+    is the one in which all of them together correlate most.
     """
-    if len(a) < FEWEST or a.size > LARGEST:  # of which any column is another's
+    if len(a) < FEWEST or not is_matched(a):  # of few rows any column is another's
         return None, 0.0
-    means, parts = zip(*((x.mean(axis=0), x - x.mean(axis=0)) for x in (a, b)), strict=True)
-    limit = float(allowed.max())
-    sizes = [np.sqrt((x**2).mean(axis=0)) for x in parts]
-    sizes = [np.where(size > limit, size, np.inf) for size in sizes]  # constant columns
-    units = [x / size for x, size in zip(parts, sizes, strict=True)]
-    smallest = min(np.where(np.isfinite(size), size, np.inf).min() for size in sizes)
-    if np.isinf(smallest):
+    parts, limit = [x - x.mean(axis=0) for x in (a, b)], float(allowed.max())
+    sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
+    rounding = [16 * eps * largest_number(x) * np.sqrt(len(x)) for x in (a, b)]
+    constant = [size <= noise for size, noise in zip(sizes, rounding, strict=True)]
+    units = [
+        np.where(c, 0.0, x / np.where(c, 1.0, n))
+        for x, c, n in zip(parts, constant, sizes, strict=True)
+    ]
+    correlation = units[0].T @ units[1]
+    if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
         return None, 0.0
-    for columns, signs in column_maps(
-        *units, np.broadcast_to(4 * allowed / smallest, a.shape), 1.0
-    ):
-        varying = np.isfinite(sizes[0][columns]) & np.isfinite(sizes[1])
-        scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
-        common = float(f"{np.median(scales):.6g}")
-        scales = np.where(np.abs(scales - common) <= 64 * max(eps, limit) * common, common, scales)
-        constant = means[1] - signs * scales * means[0][columns]
-        residual = largest_left(
-            a, b - constant, allowed * max(1.0, scales.max()), columns, signs * scales
-        )
-        if residual is None:
-            continue
-        one_scale = np.ptp(scales) == 0
-        change = describe_transformation(columns, signs, float(scales[0]) if one_scale else 1.0)
-        change |= {} if one_scale else {"scales": scales.tolist()}
-        if (np.abs(constant) > limit).any():
-            is_single = np.ptp(constant) <= limit
-            shortest = (float(f"{np.median(constant):.{k}g}") for k in range(1, 17))
-            short = next(x for x in shortest if abs(x - np.median(constant)) <= limit)
-            change["offset_row"] = short if is_single else constant.tolist()
-        return change, residual
-    return None, 0.0
+    columns = nearest_columns(*units, correlation)
+    signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
+    own_part, turned = parts[0][:, columns], a[:, columns] * signs
+    varying = ~constant[0][columns] & ~constant[1]
+    scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
+    unexplained = b - turned * scales  # small, so that what is left of the scale is exact
+    squares = np.where(varying, (own_part**2).sum(axis=0), np.inf)
+    scales += signs * (own_part * (unexplained - unexplained.mean(axis=0))).sum(axis=0) / squares
+    middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
+    if (np.abs(scales - middle)[varying] * sizes[0][columns][varying] <= 4 * limit).all():
+        scales[:] = middle
+    unexplained = b - turned * scales
+    added = (unexplained.max(axis=0) + unexplained.min(axis=0)) / 2
+    limits = np.empty(a.shape)
+    limits[:, columns] = np.broadcast_to(allowed, a.shape)[:, columns] * np.maximum(1.0, scales)
+    limits += eps * np.abs(b).max(axis=1, keepdims=True)
+    residual = largest_left(a, b - added, limits, columns, signs * scales)
+    if residual is None:
+        return None, 0.0
+    one_scale = np.ptp(scales) == 0
+    change = describe_transformation(columns, signs, float(scales[0]) if one_scale else 1.0)
+    change |= {} if one_scale else {"scales": scales.tolist()}
+    if (np.abs(added) > limits.max()).any():
+        middle = fewest_digits(float(np.median(added)), limits.max())
+        change["offset_row"] = middle if np.ptp(added) <= limits.max() else added.tolist()
+    return change, residual
+
+
+def nearest_columns(x: np.ndarray, y: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+    """The column of x for each of y by which all are nearest, up to sign; all of length 1.
+
+    Correlations know half of the digits of a distance: of near columns it is taken itself.
+    """
+    from scipy.optimize import linear_sum_assignment  # which few comparisons need
+
+    squares = 1 - np.abs(correlation)
+    for j in range(y.shape[1]):
+        close = np.flatnonzero(squares[:, j] < NEAR)
+        signs = np.sign(correlation[close, j])
+        squares[close, j] = ((x[:, close] * signs - y[:, [j]]) ** 2).sum(axis=0)
+    cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # distances of all sizes count
+    columns: np.ndarray = linear_sum_assignment(cost.T)[1]
+    return columns
+
+
+def fewest_digits(value: float, slack: float) -> float:
+    """The number of fewest digits near a value, to a relative slack.
+
+    >>> fewest_digits(2.5000000001, 1e-9), fewest_digits(0.0, 1e-9)
+    (2.5, 0.0)
+    """
+    texts = (float(f"{value:.{digits}g}") for digits in range(1, 17))
+    return next((x for x in texts if abs(x - value) <= slack * max(abs(value), 1.0)), value)
 
 
 def largest_left(

@@ -196,6 +196,13 @@ class Comparison(Result):
         return tuple(run for of_axis in runs.values() for run in of_axis[:SHOWN])
 
     @property
+    def caution(self) -> str:
+        """What to do before weights of one are used with the other."""
+        if self.positions:
+            return "Compare the positions listed with those that the model should have."
+        return "Do not assume that weights trained with one fit the other."
+
+    @property
     def consequence(self) -> str:
         """What an equivalence means for trained weights."""
         rotates = any(enc.act == "rotate" or enc.operator is not None for enc in self.about)

@@ -31,7 +31,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
 from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
-LARGEST = 2**23  # numbers of a table whose rows and columns are matched
+LARGEST, WIDEST = 2**23, 2**10  # numbers and columns of tables that are matched
 FACTOR = 1e-3  # relative, to which factors before waves of tables are one
 SAMPLE = 64  # rows that show whether a position explains them
 FARTHEST = 2**17  # positions of a rotation that are looked for, at least
@@ -220,7 +220,7 @@ def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -
     from scipy.spatial import KDTree  # which few comparisons need
 
     n = len(a)
-    if a.size > LARGEST:
+    if not is_matched(a):
         return result
     equal = (np.abs(a - b) <= allowed).all(axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
@@ -237,6 +237,11 @@ def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -
     if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
         rows[orders[1]] = orders[0]  # as often as each row is there
     return with_rows(result, "second", rows, fits, noun="row")
+
+
+def is_matched(table: np.ndarray) -> bool:
+    """Whether rows and columns of a table are matched: of large ones they are not."""
+    return table.size <= LARGEST and table.shape[1] <= WIDEST
 
 
 def without_codes(result: Any) -> tuple[str, ...]:

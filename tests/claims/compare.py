@@ -86,7 +86,7 @@ def dumps(rng):
 
 def tables(rng):
     """A learned table or one of sinusoids beside itself, changed."""
-    n, d = int(rng.integers(5, 70)), int(rng.integers(3, 20))
+    n, d = int(rng.choice([rng.integers(5, 70), 300])), int(rng.integers(3, 20))
     waves = load("sinusoidal", n, 2 * (d // 2)).table()
     a = waves if rng.random() < 0.3 else rng.normal(size=(n, d))
     d = a.shape[1]
