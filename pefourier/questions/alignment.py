@@ -122,11 +122,8 @@ def find_affine_columns(
     parts, limit = [x - x.mean(axis=0) for x in (a, b)], float(allowed.max())
     sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
     rounding = [16 * eps * largest_number(x) * np.sqrt(len(x)) for x in (a, b)]
-    constant = [size <= noise for size, noise in zip(sizes, rounding, strict=True)]
-    units = [
-        np.where(c, 0.0, x / np.where(c, 1.0, n))
-        for x, c, n in zip(parts, constant, sizes, strict=True)
-    ]
+    constant = [sizes[k] <= rounding[k] for k in (0, 1)]
+    units = [x / np.where(c, np.inf, n) for x, c, n in zip(parts, constant, sizes, strict=True)]
     correlation = units[0].T @ units[1]
     if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
         return None, 0.0
@@ -149,9 +146,9 @@ def find_affine_columns(
     residual = largest_left(a, b - added, limits, columns, signs * scales)
     if residual is None:
         return None, 0.0
-    one_scale = np.ptp(scales) == 0
-    change = describe_transformation(columns, signs, float(scales[0]) if one_scale else 1.0)
-    change |= {} if one_scale else {"scales": scales.tolist()}
+    is_one = not np.ptp(scales)
+    change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
+    change |= {} if is_one else {"scales": scales.tolist()}
     if (np.abs(added) > limits.max()).any():
         middle = fewest_digits(float(np.median(added)), limits.max())
         change["offset_row"] = middle if np.ptp(added) <= limits.max() else added.tolist()
