@@ -112,12 +112,20 @@ def test_offsets_are_looked_for_up_to_a_quarter_of_the_rows(length, farthest):
 @pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
 def test_rows_in_another_order_are_a_difference(spec, rng):
     """Inner products are the same in reverse, and every position has another's code."""
-    table = load(spec, 60, 16).table()
-    found = compare(table, table[::-1])
-    assert (found.verdict, found.transform) == ("different", {"rows": "reversed"})
-    assert "rows-reordered" in [f.code for f in found.findings]
-    found = compare(table, rng.permutation(table))
-    assert (found.verdict, found.same, found.transform) == ("different", False, {})
+    table, order = load(spec, 60, 16).table(), rng.permutation(60)
+    for rows, name in ((np.arange(60)[::-1], "reversed"), (order, "in another order")):
+        found = compare(table, table[rows])
+        assert (found.verdict, found.same, found.transform) == ("different", False, {"rows": name})
+        assert "rows-reordered" in [f.code for f in found.findings]
+        assert (found.unit, found.differing) == ("rows", (rows != np.arange(60)).sum())
+        np.testing.assert_array_equal(rows_of(found.positions), rows)
+
+
+def rows_of(runs):
+    """The position of each row, by the runs that a comparison lists."""
+    return np.concatenate(
+        [np.linspace(r.first, r.last, r.last_row - r.first_row + 1) for r in runs]
+    )
 
 
 def test_rows_of_a_grid_that_are_moved_are_a_difference_and_those_before_it_none():
@@ -221,11 +229,15 @@ def test_a_tolerance_that_is_given_decides(rng):
 
 
 @pytest.mark.parametrize("lengths", [(60, 40), (40, 60), (3, 60)])
-def test_unlike_lengths_are_compared_over_what_both_have(lengths):
+def test_missing_rows_are_named_and_forbid_the_same(lengths):
+    """50 of 64 rows were THE SAME, and "nothing changed"."""
     first, second = (load("learned", 60, 16).table()[:n] for n in lengths)
     found = compare(first, second)
-    assert (found.same, found.length, found.lengths) == (True, min(lengths), lengths)
-    assert [f.code for f in found.findings][:1] == ["lengths-differ"]
+    assert (found.same, found.length, found.lengths) == (False, min(lengths), lengths)
+    assert (found.unit, found.differing, found.counted) == ("rows", 60 - min(lengths), 60)
+    assert [f.code for f in found.findings] == ["sizes-differ"]
+    assert f"{min(lengths)}" in found.findings[0].message
+    assert compare(load("learned", 60, 16), second).same  # a dump of some of a formula's rows
 
 
 def test_random_pairs_of_encodings_are_never_the_same(rng):

@@ -13,7 +13,7 @@ from pefourier.diagnosis.wave_formulas import (
 )
 from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.encodings.findings import finding
-from pefourier.encodings.places import axis_tables
+from pefourier.encodings.places import axis_encodings
 from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
 
 FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a wave looks like a slower one
@@ -39,8 +39,9 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
     elif enc.origin == "formula" or not enc.fits:
         return
     else:
-        tables = axis_tables(enc) if len(enc.domain.sides) > 1 else [enc.table(enc.domain.x[:ROWS])]
-        omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in tables or ())])
+        lines = axis_encodings(enc) if len(enc.domain.sides) > 1 else [enc]
+        tables = [line.table(line.domain.x[:ROWS]) for line in lines or ()]
+        omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in tables)])
     count = int((omega > FOLD).sum())
     if count:
         yield finding("aliased-frequencies", count=count, total=len(omega))

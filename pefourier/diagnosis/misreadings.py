@@ -139,6 +139,8 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
     yield from layers_read(rotation)
     if has_settings(rotation):
         settings = meant_settings(rotation)
+        yield from at_other_lengths(settings, len(rotation), observed)
+        yield from added_ntk(settings, len(rotation))
         yield from reread_with(
             settings, len(rotation), chosen_changes(rotation, settings, observed)
         )
@@ -322,6 +324,17 @@ def added_scalings(
         yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
 
+def added_ntk(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
+    """NTK-aware scaling by usual factors where none was meant, with the base that it makes."""
+    if settings["scaling"] != "none" or settings["d"] * settings["partial"] < 4:
+        return
+    for factor in read_toml(SLIPS)["factor"]["values"]:
+        changes = [("scaling-added", {"scaling": "ntk", "factor": float(factor)})]
+        for reading in reread_with(settings, length, changes):
+            base = {"base": (settings["rho"], base_of_grid(reading.omega))}
+            yield replace(reading, changes={**reading.changes, **base})
+
+
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     """The rotations of the other types of layers of the same config."""
     for name, rotation in other_layers(enc, len(enc)):
@@ -334,12 +347,47 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
     omega, m = pairs.omega, len(pairs.omega)
     if m < 2 or not (omega > 0).all() or pairs.repeats > 1 or abs(omega[0] - 1) > 1e-3:
         return None
-    estimate = float(omega[-1]) ** (-m / (m - 1))
+    estimate = base_of_grid(omega)
     for rho in (float(f"{estimate:.{digits}g}") for digits in DIGITS if estimate > 1):
         rotation = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
         if explains(SlipReading("base", {}, rotation.measure.frequencies), pairs, pairs):
             return rotation
     return None
+
+
+def base_of_grid(omega: np.ndarray) -> float:
+    """The base of frequencies that fall by one ratio from 1, by the slowest: NTK's own base.
+
+    >>> base_of_grid(5e5 ** (-np.arange(64) / 64)).__round__(3)
+    500000.0
+    """
+    m = len(omega)
+    return float(omega[-1]) ** (-m / (m - 1)) if m > 1 else 1.0
+
+
+def list_at(settings: Mapping[str, Any], length: int) -> str:
+    """The list of factors that longrope uses at a length."""
+    return "long" if length > settings["original"] else "short"
+
+
+def at_other_lengths(
+    settings: Mapping[str, Any], length: int, observed: PairWaves
+) -> Iterator[SlipReading]:
+    """The frequencies of a scaling by length at another one: longrope's lists, dynamic's base."""
+    if settings["scaling"] == "longrope":
+        for n in (1, settings["original"] + 1):
+            names = list_at(settings, length), list_at(settings, n)
+            if names[0] != names[1]:
+                yield SlipReading("factor-list", {"factors": names}, rotation_of(settings, n)[0])
+    if settings["scaling"] != "dynamic" or len(observed.omega) < 2 or observed.omega[-1] <= 0:
+        return
+    slowest, original = rotation_of(settings, 1)[0][-1], settings["original"]
+    estimate = original * (1 + (slowest / observed.omega[-1] - 1) / settings["factor"])
+    for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
+        if n > original and n != length:  # up to it there is no scaling
+            rotations = [rotation_of(settings, size)[0] for size in (length, n)]
+            changes = {"length": (length, n), "base": tuple(map(base_of_grid, rotations))}
+            yield SlipReading("other-length", changes, rotations[1])
 
 
 MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER")

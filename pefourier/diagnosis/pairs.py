@@ -422,21 +422,3 @@ def shortened(pairs: PairWaves, count: int) -> PairWaves:
         return pairs
     waves = pairs.waves
     return replace(pairs, omega=pairs.omega[:count], waves=lambda p: waves(p)[:, :count])
-
-
-def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
-    """The pairs that differ, with what each turns by."""
-
-    def omega_of(pairs: PairWaves, i: int) -> float | None:
-        is_fitted = i < len(pairs.omega) and (pairs.even is None or pairs.even[i])
-        return float(pairs.omega[i] / pairs.repeats) if is_fitted else None
-
-    differences = []
-    for i in np.flatnonzero(differs).tolist():
-        first, second = omega_of(a, i), omega_of(b, i)
-        ratio = second / first if first and second is not None else None
-        letters = [pairs.axis[i] for pairs in (a, b) if i < len(pairs.axis)]
-        differences.append(
-            PairDifference(i, "/".join(dict.fromkeys(letters)) or None, first, second, ratio)
-        )
-    return tuple(differences)

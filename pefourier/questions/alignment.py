@@ -3,8 +3,9 @@
 Conventions
 -----------
 Tables are (n, d), `allowed` the differences that rounding explains, shape (n, d) or (n, 1). Column
-j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further on in a. The weakest
-relation is a rotation, by which all inner products are kept: their geometry.
+j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further on in a, or has a scale
+of its own (`scales`) and a constant added (`offset_row`). Rows in any order are matched, too, but
+not together with columns. The weakest relation is a rotation, by which all inner products are kept.
 """
 
 from collections.abc import Iterator
@@ -16,9 +17,14 @@ import numpy as np
 from pefourier.diagnosis.pairs import fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
+from pefourier.encodings.findings import finding
 from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator
 
+FEWEST = 4  # rows in which a scale and a constant for each column are looked for
+CORRELATED = 0.9  # columns that are one another's but for sign, scale and constant are more so
+NEAR = 1e-6  # of 1, by which correlations of near columns are less
 FEW = 64  # rows in which a match of columns is looked for first
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
@@ -40,18 +46,22 @@ def align_tables(result: Any) -> Any:
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
     on_grid = any(len(enc.domain.sides) > 1 for enc in result.about)
-    if transform is None or (on_grid and "offset" in transform):
-        return result
+    if transform in (None, {"rows": "reversed"}) or (on_grid and "offset" in transform):
+        return result if result.cause else match_rows(result, a, b, allowed)
     facts: dict[str, Any] = {"max_difference": difference, "pairs": (), "cause": None}
-    if transform.pop("rotation", False):
+    if {"rotation", "scales", "offset_row"} & transform.keys():
         fitted = [fit_pair_waves(x, enc.eps) for x, enc in zip((a, b), result.about, strict=True)]
         if None not in fitted and frequencies_apart(*fitted):
             return result
+    if transform.pop("rotation", False):
         return replace(result, verdict="same geometry", transform=transform, **facts)
     if result.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
         return result
     turns = any(enc.act == "rotate" or enc.operator is not None for enc in result.about)
-    if "rows" in transform or (turns and "scale" in transform):
+    if "rows" in transform:
+        note = finding("rows-reordered", table="second", moves="reversed")
+        return replace(result, transform=transform, findings=(*result.findings, note))
+    if turns and {"scale", "scales", "offset_row"} & transform.keys():
         return replace(result, transform=transform)
     return replace(result, verdict="equivalent", transform=transform, **facts)
 
@@ -75,7 +85,8 @@ def find_transformation(
     change, residual = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
     if change is not None:
         return {"rows": "reversed"} | change, residual
-    return find_rotation(a, b, allowed, eps)
+    change, residual = find_affine_columns(a, b, allowed, eps)
+    return (change, residual) if change is not None else find_rotation(a, b, allowed, eps)
 
 
 def find_columns(
@@ -96,6 +107,79 @@ def find_columns(
         if residual is not None:
             return describe_transformation(columns, signs, scale), residual
     return None, 0.0
+
+
+def find_affine_columns(
+    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+) -> tuple[dict | None, float]:
+    """Columns that follow from one another by a sign, a scale and an added constant of their own.
+
+    Without their means and of one length columns are one another's up to order and sign: the order
+    is the one in which all of them together correlate most.
+    """
+    if len(a) < FEWEST or not is_matched(a):  # of few rows any column is another's
+        return None, 0.0
+    parts, limit = [x - x.mean(axis=0) for x in (a, b)], float(allowed.max())
+    sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
+    rounding = [16 * eps * largest_number(x) * np.sqrt(len(x)) for x in (a, b)]
+    constant = [sizes[k] <= rounding[k] for k in (0, 1)]
+    units = [x / np.where(c, np.inf, n) for x, c, n in zip(parts, constant, sizes, strict=True)]
+    correlation = units[0].T @ units[1]
+    if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
+        return None, 0.0
+    columns = nearest_columns(*units, correlation)
+    signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
+    own_part, turned = parts[0][:, columns], a[:, columns] * signs
+    varying = ~constant[0][columns] & ~constant[1]
+    scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
+    unexplained = b - turned * scales  # small, so that what is left of the scale is exact
+    squares = np.where(varying, (own_part**2).sum(axis=0), np.inf)
+    scales += signs * (own_part * (unexplained - unexplained.mean(axis=0))).sum(axis=0) / squares
+    middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
+    if (np.abs(scales - middle)[varying] * sizes[0][columns][varying] <= 4 * limit).all():
+        scales[:] = middle
+    unexplained = b - turned * scales
+    added = (unexplained.max(axis=0) + unexplained.min(axis=0)) / 2
+    limits = np.empty(a.shape)
+    limits[:, columns] = np.broadcast_to(allowed, a.shape)[:, columns] * np.maximum(1.0, scales)
+    limits += eps * np.abs(b).max(axis=1, keepdims=True)
+    residual = largest_left(a, b - added, limits, columns, signs * scales)
+    if residual is None:
+        return None, 0.0
+    is_one = not np.ptp(scales)
+    change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
+    change |= {} if is_one else {"scales": scales.tolist()}
+    if (np.abs(added) > limits.max()).any():
+        middle = fewest_digits(float(np.median(added)), limits.max())
+        change["offset_row"] = middle if np.ptp(added) <= limits.max() else added.tolist()
+    return change, residual
+
+
+def nearest_columns(x: np.ndarray, y: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+    """The column of x for each of y by which all are nearest, up to sign; all of length 1.
+
+    Correlations know half of the digits of a distance: of near columns it is taken itself.
+    """
+    from scipy.optimize import linear_sum_assignment  # which few comparisons need
+
+    squares = 1 - np.abs(correlation)
+    for j in range(y.shape[1]):
+        close = np.flatnonzero(squares[:, j] < NEAR)
+        signs = np.sign(correlation[close, j])
+        squares[close, j] = ((x[:, close] * signs - y[:, [j]]) ** 2).sum(axis=0)
+    cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # distances of all sizes count
+    columns: np.ndarray = linear_sum_assignment(cost.T)[1]
+    return columns
+
+
+def fewest_digits(value: float, slack: float) -> float:
+    """The number of fewest digits near a value, to a relative slack.
+
+    >>> fewest_digits(2.5000000001, 1e-9), fewest_digits(0.0, 1e-9)
+    (2.5, 0.0)
+    """
+    texts = (float(f"{value:.{digits}g}") for digits in range(1, 17))
+    return next((x for x in texts if abs(x - value) <= slack * max(abs(value), 1.0)), value)
 
 
 def largest_left(

@@ -26,21 +26,21 @@ from pefourier.diagnosis.misreadings import (
     has_settings,
     is_rotation,
 )
+from pefourier.diagnosis.pair_differences import in_one_order, list_differences
 from pefourier.diagnosis.pairs import (
     PairDifference,
     PairWaves,
     declared_pairs,
     fit_pair_waves,
-    list_differences,
     pairs_apart,
 )
+from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import lengths_apart, parameters_cause, settings_cause
 from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
-from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import HeadDifference, compare_as_biases
 from pefourier.questions.model_layers import (
@@ -52,6 +52,17 @@ from pefourier.questions.model_layers import (
     model_runs,
     unread_keys,
 )
+from pefourier.questions.moved_rows import (
+    BY_LENGTH,
+    FACTOR,
+    at_rows_of,
+    compare_axes_of_rows,
+    compare_rows,
+    length_note,
+    with_factors,
+    without_codes,
+)
+from pefourier.questions.number_differences import MOST_ROWS, Pairs, compare_numbers, compare_waves
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
@@ -64,12 +75,10 @@ from pefourier.questions.operators import (
 from pefourier.questions.result import Result
 from pefourier.writing.text import agreeing, number
 
-FACTOR = 1e-3  # relative, to which factors before waves of tables are one
 LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
-MOST_ROWS = 4096  # of these that are compared number by number
 AGREEING = ("the same", "permuted", "equivalent")
+PARTS = {"cos": "cosines", "sin": "sines"}
 SHOWN = 8  # pairs, heads or layers that text lists
-Pairs = tuple[PairWaves | None, PairWaves | None]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -95,6 +104,12 @@ class Comparison(Result):
             "first": "first",
             "second": "second",
             "ratio": "ratio",
+        },
+        "first_positions": {
+            "axis": "axis",
+            "rows": "rows",
+            "positions": "places",
+            "factors": "reading",
         },
         "first_heads": {
             "head": "index",
@@ -122,10 +137,13 @@ class Comparison(Result):
     max_difference: float | None = None
     first_difference: tuple[int, int] | None = None  # position and column; of biases lag and head
     largest_difference: tuple[int, int] | None = None
+    pair_counts: tuple[int, int] | None = None  # of each, where both have pairs
     pairs: tuple[PairDifference, ...] = ()  # that differ
+    positions: tuple[PositionRun, ...] = ()  # of rows of a table, where row s is not position s
     heads: tuple[HeadDifference, ...] = ()  # that differ
     layers: tuple[LayerDifference, ...] = ()  # that differ
     cause: Cause | None = None
+    tried: dict | None = None  # what was tried to explain a difference, with its numbers
     operator: OperatorComparison | None = None  # of two rotations
     unread: tuple[str, ...] = ()  # keys about positions that a config has and nobody reads
     findings: tuple[Finding, ...] = ()
@@ -139,7 +157,8 @@ class Comparison(Result):
     def transform_names(self) -> str | None:
         """What leads from the first to the second, with its value where that is one."""
         values = {k: number(v, 7) for k, v in self.transform.items() if not isinstance(v, list)}
-        return ", ".join(f"{key} {values.get(key, '')}".strip() for key in self.transform) or None
+        texts = (f"{key} {values.get(key, '')}".strip() for key in self.transform)
+        return ", ".join(texts).replace("_", " ") or None
 
     @property
     def first_place(self) -> str | None:
@@ -155,12 +174,15 @@ class Comparison(Result):
 
     @property
     def differences(self) -> str:
-        """How many units differ."""
+        """How many units differ, or are missing, or have other positions."""
         if self.unit == "factors":
             return "The attention factor differs"
         if self.counted == 1:
             return f"The only {self.unit.removesuffix('s')} differs"
         verb = agreeing(self.differing, "differs", "differ")
+        if self.unit == "rows" and not self.positions:
+            longer = "first" if self.lengths[0] > self.lengths[1] else "second"
+            verb = f"{agreeing(self.differing, 'is', 'are')} in the {longer} only"
         return f"{self.differing} of {self.counted} {self.unit} {verb}"
 
     @property
@@ -179,15 +201,45 @@ class Comparison(Result):
         return self.pairs[:SHOWN]
 
     @property
+    def first_positions(self) -> tuple[PositionRun, ...]:
+        """The first runs of rows, of each axis."""
+        runs: dict[str | None, list[PositionRun]] = {}
+        for run in self.positions:
+            runs.setdefault(run.axis, []).append(run)
+        return tuple(run for of_axis in runs.values() for run in of_axis[:SHOWN])
+
+    @property
+    def caution(self) -> str:
+        """What to do before weights of one are used with the other."""
+        if self.positions:
+            return "Compare the positions listed with those that the model should have."
+        return "Do not assume that weights trained with one fit the other."
+
+    @property
+    def consequence(self) -> str:
+        """What an equivalence means for trained weights."""
+        rotates = any(enc.act == "rotate" or enc.operator is not None for enc in self.about)
+        if rotates and self.transform.keys() == {"offset"}:
+            return (
+                "No attention score changes if queries and keys share this offset, cached keys "
+                "included; scores change if only some of them have it."
+            )
+        return "A model trained from scratch adapts to this; trained weights do not."
+
+    @property
     def first_heads(self) -> tuple[HeadDifference, ...]:
         """The first heads that differ."""
         return self.heads[:SHOWN]
 
     @property
     def use(self) -> str:
-        """How attention receives the codes of each, or what nobody reads."""
+        """How attention receives the vectors of each, or what is not known about them."""
         acts = dict.fromkeys(enc.act for enc in self.about)
-        return "unread keys" if self.unread and len(acts) == 1 else " and ".join(acts)
+        if self.positions and not self.unread:
+            return "whether these are the right positions is not known"
+        unknown = "keys about positions were not compared"
+        is_unread = self.unread and len(acts) == 1
+        return unknown if is_unread else f"they are used differently: {' and '.join(acts)}"
 
     def differ(self, unit: str, differing: int, counted: int, **facts: Any) -> Comparison:
         """The same with so many of some units that differ."""
@@ -216,21 +268,28 @@ def compare(
     biases = compare_as_biases(uncompared(first, second))
     if biases is not None:
         return judged(biases)
+    first, second = at_rows_of(first, second), at_rows_of(second, first)
     lengths = (len(first), len(second))
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = (bare_of_prefix(enc) for enc in (first, second))
     pairs = read_pairs(first, second), read_pairs(second, first)
+    pairs = pairs if None in pairs else in_one_order(*pairs)
     long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
     result = compare_numbers(uncompared(first, second), MOST_ROWS if long else None)
     result = replace(result, lengths=lengths, given_tolerance=tolerance)
+    result = compare_waves(result, pairs) if result.max_difference is None else result
     if None not in (tolerance, result.max_difference) and result.max_difference <= tolerance:
         return judged(replace(result, verdict="the same"))
     result = compare_in_pairs(result, pairs)
-    if result.verdict == "different" and first.dim == second.dim:
+    is_explained = result.positions or (long and result.cause)
+    if result.verdict == "different" and first.dim == second.dim and not is_explained:
         result = align_tables(result)
     result = compare_lengths(compare_models(result))
     if tolerance is not None and result.verdict == "the same":
         result = replace(result, verdict="different", unit="columns")
+    notes = [length_note(enc) for enc in (first, second) if enc.params.get("scaling") in BY_LENGTH]
+    if any(enc.origin != "formula" for enc in (first, second)):
+        result = replace(result, findings=(*result.findings, *notes))
     return judged(result)
 
 
@@ -255,39 +314,6 @@ def uncompared(first: Encoding, second: Encoding) -> Comparison:
         dimensions=sizes,
         about=(first, second),
     )
-
-
-def compare_numbers(result: Comparison, limit: int | None) -> Comparison:
-    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
-    first, second = result.about
-    if first.dim != second.dim:
-        return result
-    n = min(result.length, limit or result.length)
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.about)
-    tolerance, _ = stored_tolerance(a, b, first, second)
-    residual = np.abs(a - b)
-    beyond = residual > tolerance
-    row, column = np.unravel_index(residual.argmax(), residual.shape)
-    return replace(
-        result,
-        verdict="different" if beyond.any() else "the same",
-        differing=int(beyond.any(axis=0).sum()),
-        bitwise=not residual.any(),
-        tolerance=float(tolerance.max()),
-        max_difference=float(residual.max()),
-        first_difference=first_place(beyond),
-        largest_difference=(int(row), int(column)) if residual[row, column] else None,
-    )
-
-
-def first_place(beyond: np.ndarray) -> tuple[int, int] | None:
-    """Row and column of the first difference beyond rounding.
-
-    >>> first_place(np.array([[False, False], [False, True]]))
-    (1, 1)
-    """
-    row, column = np.unravel_index(beyond.argmax(), beyond.shape)
-    return (int(row), int(column)) if beyond[row, column] else None
 
 
 def read_pairs(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
@@ -370,7 +396,12 @@ def judge_operators(result: Comparison, pairs: Pairs) -> Comparison:
 
 def judge_pairs(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Comparison:
     """What two sets of pairs say: which differ, and by which slip."""
-    if (images := axes_in_table(result, *pairs)) is not None:
+    counts = (len(pairs[0].omega), len(pairs[1].omega))
+    result = replace(result, pair_counts=counts)
+    images = axes_in_table(result, *pairs)
+    if images is None or images.verdict != "different":
+        images = compare_axes_of_rows(result, *pairs) or images
+    if images is not None:
         return images
     axes = [pair_waves.axis for pair_waves in pairs]
     differs = pairs_apart(*(replace(pair_waves, axis=()) for pair_waves in pairs))
@@ -379,6 +410,8 @@ def judge_pairs(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Compa
     compared = tuple(dict.fromkeys((*result.compared, "rotations", "factors")))
     result = replace(result, compared=compared)
     if differs.any():
+        if (moved := compare_rows(result, pairs)) is not None:
+            return moved
         facts = {"pairs": list_differences(*pairs, differs), "cause": cause_of(result, pairs)}
         return result.differ("pairs", int(differs.sum()), len(differs), **facts)
     return judge_equal_pairs(result, *pairs)
@@ -401,13 +434,25 @@ def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -
         return replace(result, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
+        if not is_rotary and result.max_difference is not None:
+            return result  # their numbers say it, whatever the order of columns
         if not is_rotary:
             return replace(result, verdict="equivalent", transform={"scale": ratio})
-        changes = {"attention_factor": (first.factor, second.factor)}
-        return result.differ("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+        return with_factors(result, first, second)
+    if part in ("cos", "sin") and is_rotary:
+        index = 1 if second.form and second.form.part == part else 0
+        facts = {"table": ("first", "second")[index], "waves": PARTS[part]}
+        notes = (*result.findings, finding("part-alone", **facts))
+        return replace(result, verdict="the same", compared=(PARTS[part],), findings=notes)
     transform: dict[str, Any] = {}
     if offset := second.offset - first.offset:
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
+        run = PositionRun(
+            0,
+            result.length - 1,
+            *(int(np.nan_to_num(offset)) + np.array([0, result.length - 1])).tolist(),
+        )
+        unsaid = replace(unsaid, compared=without_codes(result), positions=(run,))
     if part in ("cos", "sin"):
         transform["part"] = part
     if is_rotary and first.has_sines_first != second.has_sines_first:
@@ -487,6 +532,10 @@ def judged(result: Comparison) -> Comparison:
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
     are_files = all(enc.origin == "file" for enc in result.about)
+    are_tables = all(enc.origin != "formula" for enc in result.about)
+    if verdict == "the same" and result.lengths[0] != result.lengths[1] and are_tables:
+        missing = abs(result.lengths[0] - result.lengths[1])
+        result, verdict = result.differ("rows", missing, max(result.lengths)), "different"
     if verdict == "the same" and result.bitwise and are_files:
         notes.append(finding("numbers-unchanged"))
     result = replace(result, verdict=verdict, same=verdict == "the same")

@@ -15,7 +15,8 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.diagnosis.misreadings import Cause
-from pefourier.diagnosis.pairs import PairWaves, list_differences
+from pefourier.diagnosis.pair_differences import list_differences
+from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import Encoding

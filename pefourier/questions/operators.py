@@ -9,7 +9,7 @@ compared: at all of the first positions and at some farther ones, up to the last
 what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -406,9 +406,12 @@ def difference_findings(result: Any) -> list[Finding]:
     """What differs, worst first, then the slip that explains it and what it costs."""
     lengths = dict(zip(("first", "second"), result.lengths, strict=True))
     notes = [finding("lengths-differ", **lengths, common=result.length)]
-    rows = [n for n, enc in zip(result.lengths, result.about, strict=True) if enc.origin == "file"]
-    is_dump = len(rows) == 1 and result.length == rows[0]  # of a model, which has any length
-    notes = notes if len({*result.lengths}) > 1 and not is_dump else []
+    is_table = [enc.origin != "formula" for enc in result.about]
+    longer = result.lengths[1] > result.lengths[0]  # rows of a table are all compared
+    is_noted = result.lengths[0] != result.lengths[1] and (
+        all(is_table) or is_table[longer] or not any(is_table)
+    )
+    notes = notes if is_noted and result.unit != "rows" else []
     messages = []
     if result.unread:
         messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
@@ -419,8 +422,6 @@ def difference_findings(result: Any) -> list[Finding]:
         facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
         messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
     messages += differing_units(result)
-    if "rows" in result.transform:
-        messages.append(finding("rows-reordered", rows=result.transform["rows"]))
     if result.cause and not result.layers:
         messages.append(cause_finding(result.cause))
     faults = {f.message: f for enc in result.about for f in enc.findings if f.severity == "error"}
@@ -428,28 +429,60 @@ def difference_findings(result: Any) -> list[Finding]:
 
 
 def differing_units(result: Any) -> list[Finding]:
-    """Which pairs or heads differ, by number, and by what ratio; else sizes, or a number."""
-    units = result.pairs or result.heads
-    places = first_few(joined_runs((unit.index for unit in units), " to "), LISTED)
-    ratios = [unit.ratio for unit in units if unit.ratio is not None]
+    """Which pairs or heads differ, by number, and by what ratio; else numbers, and what was tried.
+
+    Pairs that only one of the two has are named by their count.
+    """
+    notes = sizes_findings(result)
+    common = min(result.pair_counts or (len(result.pairs),))
+    units = [pair for pair in result.pairs if pair.index < common] or result.heads
+    rated = [unit for unit in units if unit.ratio is not None]
+    ratios = [unit.ratio for unit in rated]
     limits = (min(ratios), max(ratios)) if ratios else ()
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
-    turns = all(abs(ratio - 1) < 1e-6 for ratio in ratios)
-    if axes and turns:
-        return [finding("pairs-differ", "axes", places=places, axes=axes[0])]
-    if any(pair.ratio is not None and abs(pair.ratio - 1) >= 1e-6 for pair in result.pairs):
-        return [finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
+    places = places_of(units)
+    if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
+        return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
     if result.heads and result.max_difference:
         facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
-        return [finding("heads-differ", "slopes" if ratios else "plain", **facts)]
-    first, second = result.dimensions
-    if first != second and result.unit in ("columns", "heads"):
-        return [finding("sizes-differ", first=first, second=second, unit=result.unit)]
-    if result.first_place and result.unit in ("columns", "pairs") and not result.transform:
-        place, worst = result.first_place, result.max_difference
-        return [finding("numbers-differ", place=place, worst=worst)]
-    return []
+        return [*notes, finding("heads-differ", "slopes" if ratios else "plain", **facts)]
+    if any(abs(ratio - 1) >= 1e-6 for ratio in ratios):
+        places = places_of(rated)
+        return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
+    is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
+    if result.first_place and is_plain:
+        facts = {
+            "place": result.first_place,
+            "worst": result.max_difference,
+            **(result.tried or {}),
+        }
+        return [finding("numbers-differ", "tried" if result.tried else "plain", **facts)]
+    if units and result.max_difference is not None:
+        facts = {"places": places, "worst": result.max_difference}
+        return [*notes, finding("pairs-differ", "unknown", **facts)]
+    return notes
+
+
+def places_of(units: Sequence[Any]) -> str:
+    """Pairs or heads by number, the first few runs."""
+    return first_few(joined_runs((unit.index for unit in units), " to "), LISTED)
+
+
+def sizes_findings(result: Any) -> list[Finding]:
+    """How many pairs, columns or rows each of two has, where these are not as many."""
+    counts = result.pair_counts or result.dimensions
+    unit = "pairs" if result.pair_counts else "heads" if result.unit == "heads" else "columns"
+    notes = []
+    if counts[0] != counts[1]:
+        common = min(counts)
+        is_equal = unit == "pairs" and all(pair.index >= common for pair in result.pairs)
+        sizes = {"first": counts[0], "second": counts[1], "unit": unit, "common": common}
+        notes.append(finding("sizes-differ", "equal" if is_equal else "plain", **sizes))
+    if result.unit == "rows" and not result.positions:
+        lengths = {"first": result.lengths[0], "second": result.lengths[1], "unit": "rows"}
+        notes.append(finding("sizes-differ", "equal", **lengths))
+    return notes
 
 
 def cause_finding(cause: Cause) -> Finding:

@@ -1,0 +1,125 @@
+"""Which pairs of two tables or rotations differ, and by which frequencies, as far as rows tell.
+
+Conventions
+-----------
+A table tells a frequency up to whole turns a row and, where its first row is not at phase 0, up to
+the order of cosines and sines. What only one of two tells holds for both; what none does is NaN.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pefourier.diagnosis.pairs import (
+    BLOCK,
+    PairDifference,
+    PairWaves,
+    apart,
+    pair_tolerance,
+    position_offset,
+    shortened,
+    waves_of_phases,
+)
+from pefourier.encodings.encoding import row_blocks
+
+COMMON = 1e-3  # relative, to which ratios of frequencies are one
+AT_ZERO = 0.01  # of the factor: waves of 16 bits at phase 0 are nearer
+
+
+def in_one_order(a: PairWaves, b: PairWaves) -> tuple[PairWaves, PairWaves]:
+    """Two sets of pairs whose cosines and sines come in one order, where first rows do not tell."""
+    begins = [pairs.is_declared or begins_at_zero(pairs) for pairs in (a, b)]
+    if a.omega.shape != b.omega.shape or all(begins) or np.sign(a.omega * b.omega).sum() >= 0:
+        return a, b
+    return (a, exchanged_waves(b)) if begins[0] or not begins[1] else (exchanged_waves(a), b)
+
+
+def begins_at_zero(pairs: PairWaves) -> bool:
+    """Whether the first row is at phase 0 or half a turn in every pair, to 16 bits."""
+    waves = pairs.waves(np.zeros(1, dtype=int))[0]
+    sizes = np.fmin(np.abs(waves.real), np.abs(waves.imag))
+    return bool((sizes <= AT_ZERO * pairs.factor).all()) or np.isnan(waves).any()
+
+
+def exchanged_waves(pairs: PairWaves) -> PairWaves:
+    """The same columns with cosines for sines: pairs that turn the other way."""
+    if pairs.form is None or pairs.form.part != "both":
+        return pairs
+    waves, first = pairs.waves, "sin" if pairs.form.first == "cos" else "cos"
+    start = np.angle(1j * waves(np.zeros(1, dtype=int))[0].conj())
+    return replace(
+        pairs,
+        omega=-pairs.omega,
+        form=replace(pairs.form, first=first),
+        waves=lambda rows: 1j * waves(rows).conj(),
+        offset=position_offset(start, -pairs.omega, pairs.eps),
+    )
+
+
+def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
+    """The pairs that differ, with what each turns by where that explains all of its rows."""
+    omega = np.full((2, len(differs)), np.nan)
+    common = min(len(a.omega), len(b.omega))
+    omega[:, :common] = unfolded(*(shortened(pairs, common) for pairs in (a, b)))
+    for row, pairs in zip(omega, (a, b), strict=True):
+        row[common : len(pairs.omega)] = pairs.omega[common:]
+        is_explained = explained_pairs(pairs)  # of a few slow pairs any frequency may be
+        row[: len(is_explained)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
+        row /= pairs.repeats
+    differences = []
+    for i in np.flatnonzero(differs).tolist():
+        first, second = (None if np.isnan(w) else float(w) for w in omega[:, i])
+        ratio = second / first if first and second is not None else None
+        letters = [pairs.axis[i] for pairs in (a, b) if i < len(pairs.axis)]
+        axis = "/".join(dict.fromkeys(letters)) or None
+        differences.append(PairDifference(i, axis, first, second, ratio))
+    return tuple(differences)
+
+
+def unfolded(a: PairWaves, b: PairWaves) -> np.ndarray:
+    """Frequencies (2, m) of as many pairs each, folded ones as the other's say; NaN: unknown."""
+    is_certain = np.array([certain_pairs(pairs) for pairs in (a, b)])
+    omega = np.array([a.omega, b.omega], dtype=float)
+    shared = is_certain.all(axis=0) & (omega != 0).all(axis=0)
+    ratios = omega[1, shared] / omega[0, shared]
+    ratio = float(np.median(ratios)) if len(ratios) > 1 else np.nan
+    ratio = ratio if len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(ratio) else np.nan
+    expected = np.array([omega[1] / ratio, omega[0] * ratio])
+    fits = is_certain[::-1] & (np.abs(np.angle(np.exp(1j * (omega - expected)))) <= COMMON)
+    return np.where(is_certain, omega, np.where(fits, expected, np.nan))
+
+
+def certain_pairs(pairs: PairWaves) -> np.ndarray:
+    """Which frequencies (m,) are known with their turns: declared, or fitted and not folded.
+
+    From the slowest pair on they grow in one direction; where they turn round, faster ones may lie
+    beyond half a turn a row, and look slower.
+    """
+    omega = pairs.omega
+    if pairs.is_declared or pairs.has_angles or not (omega > 0).any() or not (omega < 0).any():
+        return np.ones(len(omega), bool)
+    ways = []
+    for slow in (omega, omega[::-1]):
+        grows = np.cumprod(np.append(slow[0] != 0, np.diff(slow * np.sign(slow[0])) > 0)) == 1
+        ways.append(grows if slow is omega else grows[::-1])
+    return max(ways, key=np.count_nonzero)
+
+
+def explained_pairs(pairs: PairWaves) -> np.ndarray:
+    """Which pairs (m,) have their frequency in every row of a table, up to rounding."""
+    if pairs.even is None or pairs.rows is not None:
+        return np.ones(len(pairs.omega), bool)
+    first = pairs.waves(np.zeros(1, dtype=int))[0]
+    start = np.angle(first) if pairs.form and pairs.form.part == "both" else 0.0
+    fits = pairs.even.copy()
+    for block in row_blocks(pairs.length, BLOCK, len(pairs.omega)):
+        steps = np.arange(block.start, block.stop) // pairs.repeats
+        phases = np.multiply.outer(steps, pairs.omega) + start
+        residual = apart(
+            pairs.waves(np.arange(block.start, block.stop)),
+            waves_of_phases(phases, pairs.factor, pairs.form),
+        )
+        limit = 4 * pair_tolerance(steps, pairs.omega, pairs.factor, pairs.eps)
+        limit += np.abs(pairs.omega) * steps[-1] * pairs.eps * pairs.has_angles
+        fits &= (residual <= limit).all(axis=0)
+    return fits

@@ -1,0 +1,207 @@
+r"""Which position has each row of a table of cosines and sines, given the frequencies?
+
+Conventions
+-----------
+Row s has the waves :math:`e^{i \omega_k p_s}`, omega in radians per position, p_s a whole number.
+The slowest pair bounds p_s, each faster one narrows it, and all pairs together confirm it to
+rounding: no position is tried that a slower pair excludes. Tables whose pairs turn by several axes
+are read axis by axis, each by its own pairs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pefourier.diagnosis.pairs import apart, pair_tolerance
+from pefourier.encodings.encoding import row_blocks
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+
+BLOCK = 2**18  # waves of a part of the rows
+NARROWER = 2.0  # times as fast is the next pair that narrows a position
+SHOWN = 4  # runs that a sentence lists
+
+
+@dataclass(frozen=True, eq=False)
+class RowPositions:
+    """The position of each row of a table."""
+
+    positions: np.ndarray  # (n,) whole numbers
+    explained: np.ndarray  # (n,) whether all pairs of a row are at that position, to rounding
+    uncertainty: np.ndarray  # (n,) positions by which it may be off; 0: no other one fits
+
+
+@dataclass(frozen=True)
+class PositionRun:
+    """Consecutive rows whose positions follow one another by one step."""
+
+    first_row: int
+    last_row: int
+    first: int  # position
+    last: int
+    axis: str | None = None  # t, y or x, where pairs turn by several
+    reading: str | None = None  # the list of factors whose frequencies the rows have
+
+    @property
+    def rows(self) -> str:
+        """The rows, first and last."""
+        return first_to_last(self.first_row, self.last_row)
+
+    @property
+    def places(self) -> str:
+        """The positions: first and last, or the first two where the step is not 1.
+
+        >>> PositionRun(0, 15, 1, 61).places, PositionRun(3, 9, 4, 4).places
+        ('1, 5 … 61', '4')
+        """
+        steps = self.last_row - self.first_row
+        if not steps or self.last - self.first in (0, steps):
+            return first_to_last(self.first, self.last)
+        return f"{self.first}, {self.first + (self.last - self.first) // steps} … {self.last}"
+
+
+def first_to_last(first: int, last: int) -> str:
+    """A run of whole numbers.
+
+    >>> first_to_last(0, 7), first_to_last(4, 4), first_to_last(-3, 1)
+    ('0-7', '4', '-3 to 1')
+    """
+    return str(first) if first == last else f"{first}{'-' if first >= 0 else ' to '}{last}"
+
+
+def recover_positions(
+    omega: np.ndarray, waves: np.ndarray, eps: float, lowest: int, highest: int
+) -> RowPositions:
+    """The positions from `lowest` to `highest` of rows of unit waves (n, m) stored to `eps`.
+
+    A row that several positions explain has the one nearest to its number.
+
+    >>> omega, places = 1e4 ** (-np.arange(8) / 8), np.array([0, 3, 131071, -5])
+    >>> waves = np.exp(1j * np.outer(places, omega))
+    >>> recover_positions(omega, waves, 2.0**-52, -100, 2**17).positions
+    array([     0,      3, 131071,     -5])
+    """
+    turning = np.flatnonzero(omega)
+    order = turning[np.argsort(np.abs(omega[turning]))]
+    positions = np.zeros(len(waves), dtype=np.int64)
+    explained = np.zeros(len(waves), dtype=bool)
+    uncertainty = np.zeros(len(waves))
+    for part in row_blocks(len(waves), BLOCK, max(waves.shape[1], 1)) if len(order) else ():
+        rows = waves[part]
+        index, places, slack = candidates(omega, rows, order, eps, (lowest, highest))
+        places = np.rint(places)
+        fits = apart(rows[index], np.exp(1j * np.multiply.outer(places, omega)))
+        fits = (fits <= 2 * pair_tolerance(places, omega, 1.0, eps)).all(axis=1)
+        slack = slack[fits]
+        index, places = index[fits], places[fits].astype(np.int64)
+        nearest = np.lexsort((np.abs(places - index - part.start), index))
+        hits, first, count = np.unique(index[nearest], return_index=True, return_counts=True)
+        positions[part.start + hits] = places[nearest][first]
+        explained[part.start + hits] = True
+        spread = np.abs(places[nearest][first + count - 1] - places[nearest][first])
+        slack = slack[nearest][first]
+        uncertainty[part.start + hits] = np.maximum(spread, np.where(slack > 0.5, slack, 0.0))
+    return RowPositions(positions, explained, uncertainty)
+
+
+def candidates(
+    omega: np.ndarray,
+    waves: np.ndarray,
+    order: np.ndarray,
+    eps: float,
+    limits: tuple[int, int],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows and positions that no pair excludes, slow pairs first, and how far they may be off."""
+    index = np.arange(len(waves))
+    places = np.full(len(waves), sum(limits) / 2)
+    slack = np.full(len(waves), (limits[1] - limits[0]) / 2 + 1.0)
+    stored = 12 * min(eps, FLOAT32_EPS) + (3 * eps if eps > FLOAT32_EPS else 0.0)
+    fast = 0.0
+    for k in order:
+        speed = abs(float(omega[k]))
+        if speed < NARROWER * fast and k != order[-1]:
+            continue
+        fast, rounding = speed, 2 * float(phase_rounding(np.array([speed]), eps)[0])
+        residual = np.angle(waves[index, k] * np.exp(-1j * omega[k] * places))
+        reach = speed * slack + stored + rounding * (np.abs(places) + slack)
+        first, last = np.ceil((-reach - residual) / (2 * np.pi)), (reach - residual) / (2 * np.pi)
+        count = np.maximum(np.floor(last) - first + 1, 0).astype(np.int64)
+        ordinal = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        angles = np.repeat(residual + 2 * np.pi * first, count) + 2 * np.pi * ordinal
+        index, places = np.repeat(index, count), np.repeat(places, count) + angles / omega[k]
+        slack = (stored + rounding * np.abs(places)) / speed
+    inside = (places > limits[0] - slack - 0.5) & (places < limits[1] + slack + 0.5)
+    return index[inside], places[inside], slack[inside]
+
+
+def runs_of(
+    rows: np.ndarray, positions: np.ndarray, axis: str | None = None, reading: str | None = None
+) -> tuple[PositionRun, ...]:
+    """Runs of rows whose positions go on by one step; a run of two goes on by 0 or 1.
+
+    >>> runs = runs_of(np.arange(8), np.array([0, 0, 0, 1, 2, 3, 9, 10]))
+    >>> [(run.rows, run.places) for run in runs]
+    [('0-2', '0'), ('3-5', '1-3'), ('6-7', '9-10')]
+    """
+    steps = np.where(np.diff(rows) == 1, np.diff(positions).astype(float), np.nan)
+    changes = np.append(np.flatnonzero(steps[1:] != steps[:-1]) + 1, len(steps))
+    runs, start = [], 0
+    while start < len(rows):
+        end = start
+        if start < len(steps) and not np.isnan(steps[start]):
+            end = int(changes[np.searchsorted(changes, start, side="right")])
+        end = start if end == start + 1 and steps[start] not in (0, 1) else end
+        ends = (rows[start], rows[end], positions[start], positions[end])
+        runs.append(PositionRun(*map(int, ends), axis, reading))
+        start = end + 1
+    return tuple(runs)
+
+
+def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
+    """Runs in words, the first few.
+
+    >>> describe_runs(runs_of(np.arange(5), np.array([0, 1, 2, 4, 5])))
+    'rows 0-2 agree, rows 3-4 are positions 4-5'
+    """
+    texts = []
+    for run in runs[:SHOWN]:
+        row = f"row{'s' * (run.first_row < run.last_row)} {run.rows}"
+        verb = "are" if run.first_row < run.last_row else "is"
+        factors = f" with the {run.reading} factors" if run.reading else ""
+        if (run.first, run.last) == (run.first_row, run.last_row):
+            texts.append(
+                f"{row} {'have' if verb == 'are' else 'has'} the {run.reading} factors"
+                if factors
+                else f"{row} agree{'s' * (verb == 'is')}"
+            )
+        else:
+            nouns = f"{noun}{'s' * (run.first != run.last)}"
+            texts.append(f"{row} {verb} {nouns} {run.places}{factors}")
+    rest_of_runs = [f"and {len(runs) - SHOWN} more runs"] if len(runs) > SHOWN else []
+    return ", ".join(texts + rest_of_runs)
+
+
+def mistake_of(positions: np.ndarray) -> tuple[str, dict[str, Any]]:
+    """Which mistake of positions known from public code is this? Its name and its numbers.
+
+    >>> mistake_of(np.array([0, 0, 0, 1, 2])), mistake_of(np.array([0, 1, 0, 1, 2]))[0]
+    (('padded', {'pads': 2}), 'restarted')
+    """
+    s = np.arange(len(positions))
+    for name in ("bfloat16", "float16"):
+        if (positions == rounded(s, FORMATS[name])).all():
+            return "rounded", {"form": name, "most": 2 ** FORMATS[name].digits}
+    pads = int((positions == 0).argmin()) - 1
+    if pads > 0 and (positions == np.maximum(s - pads, 0)).all():
+        return "padded", {"pads": pads}
+    if (positions == np.minimum(s, positions[-1])).all():
+        return "clipped", {"last": int(positions[-1])}
+    runs = runs_of(s, positions)
+    if all(run.last - run.first == run.last_row - run.first_row for run in runs):
+        if not any(run.first for run in runs):
+            return "restarted", {}
+        if len(runs) == 2 and not runs[0].first:
+            skipped = runs[1].first - runs[0].last - 1
+            return ("gap" if skipped > 0 else "repeated"), {"count": abs(skipped)}
+    return "other", {}

@@ -1,0 +1,305 @@
+"""Do the rows of a table of cosines and sines have other positions than those of a rotation?
+
+Conventions
+-----------
+Positions are those of the reference, a rotation or a table whose fitted frequencies explain all of
+its rows, counted from its row 0. Of longrope both lists of factors are tried, row by row. Where
+rows are explained by positions, nothing is said of frequencies.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pefourier.diagnosis.misreadings import SEARCHED, Cause, base_of_grid, list_at
+from pefourier.diagnosis.pair_differences import exchanged_waves
+from pefourier.diagnosis.pairs import PairWaves, fit_pair_waves
+from pefourier.diagnosis.row_positions import (
+    RowPositions,
+    describe_runs,
+    mistake_of,
+    recover_positions,
+    runs_of,
+)
+from pefourier.encodings import load
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.findings import finding
+from pefourier.encodings.readings import positions_below
+from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
+from pefourier.writing.text import ranges
+
+PROBES = 8  # random directions in which rows are matched
+LARGEST, WIDEST = 2**23, 2**10  # numbers and columns of tables that are matched
+FACTOR = 1e-3  # relative, to which factors before waves of tables are one
+SAMPLE = 64  # rows that show whether a position explains them
+FARTHEST = 2**17  # positions of a rotation that are looked for, at least
+BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
+
+
+def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
+    """A rotation whose frequencies depend on the length, at as many rows as a table has."""
+    rows, is_table = len(counterpart), counterpart.origin != "formula"
+    if enc.params.get("scaling") not in BY_LENGTH or not is_table or not enc.spec:
+        return enc
+    return enc if rows == len(enc) else load(enc.spec, rows, enc.params["d"])
+
+
+def length_note(enc: Encoding) -> Finding:
+    """Which frequencies such a rotation has at its length."""
+    facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
+    if enc.params["scaling"] == "dynamic":
+        return finding(
+            "read-at-length", "base", base=base_of_grid(enc.measure.frequencies), **facts
+        )
+    factors = list_at(enc.params, len(enc))
+    return finding("read-at-length", "factors", factors=factors, **facts)
+
+
+def compare_rows(result: Any, pairs: tuple[PairWaves, PairWaves]) -> Any:
+    """The comparison with the position of each row of a table; None where none explains it.
+
+    Where its first row does not tell cosines from sines, both orders are tried.
+    """
+    for k in (0, 1):
+        enc, reference, table = result.about[k], pairs[k], pairs[1 - k]
+        is_table = table.form is not None and table.form.part == "both" and table.rows is None
+        if not is_table or len(reference.omega) != len(table.omega) or not explains_rows(reference):
+            continue
+        for waves in (table, exchanged_waves(table)):
+            rows, readings = positions_in(enc, reference, waves)
+            if rows is not None and has_columns_of(enc, reference, waves):
+                return describe_rows(result, k, (reference, waves), rows, readings)
+    return None
+
+
+def explains_rows(reference: PairWaves) -> bool:
+    """Whether its frequencies hold in all rows."""
+    return reference.is_declared or bool(reference.even is not None and reference.even.all())
+
+
+def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> bool:
+    """Whether columns stand in one order, as far as this is known: of a rotation it does not count.
+
+    Cosines come first in a dump of a rotation.
+    """
+    if enc.act == "rotate":
+        return table.form.first == "cos"
+    stored = (
+        fit_pair_waves(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
+        if reference.is_declared
+        else reference
+    )
+    return stored is not None and stored.form == table.form
+
+
+def positions_in(
+    enc: Encoding, reference: PairWaves, table: PairWaves
+) -> tuple[RowPositions | None, np.ndarray]:
+    """Positions of the rows of a table, and the list of factors that each has, of longrope."""
+    n, settings = table.length, enc.params
+    eps = max(FLOAT32_EPS, reference.eps, table.eps)
+    ways = {"": reference.omega}
+    if reference.is_declared and settings.get("scaling") == "longrope":
+        lengths = {list_at(settings, length): length for length in (1, settings["original"] + 1)}
+        ways = {name: rotation_of(settings, length)[0] for name, length in lengths.items()}
+    start = reference.waves(np.zeros(1, dtype=int)).conj() / reference.factor
+    highest = max(8 * n, FARTHEST if reference.is_declared else 0, len(enc))
+    sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
+
+    def recovered(rows: np.ndarray) -> list[RowPositions]:
+        waves = table.waves(rows) * start / table.factor
+        return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
+
+    explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
+    if explained.mean() < 0.5:
+        return None, np.zeros(n, dtype=int)
+    by_way = recovered(np.arange(n))
+    label = labels_of(np.array([rows.explained for rows in by_way]))
+    parts = ("positions", "explained", "uncertainty")
+    chosen = [
+        np.array([getattr(rows, part) for rows in by_way])[label, np.arange(n)] for part in parts
+    ]
+    return RowPositions(*chosen), np.array(list(ways))[label]
+
+
+def labels_of(explained: np.ndarray) -> np.ndarray:
+    """Which of some ways (w, n) each row has; one that several explain has that of those after it.
+
+    >>> labels_of(np.array([[True, True, False], [True, False, True]]))
+    array([0, 0, 1])
+    """
+    label = explained.argmax(axis=0)
+    certain = np.flatnonzero(explained.sum(axis=0) == 1)
+    if not len(certain):
+        return label
+    following = np.searchsorted(certain, np.arange(len(label)))
+    nearest = label[certain[np.minimum(following, len(certain) - 1)]]
+    fits = explained[nearest, np.arange(len(label))]
+    return np.where(fits, nearest, label)
+
+
+def describe_rows(
+    result: Any,
+    k: int,
+    waves: tuple[PairWaves, PairWaves],
+    rows: RowPositions,
+    readings: np.ndarray,
+) -> Any:
+    """The comparison with what the positions of rows say; None where they say nothing.
+
+    Rows in one line, as of a step or of whole positions divided, are those of another reading.
+    """
+    s, (reference, table) = np.arange(len(rows.positions)), waves
+    is_known, moved = rows.explained, rows.positions != s
+    is_whole = is_known.all() and (readings == readings[0]).all()
+    is_own = is_whole and not moved.any()
+    is_frequency = table.even is not None and table.even.all() and not is_known.all()
+    is_line = np.array_equal(rows.positions, -s) or table.repeats > 1
+    is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
+    if is_frequency or is_line or is_own or is_unsure:
+        return None
+    result = replace(result, compared=without_codes(result))
+    reading = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
+    step, omega = int(rows.positions[1]), reference.omega
+    if is_whole and (rows.positions == rows.positions[0] + s).all():
+        offset = {"offset": int(rows.positions[0])}
+        return replace(result, verdict="equivalent", transform=offset, positions=reading.positions)
+    if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
+        below = positions_below(omega, step * omega, SEARCHED)
+        cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
+        reading = replace(reading, cause=cause)
+    return reading
+
+
+def with_rows(
+    result: Any,
+    table: str,
+    positions: np.ndarray,
+    is_known: np.ndarray,
+    readings: np.ndarray | None = None,
+    noun: str = "position",
+) -> Any:
+    """A comparison whose rows have other positions, of some of which they are not known."""
+    s = np.arange(len(positions))
+    readings = np.full(len(s), "") if readings is None else readings
+    placed, names = s[is_known], list(dict.fromkeys(readings))
+    cuts = np.flatnonzero(readings[placed][1:] != readings[placed][:-1]) + 1
+    runs = [
+        run
+        for part in np.split(placed, cuts)
+        for run in runs_of(
+            part, positions[part], None, str(readings[part[0]]) if cuts.size else None
+        )
+    ]
+    kind, facts = mistake_of(positions) if is_known.all() else ("stray", {})
+    kind = "parts" if cuts.size else kind
+    is_moved = (positions != s) | ~is_known
+    differing = is_moved | (readings != names[-1])
+    shown = slice(0, int(is_moved.argmax()) + 1 if kind == "rounded" else len(s))
+    moves = runs if kind != "rounded" else runs_of(s[shown], positions[shown])
+    facts |= {"moves": describe_runs(moves, noun), "table": table, "rows": ranges(s[~is_known])}
+    transform = {}
+    if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
+        is_reversed = np.array_equal(positions, s[::-1])
+        transform = {"rows": "reversed" if is_reversed else "in another order"}
+    code = ("rows-moved", kind) if not transform else ("rows-reordered", "")
+    findings = (*result.findings, finding(*code, **facts))
+    counts = int(differing.sum()), len(s)
+    facts = {"positions": tuple(runs), "transform": transform, "findings": findings}
+    return result.differ("rows", *counts, **facts, pairs=(), cause=None)
+
+
+def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> Any:
+    """The comparison with the row of a that each row of b is, where most are one.
+
+    The nearest rows are found in a few random directions, in which rows that differ are apart, and
+    compared in full.
+    """
+    from scipy.spatial import KDTree  # which few comparisons need
+
+    n = len(a)
+    if not is_matched(a):
+        return result
+    equal = (np.abs(a - b) <= allowed).all(axis=1)
+    tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
+    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
+    nearest = KDTree(a @ directions).query(b @ directions)[1]
+    fits = equal | (np.abs(a[nearest] - b) <= np.broadcast_to(allowed, a.shape)[nearest]).all(
+        axis=1
+    )
+    rows = np.where(equal, np.arange(n), nearest)
+    if fits.mean() <= 0.5 or equal[fits].all():
+        return replace(result, tried=tried)
+    leaders = first_duplicate(a)
+    orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
+    if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
+        rows[orders[1]] = orders[0]  # as often as each row is there
+    return with_rows(result, "second", rows, fits, noun="row")
+
+
+def is_matched(table: np.ndarray) -> bool:
+    """Whether rows and columns of a table are matched: of large ones they are not."""
+    return table.size <= LARGEST and table.shape[1] <= WIDEST
+
+
+def without_codes(result: Any) -> tuple[str, ...]:
+    """What was compared where rows have other positions: the rotation, not the vectors."""
+    names = [name for name in result.compared if name not in ("codes", "rotations", "factors")]
+    return ("rotations", "factors", *names)
+
+
+def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> Any:
+    """A table of tokens beside a config whose pairs turn by frames, rows and columns, t, y and x.
+
+    None where these axes do not explain all rows. Positions say what the tokens are, and no config
+    says whether that is right.
+    """
+    declared, table = (first, second) if first.axis else (second, first)
+    is_table = table.form is not None and table.form.part == "both"
+    if not declared.axis or not is_table or len(declared.omega) != len(table.omega):
+        return None
+    s, eps = np.arange(table.length), max(FLOAT32_EPS, declared.eps, table.eps)
+    waves, limits = table.waves(s) / table.factor, (-len(s) - SAMPLE, FARTHEST)
+    axes = {}
+    for name in dict.fromkeys(declared.axis):
+        mine = np.array(declared.axis) == name
+        axes[name] = recover_positions(declared.omega[mine], waves[:, mine], eps, *limits)
+        if not axes[name].explained.all():
+            return None
+    runs = [runs_of(s, rows.positions, name) for name, rows in axes.items()]
+    kind = kind_of_tokens(np.array([rows.positions for rows in axes.values()]))
+    texts = [f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True)]
+    moves = describe_runs(runs[0]) if kind == "text" else "; ".join(texts)
+    unsure = [f"{name} to {rows.uncertainty.max():.0f}" for name, rows in axes.items()]
+    is_unsure = any(rows.uncertainty.any() for rows in axes.values())
+    moves += f"; exact {', '.join(unsure)} positions" if is_unsure else ""
+    result = replace(
+        result,
+        verdict="the same" if kind == "images" else "used differently",
+        compared=without_codes(result),
+        positions=tuple(run for of_axis in runs for run in of_axis),
+        findings=(*result.findings, finding("axis-positions", kind, moves=moves)),
+    )
+    is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
+    return with_factors(result, first, second) if is_scaled else result
+
+
+def kind_of_tokens(positions: np.ndarray) -> str:
+    """Whether positions (axes, n) are those of text alone, or go on as text and images do, or back.
+
+    >>> kind_of_tokens(np.array([[0, 1, 1], [0, 1, 1], [0, 1, 2]]))
+    'images'
+    """
+    if (positions == positions[0]).all():
+        return "text"
+    steps = np.diff(positions, axis=1)
+    leading = np.take_along_axis(steps, (steps != 0).argmax(axis=0)[None], axis=0)
+    return "images" if (leading > 0).all() else "back"
+
+
+def with_factors(result: Any, first: PairWaves, second: PairWaves) -> Any:
+    """The comparison of rotations that differ by the factor on cosines and sines."""
+    changes = {"attention_factor": (first.factor, second.factor)}
+    return result.differ("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
