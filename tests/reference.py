@@ -79,16 +79,16 @@ ROWS = {
     "recurrent": Row("collides", False, recorded=(0.56829423, -0.49895517, 0.52355962, 0.07832727)),
     "shaw": Row("collides", False, tuple(sqrt(6 / 37) * (2 * UNIFORM[48:52] - 1))),  # row 12
     "t5": Row("collides", False, tuple(0.02 * NORMAL[16:20])),  # bucket 4
-    "alibi": Row("collides", False, (-4 / 2**2, -4 / 2**4, -4 / 2**6, -4 / 2**8)),
+    "alibi": Row("symmetric in the lag", False, (-4 / 2**2, -4 / 2**4, -4 / 2**6, -4 / 2**8)),
     "kerple": Row(
-        "collides",
+        "symmetric in the lag",
         False,
         tuple(-2 * p * log(1 + 4 * a) for p, a in zip(UNIFORM[:4], UNIFORM[4:8], strict=True)),
     ),
-    "erpe": Row("invertible", False, tuple(0.02 * NORMAL[12:16])),  # the fourth of 15 lags
-    "swin": Row("invertible", False, tuple(0.02 * NORMAL[44:48])),  # query - key 4: row 11 of 15
-    "swin2": Row("injective", False, recorded=(7.96411899, 7.97491985, 7.99233408, 7.98994052)),
-    "beit": Row("invertible", False, tuple(0.02 * NORMAL[56:60])),  # row 14, behind three others
+    "erpe": Row("distinct lags", False, tuple(0.02 * NORMAL[12:16])),  # the fourth of 15 lags
+    "swin": Row("distinct lags", False, tuple(0.02 * NORMAL[44:48])),  # query - key 4: row 11 of 15
+    "swin2": Row("distinct lags", False, recorded=(7.96411899, 7.97491985, 7.99233408, 7.98994052)),
+    "beit": Row("distinct lags", False, tuple(0.02 * NORMAL[56:60])),  # row 14, behind three others
     "tupe": Row("invertible", False, recorded=(0.00901403, -0.03304318, -0.00818218, 0.00339314)),
     "tree": Row("injective", False, (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # left, left
 }

@@ -366,6 +366,7 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
         lag = int(tied[0])
         return ClosestPair(distance, (0, lag), n if distance else lag)
     table, in_order = enc.table(), enc.domain.kind == "position"
+    sides = sides if prod(sides) == n else (n,)  # lags of a class token stand beside a grid
     return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order))
 
 

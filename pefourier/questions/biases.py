@@ -199,7 +199,7 @@ def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
     a, b = (
         rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
     )
-    hidden, visible = (a <= MASKED, b <= MASKED), np.ones((len(queries), n), bool)
+    hidden, visible = (hidden_keys(a), hidden_keys(b)), np.ones((len(queries), n), bool)
     are_masks = all(mask.any() for mask in hidden)
     if (first.causal or second.causal) and not are_masks:
         visible = np.arange(n) <= queries[:, None]
@@ -239,6 +239,18 @@ def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
         "cause": cause,
         "findings": notes,
     }
+
+
+def hidden_keys(bias: np.ndarray) -> np.ndarray:
+    """Where a mask hides keys: -inf, or numbers far below all others.
+
+    >>> hidden_keys(np.array([-1e9, -3.0, 0.0])), hidden_keys(np.array([-1e9, 1e9]))
+    (array([ True, False, False]), array([False, False]))
+    """
+    low = bias <= MASKED
+    visible = np.abs(bias[~low])
+    is_mask = visible.size and visible.max() <= -MASKED
+    return low if is_mask else np.isneginf(bias)
 
 
 def mask_window(visible: np.ndarray) -> tuple[int, int] | None:

@@ -407,9 +407,10 @@ def difference_findings(result: Any) -> list[Finding]:
     lengths = dict(zip(("first", "second"), result.lengths, strict=True))
     notes = [finding("lengths-differ", **lengths, common=result.length)]
     is_table = [enc.origin != "formula" for enc in result.about]
+    is_code = any(enc.origin == "code" for enc in result.about)
     longer = result.lengths[1] > result.lengths[0]  # rows of a table are all compared
     is_noted = result.lengths[0] != result.lengths[1] and (
-        all(is_table) or is_table[longer] or not any(is_table)
+        all(is_table) or is_table[longer] or not any(is_table) or is_code
     )
     notes = notes if is_noted and result.unit != "rows" else []
     messages = []
@@ -458,7 +459,7 @@ def differing_units(result: Any) -> list[Finding]:
             **(result.tried or {}),
         }
         return [finding("numbers-differ", "tried" if result.tried else "plain", **facts)]
-    if units and result.max_difference is not None:
+    if result.pairs and units and result.max_difference is not None:
         facts = {"places": places, "worst": result.max_difference}
         return [*notes, finding("pairs-differ", "unknown", **facts)]
     return notes

@@ -325,7 +325,7 @@ def in_a_line(result: Result) -> str:
     >>> import pefourier
     >>> pefourier.check("dft", length=4, d=4)
     <Faithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and a \
-linear layer can read each of them back without amplifying noise.>
+linear layer can read every one back without amplifying noise.>
     """
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
