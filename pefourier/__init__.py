@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pefourier.api import context as context
     from pefourier.api import design as design
     from pefourier.api import encode as encode
+    from pefourier.api import positions as positions
     from pefourier.api import reconstruct as reconstruct
     from pefourier.api import relations as relations
     from pefourier.api import resize as resize
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from pefourier.questions.extend import extend as extend
 
 QUESTIONS = set("compare context design extend reconstruct relations resize spectrum".split())
-QUESTIONS |= {"check", "encode", "usage"}
+QUESTIONS |= {"check", "encode", "positions", "usage"}
 
 
 def __dir__() -> list[str]:

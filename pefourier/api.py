@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
     from pefourier.questions.faithful import Faithfulness
+    from pefourier.questions.positions import Positions
     from pefourier.questions.reconstruct import Reconstructions
     from pefourier.questions.relations import Relations
     from pefourier.questions.resize import Resizing
@@ -213,6 +214,56 @@ def context(
     length, trained, d = whole_numbers(length=length, trained=trained, d=d)
     encodings, reach = describe_context(os.fspath(spec), length, trained, d, against)
     return replace(reach, about=(replace(encodings[0], spec=os.fspath(spec)),))
+
+
+def positions(
+    position_ids: Any,
+    attention_mask: Any = None,
+    cu_seqlens: Any = None,
+    config: str | os.PathLike[str] | None = None,
+    rank: str | tuple[int, int] | None = None,
+    *,
+    shard: str | None = None,
+    length: Count | None = None,
+    mask: str | None = None,
+    segments: Any = None,
+    depth: Any = None,
+    **arrays: Any,
+) -> Positions:
+    """Judge position ids: are these the positions that the model should see?
+
+    Parameters
+    ----------
+    position_ids : array, tensor, mapping or path
+        Ids (n,), (rows, n) or (axes, rows, n); a batch with such names as `attention_mask` (a
+        tokenizer's output); or a file of either, or of cosines and sines.
+    attention_mask : array, optional
+        0 and 1 per token, segment numbers, or queries by keys.
+    cu_seqlens : array, optional
+        Cumulative lengths of packed documents.
+    config : str or path, optional
+        The model's config.json or folder, or a SPEC such as "rope".
+    rank, shard : optional
+        This rank of several that share a sequence, "1/4" or (1, 4), and how it is split: "every",
+        "block" or "zigzag".
+    length : int, optional
+        Ids must be below it.
+    segments, depth : array or path, optional
+        Segment number, or depth in a tree, of each token.
+    **arrays
+        Further arrays of a batch, such as `image_grid_thw`.
+
+    Examples
+    --------
+    >>> positions([[0, 1, 2, 3]], attention_mask=[[0, 1, 1, 1]]).verdict
+    'padding counted'
+    """
+    from pefourier.questions.position_input import judge_input
+
+    given = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens, **arrays}
+    files = {"attention_mask": mask, "segment_ids": segments, "depth": depth}
+    (length,) = whole_numbers(length=length)
+    return judge_input(position_ids, given, files, config, rank, shard, length)
 
 
 def usage(

@@ -20,6 +20,7 @@ from pefourier.questions.design import Design
 from pefourier.questions.encode import Written
 from pefourier.questions.extend import Extensions
 from pefourier.questions.faithful import Faithfulness
+from pefourier.questions.positions import Positions
 from pefourier.questions.reconstruct import Reconstructions
 from pefourier.questions.relations import Relations
 from pefourier.questions.resize import Resizing
@@ -45,6 +46,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
         "context layers model_positions rotations".split(), ("context", "check-faithful")
     ),
     **dict.fromkeys(("design", "extend"), ("design", "context", "check-faithful")),
+    **dict.fromkeys(("positions", "spans", "visibility", "model"), ("positions", "check-faithful")),
     "resize": ("resize", "words"),
     "weights": ("usage", "check-faithful"),
     "summary": ("train",),
@@ -63,6 +65,7 @@ LAYERS = {"layers": {"type": "array", "items": OBJECT}}
 KINDS = {"spectrum": (Spectrum,), "reconstruct": (Reconstructions,)}  # of results, by command
 KINDS |= {"check-faithful": (Faithfulness,), "relations": (Relations,), "compare": (Comparison,)}
 KINDS |= {"context": (Context,), "usage": (Usage,), "design": (Design, Extensions)}
+KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
 BESIDE = {  # the fields of its dataclass, what a record has

@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -24,20 +23,6 @@ FLOORS = [  # the lowest first
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 QUESTIONS = {f"questions.{p.stem}" for p in PACKAGE.glob("questions/*.py")}
 FLOOR |= dict.fromkeys(QUESTIONS, FLOOR[QUESTION])
-SAME_NAMES = set(  # functions, commands and figures, after their question; what users spell
-    """compare context convert design encode extend reconstruct relations resize spectrum train
-    usage none Rotary""".split()
-)
-VAGUE = set(  # as names of values: they say what is done with one, and not what it is
-    """alike alone another apart asked at beside both by come comes drawn each every few found given
-    goes held kept known least left lies made many meant more most much named near needed one other
-    others own put read rest said same seen some stands taken there told wanted way what which whole
-    whose""".split()
-)
-PUBLIC = set(  # names of options, parameters and fields of JSON that are such words
-    """axes.rest compare.same extend.way model_layers.what rotations.other config.whole
-    options.beside request.every resize.which statistics.needed usage.other""".split()
-)
 
 
 @cache
@@ -110,31 +95,6 @@ def test_no_module_imports_itself_in_a_circle():
     }
     assert "pefourier.geometry.closest_rows" in graph["pefourier.geometry.closest"]
     TopologicalSorter(graph).prepare()  # raises CycleError
-
-
-def test_a_name_is_defined_once():
-    places = defaultdict(set)
-    for path in FILES:
-        for node in tree_of(path).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("__"):
-                places[node.name].add(str(path.relative_to(PACKAGE)))
-    twice = {name: paths for name, paths in places.items() if len(paths) > 1}
-    assert {k: v for k, v in twice.items() if k not in SAME_NAMES} == {}
-
-
-def test_names_say_what_they_hold():
-    names = {
-        f"{path.stem}.{name}"
-        for path in FILES
-        for node in ast.walk(tree_of(path))
-        for name in [getattr(node, "id", None) if is_stored(node) else getattr(node, "arg", None)]
-        if name in VAGUE and (is_stored(node) or isinstance(node, ast.arg))
-    }
-    assert names == PUBLIC
-
-
-def is_stored(node):
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ RESULTS = {
     "check an array on a grid": lambda: pefourier.check(np.eye(13), grid=(3, 4), prefix=1),
     "relations on a grid": lambda: pefourier.relations("axial-rope", grid=(3, 4), d=16),
     "usage": lambda: pefourier.usage(write_model(Path(mkdtemp()))),
+    "positions": lambda: pefourier.positions([[0, 1, 3]], attention_mask=[[1, 1, 1]]),
     "resize": lambda: pefourier.resize("axial", (5, 6), grid=(3, 4), d=16),
     "encode": lambda: Written("a.npy", (9, 4), np.arange(9), about=(load("dft", 9, 4),)),
 }

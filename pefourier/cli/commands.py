@@ -32,6 +32,7 @@ Method = Literal["auto", "declared", "periodogram"]
 Axis = Literal["auto", "linear", "log"]
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
+Shard = Literal["every", "block", "zigzag"]
 Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
@@ -322,6 +323,45 @@ def misfits(answers: Sequence[Any], is_certain: bool) -> list[Any]:
         unknown = [a for a in answers if a.result.rotations and a.result.trained.length is None]
         words |= {a.encoding.label: "its trained length is unknown" for a in unknown}
     return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
+
+
+@register("positions")
+def positions(
+    output: OutputOptions,
+    figure: FigureOptions,
+    ids: str,
+    config: str | None = None,
+    mask: str | None = None,
+    segments: str | None = None,
+    depth: str | None = None,
+    rank: str | None = None,
+    shard: Shard | None = None,
+    length: int | None = None,
+) -> None:
+    """Check position ids.
+
+    Are they the ids that the model should see? Reports padding that is counted, packed documents
+    that do not restart, gaps and repeats of caches, ids of another rank, and ids of text for an
+    image. Exit status 0: as expected; 1: not, or undecided.
+
+    \b
+    Example: pefourier positions batch.npz config.json
+    """
+    from pefourier import api
+
+    result = api.positions(
+        ids,
+        config=config,
+        mask=mask,
+        segments=segments,
+        depth=depth,
+        rank=rank,
+        shard=shard,
+        length=length,
+    )
+    tell_result(result, output, figure)
+    if result.verdict != "as expected":
+        raise typer.Exit(1)
 
 
 @register("usage")

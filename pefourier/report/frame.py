@@ -51,6 +51,7 @@ COLUMNS_ACROSS = 4  # encodings side by side in a text table
 PICTURED_IN = {  # files of pictures, by the modules of results
     **dict.fromkeys(("spectrum", "reconstruct"), "spectral_figures"),
     **dict.fromkeys(("context", "extend", "design", "usage"), "rotation_figures"),
+    "positions": "position_figures",
     **dict.fromkeys(("encode", "compare", "resize", "faithful", "relations"), "code_figures"),
 }
 TELLINGS: dict[str, Telling] = {}  # by the same, of the files that are open

@@ -54,7 +54,7 @@ def test_every_encoding_parameter_and_option_has_a_term():
         ("toeplitz-residual", [("toeplitz_residual", "check-faithful")]),
         ("smallest distance", [("min_distance", "check-faithful")]),
         ("precision", [("precision", "check-faithful"), ("precision", "train")]),
-        ("-S", [("--length", "options")] * 4),
+        ("-S", [("--length", "options")] * 5),
         ("m-rope", [("axes", "context")]),
     ],
 )
@@ -71,7 +71,7 @@ def test_explain_answers_in_every_form(run):
     assert header == "term,group,meaning,formula,unit,range,good,source,also"
     assert row.startswith(f"gap,check-faithful,{record['meaning'].split(',')[0]}")
     both = run("explain", "rank, isometric", "--json").results
-    assert [t["term"] for t in both] == ["rank", "isometric"]
+    assert [t["term"] for t in both] == ["rank", "--rank", "isometric"]
     assert run("explain", "--lattice").out.startswith("--lattice (options): ")
     assert len(run("explain", "--json").results) == len(EVERY)
 

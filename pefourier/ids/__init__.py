@@ -1,0 +1,1 @@
+"""Position ids of a batch: reading, expected values, masks."""

@@ -1,0 +1,223 @@
+"""Ids of M-RoPE: time, row and column of each token of an image or video.
+
+Text has one id on all three axes. A block of patches (frames, rows, columns) begins one above the
+largest id before it, and counts each axis from there. Text behind it goes on at the largest id + 1
+(the rule of the authors), or at start + max(rows, columns), as in transformers 5; these differ for
+videos alone. In Qwen2.5-VL a frame is tokens_per_second * seconds after the one before; Qwen3-VL
+and GLM-4V give each frame a block of its own, and Ernie 4.5 merges frames.
+Sources: transformers 5.23, `get_rope_index` of qwen2_vl, qwen2_5_vl, qwen3_vl, glm4v and
+ernie4_5_vl_moe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+
+from pefourier.errors import PefourierError
+from pefourier.ids.spans import EXPECTED, Facts, Span
+
+BY_FRAME = ("qwen3_vl", "qwen3_5", "glm4v", "glm46v", "glm_ocr")  # types that split videos by frame
+AUTHORS, LIBRARY = "largest id + 1", "start + max(rows, columns)"
+
+
+@dataclass(frozen=True)
+class Vision:
+    """What a config says of blocks."""
+
+    merge: int = 2  # patches to a token, along rows and columns
+    frames_merged: int = 1  # of videos
+    tokens_per_second: float | None = None  # None: frames count by one
+    by_frame: bool = False  # whether each frame is a block
+
+
+@dataclass(frozen=True)
+class Block:
+    """Tokens of one image, video or frame."""
+
+    frames: int
+    rows: int
+    columns: int
+    interval: float = 1.0  # of time, from frame to frame
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the block."""
+        return self.frames * self.rows * self.columns
+
+    def ids(self) -> np.ndarray:
+        """Time, row and column (3, tokens), from 0."""
+        times = np.floor(np.arange(self.frames) * self.interval).astype(np.int64)
+        axes = np.meshgrid(times, np.arange(self.rows), np.arange(self.columns), indexing="ij")
+        return np.stack(axes).reshape(3, -1)
+
+
+def blocks_of(
+    grids: np.ndarray | None, vision: Vision, seconds: np.ndarray | None = None, *, video: bool
+) -> Iterator[Block]:
+    """The blocks of images or of videos, in the order in which tokens take them."""
+    for i, (frames, rows, columns) in enumerate([] if grids is None else grids.tolist()):
+        sides = rows // vision.merge, columns // vision.merge
+        if video and vision.by_frame:
+            yield from [Block(1, *sides)] * frames
+        elif video:
+            second = 1.0 if seconds is None else float(seconds[i])
+            interval = (
+                1.0 if vision.tokens_per_second is None else vision.tokens_per_second * second
+            )
+            yield Block(frames // vision.frames_merged, *sides, interval)
+        else:
+            yield Block(frames, *sides)
+
+
+def expected_axes(
+    kinds: np.ndarray, blocks: dict[int, Iterator[Block]], rule: str = AUTHORS
+) -> np.ndarray:
+    """Ids (3, n) of the tokens of one document: 0 text, 1 image, 2 video.
+
+    >>> expected_axes(np.array([0, 1, 1, 0]), {1: iter([Block(1, 1, 2)])}).tolist()
+    [[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 2, 3]]
+    """
+    parts, at, start = [], 0, 0
+    for kind, group in groupby(kinds.tolist()):
+        count = len(list(group))
+        if kind == 0:
+            parts.append(np.tile(start + np.arange(count), (3, 1)))
+            start += count
+        end = at + count
+        while kind and at < end:
+            block = next(blocks[kind], None) if kind in blocks else None
+            if block is None or block.tokens > end - at:
+                raise PefourierError(
+                    f"{count} {KINDS.get(kind, 'unknown')} tokens at token {at} do not fit a "
+                    f"grid of {block.tokens if block else 'no'} tokens; check grids and token types"
+                )
+            ids = start + block.ids()
+            parts.append(ids)
+            taller = start + max(block.rows, block.columns)
+            start = int(ids.max()) + 1 if rule == AUTHORS else taller
+            at += block.tokens
+        at = end
+    return np.concatenate(parts, axis=1)
+
+
+KINDS = {1: "image", 2: "video"}
+
+
+def judge_axes(facts: Facts, axes: np.ndarray, due: Sequence[np.ndarray]) -> Span:
+    """A document on three axes (3, n), against what it should have by each rule.
+
+    `facts` are those of the time axis, and name tokens; without `due` the ids must hold together.
+    """
+    if not due:
+        return replace(judge_structure(facts, axes), due=None)
+    nearest = min(due, key=lambda ids: tokens_apart(axes - ids))
+    return replace(judge_against(facts, axes, nearest), due=nearest)
+
+
+def tokens_apart(shift: np.ndarray) -> int:
+    """Tokens that are not as due, or not moved as the first one is."""
+    moved = (shift != shift[:, :1]).any(axis=0).sum() + 1
+    return int(min(shift.any(axis=0).sum(), moved))
+
+
+def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
+    """A document on three axes against the ids (3, n) that it should have."""
+    wrong = (axes != ids).any(axis=0)
+    if not wrong.any():
+        return facts.span(EXPECTED)
+    token = int(wrong.argmax())
+    shift = axes - ids
+    expected = int(ids[(axes != ids)[:, token].argmax(), token])
+    if (shift == shift[0, 0]).all():
+        return displaced_axes(facts, int(shift[0, 0]), expected)
+    if (axes == axes[0]).all():
+        return facts.span("text only", token, expected)
+    is_time_alone = (axes[1:] == ids[1:]).all(axis=0)[wrong].all()
+    if is_time_alone and len(np.unique(axes[0])) < len(np.unique(ids[0])):
+        return facts.span("times shared", token, expected)
+    if (shift[:, token] == shift[0, token]).all():
+        return facts.span("block start", token, expected)
+    return facts.span("backwards" if axes[:, token].max() < expected else "gap", token, expected)
+
+
+def displaced_axes(facts: Facts, shift: int, expected: int) -> Span:
+    """A document whose axes all begin elsewhere by the same."""
+    first = int(facts.tokens[0])
+    kind = "offset"
+    if facts.place and facts.previous is not None and facts.ids[0] == facts.previous + 1:
+        kind = "not restarted"
+    elif facts.knows_documents and first and shift == first:
+        kind = "not restarted" if facts.place else "padding counted"
+    return facts.span(kind, 0, expected)
+
+
+def judge_structure(facts: Facts, axes: np.ndarray) -> Span:
+    """Ids alone: text goes up by one, and blocks are grids that begin one above what was before."""
+    if (axes == axes[0]).all():
+        return facts.span("text only", 0)
+    top, allowed, at, count = -1, {0}, 0, axes.shape[1]
+    while at < count:
+        first, block = axes[:, at], block_at(axes, at)
+        start = int(first[0])
+        if (first != start).any() or start not in allowed:
+            due = min(allowed, key=lambda value: abs(value - start))
+            if at == 0 and (first == start).all():
+                return facts.span("offset", 0, 0)
+            return facts.span("block start", at, due)
+        if block is None:
+            top, allowed, at = start, {start + 1}, at + 1
+            continue
+        ids = axes[:, at : at + block.tokens]
+        if len(np.unique(ids[0])) < block.frames:
+            second = at + block.rows * block.columns
+            return facts.span("times shared", second, start + 1)
+        top = int(ids.max())
+        allowed = {top + 1, start + max(block.rows, block.columns)}
+        at += block.tokens
+    return facts.span(EXPECTED)
+
+
+def block_at(axes: np.ndarray, at: int) -> Block | None:
+    """The grid of patches that begins at a token; None where text goes on.
+
+    >>> block_at(np.array([[4, 4, 4, 4, 6], [4, 4, 5, 5, 6], [4, 5, 4, 5, 6]]), 0)
+    Block(frames=1, rows=2, columns=2, interval=1.0)
+    """
+    time, row, column = axes[:, at:]
+    columns = run_length((column[0], row[0], time[0]), column, row, time)
+    rows = 1
+    while matches(axes, at, rows * columns, columns, (0, rows)):
+        rows += 1
+    frames = 1
+    while matches(axes, at, frames * rows * columns, rows * columns, None):
+        frames += 1
+    is_text = frames * rows * columns == 1
+    return None if is_text else Block(frames, rows, columns)
+
+
+def run_length(start: tuple[int, int, int], *axes: np.ndarray) -> int:
+    """Tokens along one row of patches: the column goes up by one, row and time stay."""
+    column, row, time = axes
+    steps = np.arange(len(column))
+    goes_on = (column == start[0] + steps) & (row == start[1]) & (time == start[2])
+    return int(goes_on.argmin()) if not goes_on.all() else len(column)
+
+
+def matches(
+    axes: np.ndarray, at: int, skip: int, count: int, shift: tuple[int, int] | None
+) -> bool:
+    """Whether the patches of a block are met again further on, moved in (time, row).
+
+    With no shift rows and columns are met again, at any later or the same time.
+    """
+    ids, again = axes[:, at : at + count], axes[:, at + skip : at + skip + count]
+    if again.shape[1] < count or (again[2] != ids[2]).any() or count == axes.shape[1]:
+        return False
+    if shift is None:
+        is_frame = (again[1] == ids[1]).all() and (again[0] == again[0, 0]).all()
+        return bool(is_frame and again[0, 0] >= ids[0, 0] and count > 1)
+    return bool((again[0] == ids[0]).all() and (again[1] == ids[1] + shift[1]).all())

@@ -1,0 +1,357 @@
+"""Position ids with what people dump beside them: masks, segments, grids of images.
+
+Conventions
+-----------
+Ids are (axes, rows, tokens) integers; text has one axis, M-RoPE three (time, row, column) or four
+(text, time, row, column). Segments are (rows, tokens): 0 is padding, 1, 2, … number the documents
+of a row. A file may name its arrays as Transformers, FlashAttention or Mamba do (`NAMES`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.sources.config import parse_digits
+from pefourier.encodings.sources.tables import ArrayFile, open_arrays
+from pefourier.errors import PefourierError, shown
+from pefourier.writing.files import label, os_errors, suffix_of
+
+NAMES = {  # an array, and the names that it is dumped under
+    "position_ids": ("position_ids", "positions", "pos_ids", "input_pos", "ids"),
+    "attention_mask": ("attention_mask", "padding_mask", "attn_mask", "mask"),
+    "cu_seqlens": ("cu_seqlens", "cu_seq_lens_q", "cu_seqlens_q", "cu_seq_lens", "query_start_loc"),
+    "seq_idx": ("seq_idx",),
+    "segment_ids": ("segment_ids", "document_ids"),
+    "input_ids": ("input_ids", "tokens"),
+    "mm_token_type_ids": ("mm_token_type_ids",),
+    "token_type_ids": ("token_type_ids",),
+    "image_grid_thw": ("image_grid_thw",),
+    "video_grid_thw": ("video_grid_thw",),
+    "second_per_grid_ts": ("second_per_grid_ts",),
+    "depth": ("depth", "depths"),
+    "parents": ("parents", "parent"),
+}
+COSINES, SINES = ("cos", "cosines"), ("sin", "sines")
+LARGEST = 2**53  # of an id, beyond which floats skip integers
+LONGEST_JSON = 2**28  # bytes of a list
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Ids and what was given beside them; None: not given."""
+
+    ids: np.ndarray  # (axes, rows, tokens)
+    segments: np.ndarray | None = None  # (rows, tokens): 0 padding, 1, 2, … documents
+    visible: np.ndarray | None = None  # (…, queries, keys): whether a query sees a key
+    depth: np.ndarray | None = None  # (rows, tokens) of a tree's nodes
+    kinds: np.ndarray | None = None  # (rows, tokens): 0 text, 1 image, 2 video
+    images: np.ndarray | None = None  # (images, 3): frames, rows, columns of patches
+    videos: np.ndarray | None = None
+    seconds: np.ndarray | None = None  # (videos,) between two frames of a grid
+    ignored: tuple[str, ...] = ()  # names of arrays that were not used
+
+    @property
+    def rows(self) -> int:
+        """Rows of the batch."""
+        return int(self.ids.shape[1])
+
+    @property
+    def tokens(self) -> int:
+        """Tokens per row."""
+        return int(self.ids.shape[2])
+
+
+def read_arrays(path: str) -> dict[str, np.ndarray]:
+    """The arrays of a file by name; "" names the only one of a file without names."""
+    if suffix_of(path) == ".json":
+        return read_json_lists(path)
+    with open_arrays(path) as file:
+        return dict(numeric_arrays(file))
+
+
+def numeric_arrays(file: ArrayFile) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays that hold numbers; others, such as text, are left out."""
+    for name, stored in file.arrays.items():
+        if stored.kind == "bool" or "int" in stored.kind or "float" in stored.kind:
+            yield name, file.load(name)
+
+
+def read_json_lists(path: str) -> dict[str, np.ndarray]:
+    """A list of numbers, nested by rows and axes, or an object of such lists."""
+    import json
+
+    with os_errors("read", path), open(path, "rb") as stream:
+        text = stream.read(LONGEST_JSON + 1)
+    if len(text) > LONGEST_JSON:
+        raise PefourierError(f"{label(path)} is longer than {LONGEST_JSON} bytes; use .npy")
+    try:
+        content = json.loads(text, parse_int=parse_digits)
+    except (ValueError, RecursionError) as error:
+        raise PefourierError(f"{label(path)} is not readable JSON; write it again") from error
+    lists = content if isinstance(content, dict) else {"": content}
+    if "model_type" in lists:
+        raise PefourierError(
+            f"{label(path)} is a model's config; pass the ids first, then the config"
+        )
+    arrays = {name: as_array(value) for name, value in lists.items()}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def as_array(value: Any) -> np.ndarray | None:
+    """Numbers of nested lists; None of other values, and of rows of unlike length."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "biuf" and array.ndim else None
+
+
+def arrays_by_role(
+    arrays: Mapping[str, Any], source: str
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Arrays by what they are (`NAMES`), and the names of those that are not used."""
+    roles, used = {}, set()
+    for role, names in NAMES.items():
+        present = [name for name in arrays if name.rpartition(".")[2] in names]
+        if len(present) > 1:
+            present = [name for name in present if name.rpartition(".")[2] == role] or present
+        if present:
+            roles[role] = np.asarray(arrays[present[0]])
+            used.add(present[0])
+    if "position_ids" not in roles and len(arrays) == 1:
+        roles = {"position_ids": np.asarray(*arrays.values())}
+        used = set(arrays)
+    if not ({"position_ids", "attention_mask"} & roles.keys()):
+        looked_for = ", ".join(NAMES["position_ids"])
+        names = ", ".join(map(shown, sorted(arrays)[:8])) or "no array"
+        raise PefourierError(
+            f"{source} has no position ids: looked for {looked_for}; it has {names}"
+        )
+    return roles, tuple(name for name in arrays if name not in used)
+
+
+def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
+    """Integers of an array, which may be stored as floats."""
+    if array.dtype.kind == "f":
+        rounded = np.rint(array)
+        if not (np.isfinite(array).all() and (rounded == array).all()):
+            raise PefourierError(f"{subject} must hold integers; got {first_fraction(array)}")
+        array = rounded
+    if array.dtype.kind not in "biuf" or array.size == 0:
+        raise PefourierError(
+            f"{subject} must hold integers; got an array {array.shape} of {array.dtype}"
+        )
+    if np.abs(array.astype(float)).max() > LARGEST:
+        raise PefourierError(f"{subject} must be below 2^53; got {int(array.max())}")
+    return array.astype(np.int64)
+
+
+def first_fraction(array: np.ndarray) -> str:
+    """The first number that is no integer."""
+    flat = array.ravel()
+    bad = ~np.isfinite(flat) | (np.rint(flat) != flat)
+    return f"{flat[bad.argmax()]:g}"
+
+
+def ids_by_axis(array: np.ndarray, subject: str) -> np.ndarray:
+    """Ids (n,), (rows, n) or (axes, rows, n) as (axes, rows, n)."""
+    ids = as_ids(array, subject)
+    if ids.ndim == 3 and ids.shape[0] not in (1, 3, 4) and 1 in ids.shape[1:]:
+        ids = ids.reshape(1, ids.shape[0], -1)
+    if ids.ndim not in (1, 2, 3) or (ids.ndim == 3 and ids.shape[0] not in (1, 3, 4)):
+        raise PefourierError(
+            f"{subject} must have the shape (n,), (rows, n), or (axes, rows, n) with 3 or 4 axes; "
+            f"got {ids.shape}"
+        )
+    return ids.reshape((1,) * (3 - ids.ndim) + ids.shape)
+
+
+def batch_of(
+    arrays: Mapping[str, Any],
+    source: str = "the batch",
+    *,
+    has_axes: bool = False,
+    vision_tokens: tuple[int | None, int | None] = (None, None),
+) -> Batch:
+    """A batch from named arrays: see `NAMES`.
+
+    `has_axes` says that (3, n) ids are three axes of one row, as for M-RoPE; `vision_tokens` are
+    the numbers of image and video tokens in `input_ids`.
+    """
+    roles, ignored = arrays_by_role(arrays, source)
+    if "position_ids" not in roles:
+        raise PefourierError(
+            f"{source} has no position ids: looked for {', '.join(NAMES['position_ids'])}"
+        )
+    stored = roles["position_ids"]
+    if has_axes and stored.ndim == 2 and stored.shape[0] in (3, 4):
+        stored = stored[:, None]
+    ids = ids_by_axis(stored, "position_ids")
+    shape = ids.shape[1:]
+    mask = roles.get("attention_mask")
+    visible = as_visible(mask, shape) if mask is not None and is_matrix(mask, shape) else None
+    kinds = roles.get("mm_token_type_ids")
+    if kinds is None and "input_ids" in roles and any(token is not None for token in vision_tokens):
+        kinds = sum(
+            (roles["input_ids"] == t) * (i + 1)
+            for i, t in enumerate(vision_tokens)
+            if t is not None
+        )
+    seconds = roles.get("second_per_grid_ts")
+    return Batch(
+        ids=ids,
+        segments=segments_of(roles, None if visible is not None else mask, shape),
+        visible=visible,
+        depth=depth_of(roles, shape),
+        kinds=None
+        if kinds is None
+        else fitted(as_ids(np.asarray(kinds), "token types"), shape, "token types"),
+        images=grids_of(roles, "image_grid_thw"),
+        videos=grids_of(roles, "video_grid_thw"),
+        seconds=None if seconds is None else np.asarray(seconds, dtype=float).ravel(),
+        ignored=ignored,
+    )
+
+
+def fitted(array: np.ndarray, shape: tuple[int, ...], subject: str) -> np.ndarray:
+    """An array (n,) or (rows, n) in the shape of the ids."""
+    if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
+        raise PefourierError(f"{subject} {array.shape} do not fit position ids of shape {shape}")
+    return array.reshape(shape)
+
+
+def is_matrix(mask: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether a mask has a number for each query and key."""
+    return (mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2] and mask.ndim != 2) or (
+        mask.ndim == 2 and mask.shape[0] == mask.shape[1] and mask.shape != shape
+    )
+
+
+def as_visible(mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """Which keys a query sees, (matrices, queries, keys): booleans, 0 and 1, or 0 and -inf.
+
+    Additive masks have 0 where a key is visible, and -inf or a large negative number elsewhere.
+    """
+    mask = np.asarray(mask)
+    if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
+        raise PefourierError(f"a mask of queries and keys must be square; got {mask.shape}")
+    if shape is not None and mask.shape[-1] != shape[1]:
+        raise PefourierError(f"a mask {mask.shape} does not fit position ids of shape {shape}")
+    if np.isnan(mask.astype(float)).any():
+        raise PefourierError("a mask must not hold NaN")
+    is_additive = mask.dtype.kind == "f" and mask.min() < 0
+    visible = mask > HIDDEN if is_additive else mask != 0
+    return visible.reshape(-1, *mask.shape[-2:])
+
+
+HIDDEN = -1e4 + 1  # additive masks hide a key below this; biases of ALiBi stay above
+
+
+def segments_of(
+    roles: Mapping[str, np.ndarray], mask: np.ndarray | None, shape: tuple[int, ...]
+) -> np.ndarray | None:
+    """Segment numbers, from cu_seqlens, seq_idx, segment numbers, or a mask of 0 and 1."""
+    segments = None
+    if "cu_seqlens" in roles:
+        segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
+    elif "seq_idx" in roles:
+        segments = fitted(as_ids(roles["seq_idx"], "seq_idx"), shape, "seq_idx") + 1
+    elif "segment_ids" in roles:
+        segments = fitted(as_ids(roles["segment_ids"], "segment ids"), shape, "segment ids")
+    if mask is not None:
+        tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
+        segments = tokens if segments is None else np.where(tokens == 0, 0, segments)
+    if segments is not None and segments.min() < 0:
+        raise PefourierError(f"segment numbers must be at least 0; got {int(segments.min())}")
+    return segments
+
+
+def segments_between(bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Segment numbers from cumulative lengths 0, …, total over the rows one after another.
+
+    >>> segments_between(np.array([0, 2, 5]), (1, 6))
+    array([[1, 1, 2, 2, 2, 0]])
+    """
+    count = shape[0] * shape[1]
+    if bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] > count:
+        raise PefourierError(
+            f"cu_seqlens must go up from 0 to at most {count} tokens; got {bounds[:4].tolist()} … "
+            f"{int(bounds[-1])}"
+        )
+    numbers = np.zeros(count, np.int64)
+    numbers[: bounds[-1]] = np.repeat(np.arange(1, len(bounds)), np.diff(bounds))
+    return numbers.reshape(shape)
+
+
+def depth_of(roles: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray | None:
+    """The depth of each node of a tree, as given or counted from its parents (-1: a root)."""
+    if "depth" in roles:
+        return fitted(as_ids(roles["depth"], "depth"), shape, "depth")
+    if "parents" not in roles:
+        return None
+    parents = fitted(as_ids(roles["parents"], "parents"), shape, "parents")
+    if (parents >= np.arange(shape[1])).any():
+        raise PefourierError("parents must come before their nodes; a root has the parent -1")
+    depth = np.zeros(shape, np.int64)
+    for node in range(shape[1]):
+        parent = parents[:, node]
+        above = np.take_along_axis(depth, np.maximum(parent, 0)[:, None], 1)[:, 0]
+        depth[:, node] = np.where(parent < 0, 0, above + 1)
+    return depth
+
+
+def grids_of(roles: Mapping[str, np.ndarray], role: str) -> np.ndarray | None:
+    """Frames, rows and columns (k, 3) of images or videos."""
+    if role not in roles:
+        return None
+    grids = as_ids(roles[role], role)
+    if grids.shape[-1] != 3 or grids.min() < 1:
+        raise PefourierError(
+            f"{role} must have three sides of at least 1 per image; got {grids.shape}"
+        )
+    return grids.reshape(-1, 3)
+
+
+def named(
+    path: str | None, role: str, shape_of_ids: tuple[int, ...] | None = None
+) -> dict[str, np.ndarray]:
+    """An array of a further file by what it is: a mask, segments, or depths.
+
+    A row of segments that goes up from 0 and has another size than the ids is cu_seqlens.
+    """
+    if path is None:
+        return {}
+    arrays = read_arrays(path)
+    if len(arrays) > 1:
+        arrays = {name: a for name, a in arrays.items() if name.rpartition(".")[2] in NAMES[role]}
+    if len(arrays) != 1:
+        raise PefourierError(f"{label(path)} must hold one array for {role}, or one with that name")
+    (array,) = arrays.values()
+    if role == "segment_ids" and array.ndim == 1 and shape_of_ids is not None:
+        is_bounds = array.size != shape_of_ids[-1] and array.size and array[0] == 0
+        role = "cu_seqlens" if is_bounds else role
+    return {role: array}
+
+
+def is_ids(array: np.ndarray) -> bool:
+    """Whether an array counts tokens: integers that go up by one at most places.
+
+    >>> is_ids(np.arange(8)), is_ids(np.eye(8, dtype=int))
+    (True, False)
+    """
+    if array.dtype.kind not in "iu" or array.shape[-1] < 2:
+        return False
+    return bool((np.diff(array.astype(np.int64), axis=-1) == 1).mean() >= MOSTLY)
+
+
+MOSTLY = 0.5  # of the steps from token to token, that are of one
+
+
+def path_of(source: Any) -> str | None:
+    """The path of an input that is a file."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else None

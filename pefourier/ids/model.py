@@ -1,0 +1,153 @@
+"""What a config says of position ids: first id, limit, axes, and what other ids change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
+from pefourier.encodings.sources.config import read_object
+from pefourier.encodings.sources.weights import first_row
+from pefourier.encodings.specs import open_model, source_of
+from pefourier.errors import PefourierError, shown
+from pefourier.ids.axes import BY_FRAME, Vision
+from pefourier.ids.spans import Rules
+
+LAGS = 4096  # of each pair of runs that a change of scores is computed at
+PAIRS_OF_RUNS = 64
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """What ids that are not as expected change in attention."""
+
+    scores_change: bool | None  # None: no config was given
+    largest_change: float | None  # of the kernel, a bias, or a vector as a share of its norm
+
+
+NOT_KNOWN = Consequence(None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The positions of a model, and the keys of its config that ids depend on."""
+
+    spec: str
+    positions: ModelPositions
+    values: dict[str, Any]  # of the whole config
+
+    @property
+    def codes(self) -> Encoding:
+        """Its first rotation, or its table or bias."""
+        return self.positions.codes
+
+    @cached_property
+    def has_axes(self) -> bool:
+        """Whether its rotation has three axes of ids."""
+        return self.codes.act == "rotate" and axis_in(self.codes) is not None
+
+    @property
+    def vision_tokens(self) -> tuple[int | None, int | None]:
+        """The tokens that stand for patches of images and of videos."""
+        image = self.values.get("image_token_id", self.values.get("image_token_index"))
+        video = self.values.get("video_token_id", self.values.get("video_token_index"))
+        return tuple(t if isinstance(t, int) else None for t in (image, video))  # type: ignore[return-value]
+
+    @property
+    def vision(self) -> Vision:
+        """How patches of images and videos become tokens."""
+        section = self.values.get("vision_config")
+        section = section if isinstance(section, dict) else {}
+        kind = str(self.values.get("model_type", ""))
+        merges = [section.get(f"{name}_merge_size") for name in ("spatial", "temporal")]
+        spatial, temporal = (m if isinstance(m, int) and m > 0 else None for m in merges)
+        rate = section.get("tokens_per_second")
+        is_timed = isinstance(rate, int | float) and kind.startswith("qwen2_5")
+        return Vision(
+            merge=spatial or 2,
+            frames_merged=(temporal or 1) if kind.startswith("ernie") else 1,
+            tokens_per_second=float(rate) if is_timed else None,
+            by_frame=kind.startswith(BY_FRAME),
+        )
+
+    def rules(self, length: int | None) -> Rules:
+        """First id, limit, and what the model adds to ids."""
+        file = open_model(self.spec) if source_of(self.spec) == "config" else None
+        row = file.model.row if file else {}
+        is_table = self.codes.act == "add" and self.codes.name in ("learned", "sinusoidal", "file")
+        first = first_row(file.model) if file and is_table else 0
+        among = row.get("first") == "padding"
+        limit = self.positions.allowed
+        if is_table and limit is not None:
+            limit = len(self.codes) + (first if among else 0)
+        return Rules(
+            start=first if among else 0, added=0 if among else first, limit=length or limit
+        )
+
+    def consequence(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
+        """What changes where ids (…, n) stand in place of others, document by document."""
+        if self.codes.act == "add":
+            return self.change_of_vectors(pairs)
+        changes = [c for ids, due in pairs for c in self.changes_of_scores(ids, due)]
+        return Consequence(bool(changes), max(changes, default=0.0))
+
+    def change_of_vectors(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
+        """Of vectors that are added: the largest distance, as a share of the RMS norm."""
+        ids, due = (np.concatenate([np.zeros(0, int), *(p[i][0] for p in pairs)]) for i in (0, 1))
+        ids, due = ids[ids != due], due[ids != due]
+        if not len(ids):
+            return Consequence(scores_change=False, largest_change=0.0)
+        rows = len(self.codes)
+        inside = (ids >= 0) & (ids < rows) & (due >= 0) & (due < rows)
+        if not inside.any() or (self.codes.name == "learned" and self.codes.origin == "formula"):
+            return Consequence(scores_change=True, largest_change=None)
+        a, b = (self.codes.table(x[inside][:LAGS]) for x in (ids, due))
+        norm = float(np.sqrt((np.asarray(b, float) ** 2).sum(axis=1).mean()))
+        largest = float(np.linalg.norm(a - b, axis=1).max())
+        return Consequence(scores_change=True, largest_change=largest / norm if norm else None)
+
+    def changes_of_scores(self, ids: np.ndarray, due: np.ndarray) -> list[float]:
+        """Of rotations and biases, which see lags: changes between runs that moved unlike."""
+        moves, inverse = np.unique(ids - due, axis=1, return_inverse=True)
+        if moves.shape[1] < 2:
+            return []
+        changes = []
+        for a in range(min(moves.shape[1], PAIRS_OF_RUNS)):
+            for b in range(a):
+                queries, keys = (np.flatnonzero(inverse.ravel() == group) for group in (a, b))
+                step = max(1, len(keys) // LAGS)
+                lag = due[:, queries[:1]] - due[:, keys[::step]]
+                changes.append(self.change_at(lag, moves[:, a] - moves[:, b]))
+        return changes
+
+    def change_at(self, lags: np.ndarray, move: np.ndarray) -> float:
+        """The largest change of the kernel, or of a bias, at lags (axes, n) that move."""
+        enc = self.codes
+        if enc.act == "bias":
+            old, new = (
+                np.asarray(enc.codes(-np.abs(x)[0]), float) for x in (lags, lags + move[:, None])
+            )
+            return float(np.abs(new - old).max())
+        if enc.measure is None:
+            raise PefourierError(f"{shown(enc.label)} declares no frequencies to compute scores by")
+        omega, axis = enc.measure.frequencies, axis_in(enc) if len(lags) > 1 else None
+        place = np.zeros(len(omega), int) if axis is None else np.minimum(axis, len(lags) - 1)
+        weights = np.full(len(omega), 1 / len(omega))
+        old, new = (np.cos(x[place].T * omega) @ weights for x in (lags, lags + move[:, None]))
+        return float(np.abs(new - old).max())
+
+
+def read_model(spec: str) -> Model:
+    """What a config, or a named encoding, says of ids."""
+    found = describe_positions(spec)
+    values = read_object(open_model(spec).model.file) if source_of(spec) == "config" else {}
+    return Model(spec, found, values)
+
+
+def with_limit(rules: Rules, length: int | None) -> Rules:
+    """Rules of ids with a limit that was given."""
+    return replace(rules, limit=length) if length else rules

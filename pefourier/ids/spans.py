@@ -1,0 +1,278 @@
+"""Ids of text, judged document by document against what the tokens should have.
+
+A span is the tokens of one document in one row. Token i of a span is expected at start + i, where
+start is 0 or the config's first position; a node of a tree at start + its depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pefourier.ids.batch import Batch
+
+EXPECTED = "as expected"
+
+
+@dataclass(frozen=True)
+class Span:
+    """One document of one row: its ids, and the first one that is not as expected."""
+
+    row: int
+    segment: int
+    tokens: int
+    first: int
+    last: int
+    expected_first: int | None  # None: not known
+    verdict: str
+    runs: str = ""  # stretches that go up by one
+    start: int = field(default=0, metadata={"told": False})  # first token in the row
+    token: int | None = field(default=None, metadata={"told": False})  # in the row
+    value: int | None = field(default=None, metadata={"told": False})
+    expected: int | None = field(default=None, metadata={"told": False})
+    due: np.ndarray | None = field(
+        default=None, repr=False, compare=False, metadata={"told": False}
+    )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a config or an option says of ids."""
+
+    start: int = 0  # id of a document's first token
+    added: int = 0  # what the model itself adds to ids before it reads its table
+    limit: int | None = None  # ids must be below it
+    rank: int | None = None
+    ranks: int = 1
+    shard: str | None = None  # every, block, zigzag; None: any of them
+
+
+def spans_of(batch: Batch, rules: Rules) -> list[Span]:
+    """Each document of each row, judged."""
+    ids = batch.ids[0]
+    spans = []
+    for row in range(batch.rows):
+        previous = None
+        for place, tokens in enumerate(documents_of(batch, row)):
+            part = ids[row, tokens]
+            expected = rules.start + np.arange(len(tokens))
+            if batch.depth is not None:
+                expected = rules.start + batch.depth[row, tokens]
+            spans.append(judge(Facts(part, expected, tokens, place, previous, rules, batch, row)))
+            previous = int(part[-1])
+    return spans
+
+
+def documents_of(batch: Batch, row: int) -> list[np.ndarray]:
+    """The tokens of each document in a row; padding is left out, also within a document."""
+    if batch.segments is None:
+        return [np.arange(batch.tokens)]
+    tokens = np.flatnonzero(batch.segments[row])
+    cuts = np.flatnonzero(np.diff(batch.segments[row, tokens])) + 1
+    return [part for part in np.split(tokens, cuts) if len(part)]
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What one span is judged by."""
+
+    ids: np.ndarray
+    expected: np.ndarray
+    tokens: np.ndarray  # their places in the row
+    place: int  # among the documents of the row
+    previous: int | None  # last id of the document before
+    rules: Rules
+    batch: Batch
+    row: int
+
+    @property
+    def knows_documents(self) -> bool:
+        """Whether something says where documents begin."""
+        return self.batch.segments is not None
+
+    def span(self, verdict: str, token: int | None = None, expected: int | None = None) -> Span:
+        """The span with a verdict, and the first token that speaks against it."""
+        first = int(self.expected[0])
+        if token is not None and expected is None:
+            expected = int(self.expected[token])
+        return Span(
+            row=self.row,
+            segment=self.place,
+            tokens=len(self.ids),
+            first=int(self.ids[0]),
+            last=int(self.ids[-1]),
+            expected_first=first if verdict != "undecided" else None,
+            verdict=verdict,
+            runs=runs_in_words(self.ids),
+            start=int(self.tokens[0]),
+            token=None if token is None else int(self.tokens[token]),
+            value=None if token is None else int(self.ids[token]),
+            expected=expected,
+            due=None if verdict == "undecided" else self.expected[None],
+        )
+
+
+def judge(facts: Facts) -> Span:
+    """The verdict of one span."""
+    ids, rules = facts.ids, facts.rules
+    if ids.min() < 0 and not (rules.rank is not None and (np.diff(ids) > 0).all() and ids[0] >= 0):
+        return facts.span("negative", int((ids < 0).argmax()))
+    span = judge_shard(facts) if rules.rank is not None else judge_order(facts)
+    if span.verdict == EXPECTED and rules.limit is not None and ids.max() >= rules.limit:
+        return facts.span("beyond", int((ids >= rules.limit).argmax()), rules.limit - 1)
+    return span
+
+
+def judge_order(facts: Facts) -> Span:
+    """Ids of a whole document: as expected, displaced as one, or broken at some token."""
+    ids = facts.ids
+    shift = ids - facts.expected
+    if not shift.any():
+        return facts.span(EXPECTED)
+    if facts.batch.depth is not None:
+        at = int((shift != shift[0]).argmax()) if (shift != shift[0]).any() else 0
+        counts = bool((np.diff(ids) == 1).all())
+        return facts.span(
+            "index for depth" if at and counts else displaced(facts) if not at else "backwards", at
+        )
+    if (shift == shift[0]).all():
+        return facts.span(displaced(facts), 0)
+    if not facts.knows_documents and (guess := undecided(facts)) is not None:
+        return guess
+    if facts.knows_documents and (ids == facts.rules.start + facts.tokens).all():
+        kind = "not restarted" if facts.place else "padding counted"
+        return facts.span(kind, int((shift != 0).argmax()))
+    broken = int((np.diff(ids) != 1).argmax()) + 1
+    if shift[0]:
+        return facts.span(displaced(facts), 0)
+    return facts.span(kind_of_break(facts, broken), broken, int(ids[broken - 1]) + 1)
+
+
+def displaced(facts: Facts) -> str:
+    """Why a document begins at another id than expected."""
+    first, rules = int(facts.ids[0]), facts.rules
+    shift = first - int(facts.expected[0])
+    if facts.place and facts.previous is not None and first == facts.previous + 1:
+        return "not restarted"
+    if rules.start and shift == -rules.start:
+        return "table offset"
+    if rules.added and shift == rules.added:
+        return "table offset"
+    if facts.knows_documents and facts.tokens[0] and shift == facts.tokens[0]:
+        return "not restarted" if facts.place else "padding counted"
+    return "offset"
+
+
+def kind_of_break(facts: Facts, token: int) -> str:
+    """What happens at the first token that does not follow the one before it."""
+    ids = facts.ids
+    step, end = int(ids[token] - ids[token - 1]), len(ids) - 1
+    stays = token == end or ids[token + 1] == ids[token]
+    if step == 0 or (step < 0 and stays and int(ids[token]) >= int(ids[0])):
+        return "repeated"
+    if step > 0:
+        return "gap"
+    return "restarted" if ids[token] == facts.rules.start else "backwards"
+
+
+def undecided(facts: Facts) -> Span | None:
+    """Ids that may be right, for which it is not known where documents or shards begin.
+
+    Runs that each restart, one run behind equal ids of padding, or every k-th id; None for others.
+    """
+    ids, start = facts.ids, facts.rules.start
+    steps = np.diff(ids)
+    cuts = np.flatnonzero(steps != 1) + 1
+    if (ids[cuts] == start).all() and ids[0] == start:
+        last_alone = len(cuts) == 1 and cuts[0] == len(ids) - 1
+        lengths = np.diff(np.r_[0, cuts, len(ids)])
+        return (
+            None
+            if last_alone or (lengths[1:] == 1).all()
+            else facts.span("undecided", int(cuts[0]))
+        )
+    if len(ids) > 2 and (steps == steps[0]).all() and steps[0] > 1:
+        return facts.span("undecided", 1)
+    lead = int((ids != ids[0]).argmax())
+    behind = ids[lead:] if lead > 1 else ids[:0]
+    if len(behind) and (behind == start + np.arange(len(behind)) + (ids[0] == start)).all():
+        return facts.span("undecided", 0)
+    if is_zigzag(ids):
+        return facts.span("undecided", len(ids) // 2)
+    return None
+
+
+def is_zigzag(ids: np.ndarray) -> bool:
+    """Whether ids are two blocks of the same size, one from the start and its mirror.
+
+    >>> is_zigzag(np.r_[2:4, 4:6]), is_zigzag(np.r_[0:2, 6:8])
+    (False, True)
+    """
+    half = len(ids) // 2
+    if 2 * half != len(ids) or not half or (np.diff(ids[:half]) != 1).any():
+        return False
+    first, second = int(ids[0]), int(ids[half])
+    blocks = (first + second) // half + 1
+    is_whole = first % half == 0 and second % half == 0 and blocks % 2 == 0 and blocks > 2
+    return is_whole and bool((np.diff(ids[half:]) == 1).all()) and second > first + half
+
+
+def shards(rules: Rules, count: int) -> dict[str, np.ndarray]:
+    """The ids of each kind of shard on a rank that holds `count` tokens.
+
+    >>> shards(Rules(rank=1, ranks=2), 4)["zigzag"].tolist()
+    [2, 3, 4, 5]
+    """
+    token, half = np.arange(count), count // 2
+    ranks, rank = rules.ranks, rules.rank or 0
+    kinds = {"every": rank + ranks * token, "block": rank * count + token}
+    if 2 * half == count:
+        mirror = 2 * ranks - 1 - rank
+        kinds["zigzag"] = np.r_[rank * half + token[:half], mirror * half + token[:half]]
+    return {kind: rules.start + ids for kind, ids in kinds.items()}
+
+
+def judge_shard(facts: Facts) -> Span:
+    """Ids on one rank of several that share a document."""
+    ids, rules = facts.ids, facts.rules
+    due = shards(rules, len(ids))
+    wanted = {rules.shard: due[rules.shard]} if rules.shard in due else due
+    part = min(wanted.values(), key=lambda part: int((ids != part).sum()))
+    facts = replace(facts, expected=part)
+    if (ids == part).all():
+        return facts.span(EXPECTED)
+    token = int((ids != part).argmax())
+    is_local = (ids == rules.start + np.arange(len(ids))).all()
+    return facts.span("local ids" if is_local else "wrong shard", token)
+
+
+def runs_of(ids: np.ndarray) -> list[tuple[int, int]]:
+    """First and last id of each stretch that goes up by one.
+
+    >>> runs_of(np.array([0, 1, 2, 0, 1, 7]))
+    [(0, 2), (0, 1), (7, 7)]
+    """
+    cuts = np.flatnonzero(np.diff(ids) != 1) + 1
+    starts, ends = np.r_[0, cuts], np.r_[cuts, len(ids)] - 1
+    return list(zip(ids[starts].tolist(), ids[ends].tolist(), strict=True))
+
+
+RUNS = 4  # that a cell lists
+
+
+def runs_in_words(ids: np.ndarray) -> str:
+    """The first runs of ids."""
+    cuts = np.flatnonzero(np.diff(ids) != 1) + 1
+    texts = []
+    for first, last in runs_of(ids[: cuts[RUNS] if len(cuts) > RUNS else len(ids)])[:RUNS]:
+        texts.append(f"{first}" if first == last else f"{first}-{last}")
+    more = len(cuts) + 1 - len(texts)
+    return ", ".join(texts) + (f", … ({more} more)" if more > 0 else "")
+
+
+def worst_first(spans: list[Span]) -> Iterator[Span]:
+    """Spans that are not as expected, then the others."""
+    yield from (span for span in spans if span.verdict != EXPECTED)
+    yield from (span for span in spans if span.verdict == EXPECTED)

@@ -1,0 +1,56 @@
+"""What a mask of queries and keys lets through: causal, a window, documents, padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """What all matrices of a mask have in common; None: it differs, or is not known."""
+
+    causal: bool  # no query sees a later key
+    window: int | None  # keys that a query sees, itself included, where these are the nearest
+    two_sided: bool  # whether the window reaches to later keys as well
+    documents_seen: bool | None = None  # a query sees a key of another document
+    pads_seen: bool | None = None  # a token sees padding
+
+
+def describe_mask(visible: np.ndarray, segments: np.ndarray | None = None) -> Visibility:
+    """Read a mask (matrices, n, n) of booleans.
+
+    >>> lag = np.subtract.outer(np.arange(6), np.arange(6))
+    >>> describe_mask(((lag >= 0) & (lag < 3))[None]).window
+    3
+    """
+    n = visible.shape[-1]
+    query, key = np.indices((n, n))
+    lag = query - key
+    causal = not (visible & (lag < 0)).any()
+    numbers = segments_by_matrix(segments, len(visible))
+    documents = pads = None
+    judged = np.ones_like(visible)
+    if numbers is not None:
+        tokens = numbers != 0
+        same = numbers[:, :, None] == numbers[:, None, :]
+        both = tokens[:, :, None] & tokens[:, None, :]
+        documents = bool((visible & both & ~same).any()) if numbers.max() > 1 else None
+        hidden = tokens[:, :, None] & ~tokens[:, None, :]
+        pads = bool((visible & hidden).any()) if hidden.any() else None
+        judged = both & same
+    reach = int(np.abs(np.where(visible & judged, lag, 0)).max()) + 1
+    inside = (np.abs(lag) < reach) & ((lag >= 0) | (not causal)) & judged
+    is_window = reach < n and bool((visible & judged == inside).all())
+    beyond = judged & (np.abs(lag) >= reach)
+    window = reach if is_window and beyond.any() else None
+    return Visibility(causal, window, bool(window and not causal), documents, pads)
+
+
+def segments_by_matrix(segments: np.ndarray | None, count: int) -> np.ndarray | None:
+    """Segment numbers (matrices, n) of a batch whose rows have one matrix each, or all the same."""
+    if segments is None:
+        return None
+    per_row = max(1, count // len(segments))
+    return np.repeat(segments, per_row, axis=0)[:count] if count > 1 else segments[:1]

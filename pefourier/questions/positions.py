@@ -1,0 +1,376 @@
+"""Are these the position ids that the model should see?
+
+Ids are judged document by document against what their tokens should have: the index within the
+document, a node's depth, the shard of a rank, or rows and columns of an image. What says where
+documents begin and where padding is (a mask, cu_seqlens, segment numbers), or a config, decides
+what is expected; with nothing but ids one run from 0 is as expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pefourier.encodings.domain import positions as line_of_positions
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
+from pefourier.errors import PefourierError
+from pefourier.ids.axes import AUTHORS, LIBRARY, blocks_of, expected_axes, judge_axes
+from pefourier.ids.batch import Batch
+from pefourier.ids.model import NOT_KNOWN, Consequence, Model
+from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judge, spans_of
+from pefourier.ids.visibility import Visibility, describe_mask
+from pefourier.questions.result import Result
+
+SHOWN = 15  # rows that text lists, and findings about single tokens
+WRONG_MASK = "wrong mask"
+CODES = {  # of findings, by the verdict of a document
+    "padding counted": "ids-padding-counted",
+    "not restarted": "ids-not-restarted",
+    "restarted": "ids-restarted",
+    "repeated": "ids-repeated",
+    "gap": "ids-gap",
+    "backwards": "ids-backwards",
+    "negative": "ids-negative",
+    "offset": "ids-offset",
+    "beyond": "ids-beyond",
+    "table offset": "ids-table-offset",
+    "local ids": "ids-local-ids",
+    "wrong shard": "ids-wrong-shard",
+    "text only": "ids-text-only",
+    "block start": "ids-block-start",
+    "times shared": "ids-times-shared",
+    "index for depth": "ids-index-for-depth",
+    "undecided": "ids-undecided",
+}
+
+
+@dataclass(frozen=True)
+class TokenFinding(Finding):
+    """A finding about one token of a row; None where it is about the whole batch."""
+
+    row: int | None = None
+    token: int | None = None
+    value: int | None = None
+    expected: int | None = None
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Positions(Result):
+    """Position ids of a batch, judged."""
+
+    shown: ClassVar[dict[str, str]] = {
+        "rows": "row_count",
+        "tokens per row": "tokens",
+        "axes": "axes",
+        "documents": "documents",
+        "documents not as expected": "bad_count",
+        "attention scores change": "change_in_words",
+        "largest change": "consequence.largest_change",
+        "mask": "mask_in_words",
+    }
+    listed: ClassVar[dict[str, dict[str, str]]] = {
+        "first_rows": {
+            "row": "row",
+            "document": "segment",
+            "tokens": "tokens",
+            "first": "first",
+            "last": "last",
+            "expected first": "expected_first",
+            "runs": "runs",
+            "verdict": "verdict",
+        }
+    }
+
+    shape: tuple[int, ...]
+    rows: tuple[Span, ...]
+    positions: np.ndarray | None = None  # recovered from a dump of cosines and sines
+    uncertainty: tuple[int, ...] | None = None  # of each axis, in positions
+    consequence: Consequence = NOT_KNOWN
+    mask: Visibility | None = None
+    findings: tuple[TokenFinding, ...] = ()
+    ids: np.ndarray = field(compare=False, metadata={"told": False})  # (axes, rows, tokens)
+
+    @property
+    def verdict(self) -> str:
+        """The one kind of fault, "several", or none."""
+        kinds = {span.verdict for span in self.rows} - {EXPECTED}
+        if not self.rows:
+            kinds.add("mask read")
+        if any(f.code.startswith("ids-mask") and f.severity != "note" for f in self.findings):
+            kinds.add(WRONG_MASK)
+        if len(kinds) > 1:
+            kinds -= {"undecided", "mask read"}
+        return EXPECTED if not kinds else kinds.pop() if len(kinds) == 1 else "several"
+
+    @property
+    def bad(self) -> list[Span]:
+        """Documents that are not as expected."""
+        return [span for span in self.rows if span.verdict != EXPECTED]
+
+    @property
+    def worst(self) -> Span | None:
+        """The first document that is not as expected, else the first; None of a mask alone."""
+        return next(iter(self.bad or self.rows), None)
+
+    @property
+    def first_rows(self) -> list[Span]:
+        """The rows that text lists, those with faults first."""
+        good = [span for span in self.rows if span.verdict == EXPECTED]
+        return [*self.bad, *good][:SHOWN]
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows of the batch; None of a mask alone."""
+        return int(self.ids.shape[1]) or None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens per row."""
+        return int(self.ids.shape[2])
+
+    @property
+    def axes(self) -> int | None:
+        """Axes of the ids, where these are several."""
+        return int(self.ids.shape[0]) if len(self.ids) > 1 else None
+
+    @property
+    def documents(self) -> int | None:
+        """Documents of all rows."""
+        return len(self.rows) or None
+
+    @property
+    def bad_count(self) -> int | None:
+        """Documents that are not as expected."""
+        return len(self.bad) if self.rows else None
+
+    @property
+    def kinds(self) -> str:
+        """The verdicts of documents with faults."""
+        return ", ".join(dict.fromkeys(span.verdict for span in self.bad))
+
+    @property
+    def change_in_words(self) -> str | None:
+        """Whether attention scores change."""
+        changes = self.consequence.scores_change
+        return None if changes is None else "yes" if changes else "no"
+
+    @property
+    def mask_in_words(self) -> str | None:
+        """What a mask of queries and keys lets through."""
+        if self.mask is None:
+            return None
+        sides = "both sides" if self.mask.two_sided else "past"
+        window = f", window {self.mask.window} ({sides})" if self.mask.window else ""
+        return f"{'causal' if self.mask.causal else 'not causal'}{window}"
+
+    def series(self) -> tuple[list[str], list[list[Any]]]:
+        """Names of the columns of CSV, and a row for each document."""
+        names = ["row", "segment", "tokens", "first", "last", "expected_first", "runs", "verdict"]
+        return names, [[getattr(span, name) for name in names] for span in self.rows]
+
+
+def judge_positions(
+    batch: Batch,
+    model: Model | None = None,
+    rules: Rules | None = None,
+    *,
+    spec: str = "ids",
+    params: Mapping[str, Any] | None = None,
+    uncertainty: Sequence[int] | None = None,
+) -> Positions:
+    """Judge the ids of a batch; `uncertainty` says that they were recovered from a dump.
+
+    >>> from pefourier.ids.batch import batch_of
+    >>> ids, mask = [[0, 1, 2, 3]], [[0, 1, 1, 1]]
+    >>> judge_positions(batch_of({"position_ids": ids, "attention_mask": mask})).verdict
+    'padding counted'
+    """
+    rules = rules or (model.rules(None) if model else Rules())
+    if batch.ids.shape[0] > 1:
+        spans, rule = spans_of_axes(batch, model, rules)
+    else:
+        spans, rule = spans_of(batch, rules), None
+    mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
+    findings = [*(found for span in spans[:] for found in findings_of(span))][:SHOWN]
+    hidden = sum(span.verdict != EXPECTED for span in spans) - len(findings)
+    if hidden > 0:
+        findings.append(finding("ids-more", count=hidden))
+    if rule is not None:
+        findings.append(finding("ids-vision-rule", rule=rule))
+    if batch.ignored:
+        findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
+    findings += mask_findings(mask, model)
+    return Positions(
+        shape=tuple(batch.ids.shape if batch.ids.shape[0] > 1 else batch.ids.shape[1:]),
+        rows=tuple(spans),
+        positions=batch.ids if uncertainty is not None else None,
+        uncertainty=None if uncertainty is None else tuple(uncertainty),
+        consequence=consequence_of(batch, model, spans),
+        mask=mask,
+        findings=tuple(map(with_place, findings)),
+        ids=batch.ids,
+        about=(label_of(batch, spec, params or {}),),
+    )
+
+
+def consequence_of(batch: Batch, model: Model | None, spans: Sequence[Span]) -> Consequence:
+    """What changes in attention; not known where it is not known what is due."""
+    bad = [span for span in spans if span.verdict != EXPECTED]
+    if model is None or any(span.due is None for span in bad):
+        return NOT_KNOWN
+    tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
+    ids = batch.ids[-3:] if batch.ids.shape[0] > 1 else batch.ids
+    return model.consequence([(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad])
+
+
+def label_of(batch: Batch, spec: str, params: Mapping[str, Any]) -> Encoding:
+    """Ids as what an answer is about."""
+    ids = batch.ids.reshape(batch.ids.shape[0] * batch.rows, -1)
+    domain = line_of_positions(batch.tokens)
+    return Encoding(
+        "position ids", domain, len(ids), lambda x: ids.T[x].astype(float), params=params, spec=spec
+    )
+
+
+def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], str | None]:
+    """Documents of ids on several axes, and the rule that they follow where rules differ."""
+    axes, text = batch.ids[-3:], batch.ids[0] if len(batch.ids) == 4 else None
+    images, videos = grids_by_rule(batch, model)
+    spans, followed = [], set()
+    for row in range(batch.rows):
+        previous = None
+        for place, tokens in enumerate(documents_of(batch, row)):
+            due = due_axes(batch, row, tokens, images, videos)
+            facts = Facts(
+                axes[0, row, tokens],
+                np.arange(len(tokens)),
+                tokens,
+                place,
+                previous,
+                rules,
+                batch,
+                row,
+            )
+            span = judge_axes(facts, axes[:, row, tokens], list(due.values()))
+            if (
+                span.verdict == "text only"
+                and batch.kinds is not None
+                and not batch.kinds[row, tokens].any()
+            ):
+                span = judge(facts)
+            if text is not None and span.verdict == EXPECTED:
+                span = judge(replace(facts, ids=text[row, tokens]))
+            spans.append(span)
+            previous = int(axes[:, row, tokens].max())
+            right = [rule for rule, ids in due.items() if (ids == axes[:, row, tokens]).all()]
+            followed |= set(right) if len(right) == 1 and len(due) > 1 else set()
+    return spans, followed.pop() if len(followed) == 1 else None
+
+
+def grids_by_rule(batch: Batch, model: Model | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Iterators over the blocks of images and of videos, for each rule."""
+    from pefourier.ids.axes import Vision
+
+    vision = model.vision if model else Vision()
+    makers = ((batch.images, None, False), (batch.videos, batch.seconds, True))
+    images, videos = (
+        {rule: blocks_of(grids, vision, seconds, video=video) for rule in (AUTHORS, LIBRARY)}
+        for grids, seconds, video in makers
+    )
+    return images, videos
+
+
+def due_axes(
+    batch: Batch, row: int, tokens: np.ndarray, images: dict[str, Any], videos: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """What the tokens of a document should have by each rule; nothing where grids are not known."""
+    if batch.kinds is None or (batch.images is None and batch.videos is None and batch.kinds.any()):
+        return {}
+    kinds = batch.kinds[row, tokens]
+    due = {
+        rule: expected_axes(kinds, {1: images[rule], 2: videos[rule]}, rule)
+        for rule in (AUTHORS, LIBRARY)
+    }
+    return due if (due[AUTHORS] != due[LIBRARY]).any() else {AUTHORS: due[AUTHORS]}
+
+
+def with_place(found: Finding) -> TokenFinding:
+    """A finding about a token, or about the whole batch."""
+    return found if isinstance(found, TokenFinding) else TokenFinding(**vars(found))
+
+
+def findings_of(span: Span) -> list[Finding]:
+    """What is to be said of a document that is not as expected."""
+    if span.verdict == EXPECTED:
+        return []
+    facts = {name: getattr(span, name) for name in ("row", "segment", "token", "value", "expected")}
+    found = finding(
+        CODES[span.verdict],
+        **facts,
+        first=span.first,
+        start=span.start,
+        tokens=span.tokens,
+        runs=span.runs,
+    )
+    facts.pop("segment")
+    return [TokenFinding(found.code, found.severity, found.message, **facts)]
+
+
+def judge_mask(
+    visible: np.ndarray, model: Model | None, *, spec: str, params: Mapping[str, Any]
+) -> Positions:
+    """What a mask (matrices, n, n) without ids lets through."""
+    mask, n = describe_mask(visible), visible.shape[-1]
+    ids = np.zeros((1, 0, n), np.int64)
+    domain = line_of_positions(n)
+    return Positions(
+        shape=visible.shape,
+        rows=(),
+        mask=mask,
+        findings=tuple(map(with_place, mask_findings(mask, model))),
+        ids=ids,
+        about=(
+            Encoding(
+                "mask", domain, n, lambda x: visible[0][x].astype(float), params=params, spec=spec
+            ),
+        ),
+    )
+
+
+def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]:
+    """What a mask of queries and keys shows that a model should not, and windows that differ."""
+    if mask is None:
+        return []
+    found = []
+    if mask.documents_seen:
+        found.append(finding("ids-mask-documents"))
+    if mask.pads_seen:
+        found.append(finding("ids-mask-pads"))
+    windows = {run.window for run in model.positions.layers} if model else set()
+    if windows and mask.window not in windows:
+        window = mask.window or "none"
+        due = ", ".join(sorted(str(w or "none") for w in windows))
+        found.append(finding("ids-mask-window", window=window, due=due))
+    if mask.two_sided:
+        found.append(finding("ids-mask-two-sided", window=mask.window))
+    return found
+
+
+def parse_rank(text: str | None, shard: str | None, rules: Rules) -> Rules:
+    """Rules with a rank given as R/N.
+
+    >>> parse_rank("1/4", None, Rules()).ranks
+    4
+    """
+    if text is None:
+        if shard is not None:
+            raise PefourierError("--shard needs --rank R/N")
+        return rules
+    rank, slash, ranks = text.partition("/")
+    if not (slash and rank.isdigit() and ranks.isdigit() and int(rank) < int(ranks)):
+        raise PefourierError(f"--rank must be R/N with R from 0 to N - 1, such as 1/4; got {text}")
+    return replace(rules, rank=int(rank), ranks=int(ranks), shard=shard)
