@@ -24,17 +24,17 @@ import numpy as np
 from pefourier.encodings.checks import check_tolerance
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
-from pefourier.encodings.specs import SpecWithDefaults, load, whole_numbers
+from pefourier.encodings.loader import SpecWithDefaults, load, whole_numbers
 from pefourier.errors import PefourierError, shown
-from pefourier.loading import Count, Source, as_points, pair_of, rows_of_points
+from pefourier.loading import Count, Source, as_points, load_matching_pair, rows_of_points
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.geometry import Progress
+    from pefourier.questions.check_faithful import Faithfulness
     from pefourier.questions.compare import Comparison
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
-    from pefourier.questions.faithful import Faithfulness
     from pefourier.questions.positions import Positions
     from pefourier.questions.reconstruct import Reconstructions
     from pefourier.questions.relations import Relations
@@ -131,10 +131,10 @@ def check(
     >>> check("dft", length=80, d=64).closest_pair
     (0, 64)
     """
-    from pefourier.questions.faithful import assess
+    from pefourier.questions.check_faithful import assess
 
     enc = load(encoding, **params)
-    if enc.act == "rotate" and "path" in enc.params:
+    if enc.injection == "rotate" and "path" in enc.params:
         from pefourier.weights.usage import with_pairing
 
         enc = with_pairing(enc)
@@ -164,7 +164,7 @@ def compare(
 
     if tolerance is not None:
         check_tolerance(tolerance)
-    return compare_encodings(*pair_of(a, b, length, d, params), tolerance)
+    return compare_encodings(*load_matching_pair(a, b, length, d, params), tolerance)
 
 
 def relations(encoding: Source, **params: Any) -> Relations:
@@ -213,7 +213,7 @@ def context(
         )
     length, trained, d = whole_numbers(length=length, trained=trained, d=d)
     encodings, reach = describe_context(os.fspath(spec), length, trained, d, against)
-    return replace(reach, about=(replace(encodings[0], spec=os.fspath(spec)),))
+    return replace(reach, encodings=(replace(encodings[0], spec=os.fspath(spec)),))
 
 
 def positions(
@@ -381,8 +381,8 @@ def resize(
             "its displacements, as --from and --to"
         )
     formula = None
-    if enc.anew is not None and len(enc.domain.sides) == len(to):
-        formula = enc.anew(tuple(to))
+    if enc.rebuild_at is not None and len(enc.domain.sides) == len(to):
+        formula = enc.rebuild_at(tuple(to))
     elif has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
         formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})

@@ -13,7 +13,7 @@ import numpy as np
 
 from pefourier.encodings.checks import check_whole
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.specs import SpecWithDefaults, load, source_of, specs_of_rotations
+from pefourier.encodings.loader import SpecWithDefaults, load, source_of, specs_of_rotations
 from pefourier.errors import PefourierError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[in
     return [row_of(point) if len(point) > 1 else point[0] for point in points]
 
 
-def pair_of(
+def load_matching_pair(
     a: Source | SpecWithDefaults,
     b: Source | SpecWithDefaults,
     length: Count | None = None,

@@ -113,10 +113,10 @@ class PositionalEncoding(Tabled):
     ) -> None:
         super().__init__()
         enc = load_known(encoding, max_length, d, params)
-        if enc.act != "add" or (len(enc), enc.dim) != (max_length, d):
+        if enc.injection != "add" or (len(enc), enc.dim) != (max_length, d):
             raise PefourierError(
                 f"{encoding} is no additive encoding of {max_length} positions and d={d}: it has "
-                f"{len(enc)} codes of {enc.dim} numbers, which attention takes as {enc.act!r}"
+                f"{len(enc)} codes of {enc.dim} numbers, which attention takes as {enc.injection!r}"
             )
         self.keep_codes(enc, learn, dtype)
         self.encoding = enc.spec
@@ -339,7 +339,7 @@ class Bias(Tabled):
         options = {"grid": tuple(grid)} if grid else {}
         enc = load_known(spec, max_length, heads, options | params)
         self.encoding, self.tokens = enc.spec, max_length or int(np.prod(grid))
-        if enc.act != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
+        if enc.injection != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
             raise PefourierError(f"{spec} is no bias of {heads} heads by displacement")
         if not grid and len(enc) != 2 * self.tokens - 1:
             raise PefourierError(
@@ -399,14 +399,14 @@ def check_rotation(enc: Encoding) -> None:
 
     A rotation without frequencies of one axis is a table of its points: of a grid, or of a file.
     """
-    is_rotation = enc.act == "rotate"
+    is_rotation = enc.injection == "rotate"
     layout = enc.params.get("layout", "halves")
     has_table = bool(enc.domain.grid) or enc.origin != "formula"
     is_alike = "heads" not in enc.params and "head" not in enc.params
     if not is_rotation or layout not in ("halves", "interleaved") or not is_alike:
         raise PefourierError(
             f"{enc.spec} is no rotation of halves or interleaved pairs that is the same for all "
-            f"heads: attention takes it as {enc.act!r}, its layout is {layout}"
+            f"heads: attention takes it as {enc.injection!r}, its layout is {layout}"
         )
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(

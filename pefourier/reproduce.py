@@ -17,11 +17,11 @@ import numpy as np
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 from pefourier.report.forms import as_json, markdown_of
-from pefourier.report.frame import Answer
+from pefourier.report.render import Answer
 from pefourier.writing.files import read_toml, write_whole
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import agreeing, aligned, paragraph

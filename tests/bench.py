@@ -141,7 +141,7 @@ def on_grid(name):
 
 
 def grid_pefourier(name):
-    from pefourier.questions.faithful import assess
+    from pefourier.questions.check_faithful import assess
 
     def work():  # all that check-faithful answers
         found = assess(on_grid(name))

@@ -20,10 +20,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from pefourier.train import fit
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
+from pefourier.train.device_data import put_on_device
+from pefourier.train.ensembles import COSTS
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
-from pefourier.train.resident import put_on_device
-from pefourier.train.stacks import COSTS
 
 MIXED = ("dft", "rope", "t5", "shaw")  # one of each act
 
@@ -95,15 +95,15 @@ def program_loop(s: Setting, specs: Sequence[str]) -> float:
     """Seconds of the fused program for all members, as many of each encoding, stacked by cost."""
     sizes = s.sizes.tokens, s.sizes.d, s.sizes.heads
     codes = {spec: load_injection(spec, *sizes, 0) for spec in specs}
-    stacks: dict[str, list[fit.Member]] = {}
+    ensembles: dict[str, list[fit.Replica]] = {}
     for seed in range(s.members):
         spec = specs[seed * len(specs) // s.members]
         kind = COSTS.get(codes[spec].act, "codes")
-        stacks.setdefault(kind, []).append(fit.Member(spec, codes[spec], seed, 0))
-    return sum(seconds_of_stack(s, members) for members in stacks.values())
+        ensembles.setdefault(kind, []).append(fit.Replica(spec, codes[spec], seed, 0))
+    return sum(seconds_of_stack(s, members) for members in ensembles.values())
 
 
-def seconds_of_stack(s: Setting, members: Sequence[fit.Member]) -> float:
+def seconds_of_stack(s: Setting, members: Sequence[fit.Replica]) -> float:
     """Seconds of members that are trained together, after three steps that do not count."""
     schedule = fit.Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
     program = fit.Program(put_on_device(s.task, s.device), s.sizes, members, schedule)

@@ -4,7 +4,7 @@ import numpy as np
 
 from pefourier.encodings import load
 from pefourier.encodings.findings import finding
-from pefourier.weights.shares import LayerShares, PairLayout, normalised
+from pefourier.weights.pair_energy import LayerShares, PairLayout, normalised
 from pefourier.weights.summary import summarise
 from pefourier.weights.usage import Usage
 
@@ -29,5 +29,7 @@ def drawn_usage(*rotations, doubt=False):
     code = {"told": "halves", "name": "neighbours", "both": "halves -0.1, neighbours +0.7"}
     found = (finding("usage-pairing-doubt", **code),) if doubt else ()
     pairing = PairLayout("halves", "config", -0.1, 0.7)
-    about = (load("rope", 512, 32),)
-    return Usage("m", 512, 512, pairing, (), tuple(models), None, "applied", found, about=about)
+    encodings = (load("rope", 512, 32),)
+    return Usage(
+        "m", 512, 512, pairing, (), tuple(models), None, "applied", found, encodings=encodings
+    )

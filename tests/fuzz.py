@@ -40,13 +40,13 @@ from tiny_models import write_model
 from pefourier.cli.main import main as run_command
 from pefourier.cli.main import program
 from pefourier.encodings import load
+from pefourier.encodings.loader import open_model
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
-from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 from pefourier.report.forms import as_json
-from pefourier.report.frame import Answer, telling_named
+from pefourier.report.render import Answer, renderer_named
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
@@ -75,7 +75,7 @@ def target(function):
     return function
 
 
-def ended(act, sound=bool, named=""):
+def ended(injection, sound=bool, named=""):
     """What is wrong with how an input ends, None where nothing is.
 
     `act` gives an answer that is `sound`, or raises a PefourierError in one line that has `named`
@@ -87,7 +87,7 @@ def ended(act, sound=bool, named=""):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             watching = True
-            answer = act()
+            answer = injection()
         wrong = None if sound(answer) else ("answer", repr(answer)[:300])
     except PefourierError as error:
         line = str(error)
@@ -149,10 +149,10 @@ def places(tree):
 def alter(rng, tree, values):
     """Leave out, rename, double or replace something in a tree of JSON, or put something in."""
     holder, key = rng.choice(places(tree) or [([0], 0)])
-    value, act = copy.deepcopy(rng.choice(values)), rng.random()
-    if act < 0.15:
+    value, injection = copy.deepcopy(rng.choice(values)), rng.random()
+    if injection < 0.15:
         del holder[key]
-    elif act > 0.3:
+    elif injection > 0.3:
         holder[key] = value
     elif isinstance(holder, dict):
         holder[f"{key}s"] = holder.pop(key)
@@ -303,7 +303,7 @@ def calls_in_pickles(rng):
 def stored_answer():
     """What the command writes for an answer."""
     enc = load("rope:d=8", 20)
-    return as_json(telling_named("faithful").page([Answer(enc, assess(enc))])).encode()
+    return as_json(renderer_named("check_faithful").page([Answer(enc, assess(enc))])).encode()
 
 
 def string(text):

@@ -12,14 +12,14 @@ from functools import cache, partial
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import Cause
+from pefourier.diagnosis.config_errors import Cause
 from pefourier.geometry.precision import FormatLoss
+from pefourier.questions.check_faithful import Faithfulness
 from pefourier.questions.compare import Comparison
 from pefourier.questions.context import Context
 from pefourier.questions.design import Design
 from pefourier.questions.encode import Written
 from pefourier.questions.extend import Extensions
-from pefourier.questions.faithful import Faithfulness
 from pefourier.questions.positions import Positions
 from pefourier.questions.reconstruct import Reconstructions
 from pefourier.questions.relations import Relations
@@ -34,14 +34,14 @@ from pefourier.writing.page import SCHEMA, fields_told
 
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
-    "density": ("spectrum",),
+    "spectral_density": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
-    "faithful": ("check-faithful", "reconstruct"),
+    "check_faithful": ("check-faithful", "reconstruct"),
     "precision": ("check-faithful",),
     "encoding": ("check-faithful",),
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
-    **dict.fromkeys("misreadings pairs biases model_layers operators".split(), ("compare",)),
+    **dict.fromkeys("config_errors pairs biases model_layers operators".split(), ("compare",)),
     **dict.fromkeys(
         "context layers model_positions rotations".split(), ("context", "check-faithful")
     ),
@@ -103,7 +103,7 @@ def schema():
     defs["Refusal"] = object_of({"spec": TEXT, "error": TEXT})
     branches = []
     for command in (*KINDS, *PLAINLY):
-        about = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
+        encodings = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
         records = [
             record_of(kind, defs, command not in NAMELESS, of)
             for kind in KINDS.get(command, ())
@@ -111,7 +111,7 @@ def schema():
         ]
         if more := PLAINLY.get(command):
             required = {*more, *IDENTITY} - {"params"}
-            properties = described((command,), more | about)
+            properties = described((command,), more | encodings)
             records = [object_of(properties, required) | {"additionalProperties": {}}]
         items = {"anyOf": [*records, {"$ref": "#/$defs/Refusal"}]}
         then = {"properties": {"results": {"type": "array", "items": items}}}
@@ -160,12 +160,12 @@ def described(groups, properties):
     return rules
 
 
-def record_of(kind, defs, about, of):
+def record_of(kind, defs, encodings, of):
     """A record: what it is about, and the fields of its dataclass."""
     fields_of, said = fields_schema(kind, defs, of), SAID if issubclass(kind, SAYING) else {}
-    properties = (IDENTITY if about else {"conclusion": TEXT}) | said | fields_of["properties"]
+    properties = (IDENTITY if encodings else {"conclusion": TEXT}) | said | fields_of["properties"]
     required = {*fields_of["required"], "conclusion", *said}
-    required |= {"params", "encoding"} if about else set()
+    required |= {"params", "encoding"} if encodings else set()
     return object_of(properties | BESIDE.get(kind, {}), required)
 
 

@@ -30,13 +30,13 @@ def mangled(rng, content):
 
 def tamper(folder, rng):
     """Change one file of a folder of results."""
-    file, act = folder / rng.choice(["config.json", "results.jsonl"]), rng.randrange(8)
-    if act == 0:
+    file, injection = folder / rng.choice(["config.json", "results.jsonl"]), rng.randrange(8)
+    if injection == 0:
         file.write_bytes(mangled(rng, file.read_bytes()))
         return
     text, lined = file.read_text(), file.suffix == ".jsonl"
     rows = [json.loads(row) for row in (text.splitlines() if lined else [text])]
-    if act == 1 and lined:
+    if injection == 1 and lined:
         rows.append(rng.choice(rows))
     else:
         alter(rng, rng.choice(rows), ODD)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.questions.density import SMEAR, density_by_decade, is_slow
+from pefourier.questions.spectral_density import SMEAR, density_by_decade, is_slow
 
 
 def integral(found):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 QUESTIONS = sorted(p.stem for p in (Path(__file__).parent / "claims").glob("[a-z]*.py"))
-FEW, MANY = 40, 1500
+FEW, MANY = 40, 400
 NOTHING: dict = {}
 
 
@@ -43,9 +43,9 @@ def holds(predicate, *claim):
 
 def action_of(answer):
     """The advice that an answer prints."""
-    from pefourier.report.frame import telling_of
+    from pefourier.report.render import renderer_of
 
-    return telling_of(answer).conclude(answer)[2]
+    return renderer_of(answer).conclude(answer)[2]
 
 
 def untrue(question, seed, count):
@@ -68,7 +68,7 @@ def test_each_sentence_is_true(question):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_each_sentence_is_true_of_many(question, seed):
     assert untrue(question, 1 + seed, MANY) == []

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.readings import MANY, lag_sums
+from pefourier.encodings.attention_decay import MANY, lag_sums
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.operators import compare_operators

@@ -7,7 +7,7 @@ from grids import table_on
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
-from pefourier.questions.faithful import LADDER, assess, shortfalls
+from pefourier.questions.check_faithful import LADDER, assess, shortfalls
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
 

@@ -13,7 +13,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.faithful import assess, shortfalls
+from pefourier.questions.check_faithful import assess, shortfalls
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density

@@ -7,13 +7,13 @@ import pytest
 from double_loop import by_definition
 from reference import DIM, LENGTH, ROWS
 
-from pefourier.encodings import build, load, specs
+from pefourier.encodings import build, load, loader
 from pefourier.encodings.encoding import as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import toeplitz_residual
 from pefourier.report import catalogue
@@ -101,7 +101,7 @@ def test_reconstruction_is_a_unit_vector_with_its_peak_in_place(name):
 
 def test_every_encoding_has_a_reference_row_and_the_catalogue_is_the_registry():
     assert BUILDERS.keys() ^ ROWS.keys() == set()
-    held = json.loads(json.dumps(specs.records()))
+    held = json.loads(json.dumps(loader.records()))
     assert catalogue.read_catalogue() == held, "make catalogue"
 
 

@@ -19,7 +19,7 @@ torch.manual_seed(0)
 ADDITIVE = [
     name
     for name, enc in ((name, build(name, length=12, d=8)) for name in sorted(BUILDERS))
-    if enc.act == "add" and enc.dim == 8
+    if enc.injection == "add" and enc.dim == 8
 ]
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 5e5}
 LLAMA |= {"max_position_embeddings": 32, "head_dim": 16}

@@ -9,7 +9,7 @@ import pytest
 from test_cases import gguf_bytes
 
 from pefourier.encodings import load
-from pefourier.encodings.specs import open_model
+from pefourier.encodings.loader import open_model
 from pefourier.errors import PefourierError
 from pefourier.train.store import check_type, parse_json
 

@@ -84,7 +84,7 @@ def test_equal_frequencies_of_other_pairs_are_another_model():
     found = compare(*(load(Turning(gap), 64, 32) for gap in (16, 8)))
     assert (found.operator.relation, found.same) == ("permuted", False)
     order = np.array(found.operator.permutation)
-    one, two = (operator_at(enc, np.arange(64))[0] for enc in found.about)
+    one, two = (operator_at(enc, np.arange(64))[0] for enc in found.encodings)
     np.testing.assert_allclose(one[:, order][:, :, order], two, atol=2e-5)
     assert found.operator.first_position == 1
     assert found.verdict == "permuted"

@@ -19,7 +19,7 @@ from tiny_models import NO_SMOLLM2, SMOLLM2
 import pefourier
 from pefourier.cli.main import COMMANDS as KNOWN
 from pefourier.encodings import checks, load
-from pefourier.questions.faithful import LADDER
+from pefourier.questions.check_faithful import LADDER
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -198,14 +198,14 @@ def rewrite():
         os.environ |= {"COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)}
         make_files(Path(folder), command)
 
-        def anew(block):
+        def rebuild_at(block):
             if SMOLLM2.name in block[1]:
                 if not SMOLLM2.exists():  # its answer stays as it is
                     return block[0]
                 Path(folder, SMOLLM2.name).symlink_to(SMOLLM2)
             return f"    pefourier {block[1]}\n\n{beginning(command(block[1]))}"
 
-        text = ANSWERED.sub(anew, TEXT)
+        text = ANSWERED.sub(rebuild_at, TEXT)
     README.write_text(text, encoding="utf-8")
 
 

@@ -42,7 +42,7 @@ RESULTS = {
     "usage": lambda: pefourier.usage(write_model(Path(mkdtemp()))),
     "positions": lambda: pefourier.positions([[0, 1, 3]], attention_mask=[[1, 1, 1]]),
     "resize": lambda: pefourier.resize("axial", (5, 6), grid=(3, 4), d=16),
-    "encode": lambda: Written("a.npy", (9, 4), np.arange(9), about=(load("dft", 9, 4),)),
+    "encode": lambda: Written("a.npy", (9, 4), np.arange(9), encodings=(load("dft", 9, 4),)),
 }
 
 
@@ -64,7 +64,7 @@ def test_a_result_speaks(result):
     record = result.to_dict()
     assert list(record)[:3] == ["encoding", "spec", "params"]
     assert record["conclusion"] == result.conclusion
-    assert "about" not in record
+    assert "encodings" not in record
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert len(repr(result)) < 400
     assert result.conclusion in " ".join(html.unescape(result._repr_html_()).split())
@@ -72,8 +72,8 @@ def test_a_result_speaks(result):
 
 def test_nothing_that_a_result_holds_becomes_markup():
     result = pefourier.check("dft", length=4, d=4)
-    enc = dataclasses.replace(result.about[0], spec="<script>alert(1)</script>&\"'")
-    told = dataclasses.replace(result, about=(enc,))._repr_html_()
+    enc = dataclasses.replace(result.encodings[0], spec="<script>alert(1)</script>&\"'")
+    told = dataclasses.replace(result, encodings=(enc,))._repr_html_()
     assert "<script" not in told
     assert "&lt;script&gt;" in told
 
@@ -92,9 +92,9 @@ def test_a_result_goes_to_another_process_and_keeps_its_words(result):
     again = pickle.loads(pickle.dumps(result))
     assert again.to_dict() == result.to_dict()
     assert repr(again) == repr(result)
-    if result.about[0].codes:
+    if result.encodings[0].codes:
         with pytest.raises(PefourierError, match="has no codes"):
-            again.about[0].codes(np.arange(2))
+            again.encodings[0].codes(np.arange(2))
 
 
 def test_what_is_about_no_encoding_is_on_no_grid():

@@ -9,8 +9,8 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
-from pefourier.questions.density import alias, at_nearest_points
 from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.spectral_density import alias, at_nearest_points
 from pefourier.questions.spectrum import density
 
 

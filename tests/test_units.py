@@ -12,8 +12,8 @@ from sinusoids import GRID, NORMAL, S, waves
 
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import BUILDERS, build
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.compare import compare
-from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
@@ -96,7 +96,7 @@ def test_faithfulness_and_relations_do_not_depend_on_the_unit(case, question):
         value, found = getattr(one, name), getattr(other, name)
         if name in IN_UNITS and value is not None:
             found = found / factor
-        if name not in OF_UNITS and not (name in BIASES and enc.act == "bias"):
+        if name not in OF_UNITS and not (name in BIASES and enc.injection == "bias"):
             same(found, value)
     if question == assess:
         assert unit_free(other.identified) == unit_free(one.identified)
@@ -123,7 +123,7 @@ def test_comparison_does_not_depend_on_the_unit(case):
     changed = from_table(enc.table()[::-1] + 1e-3 * enc.table().max() * np.eye(len(enc), enc.dim))
     other = scaled(enc, factor)
     found = compare(enc, other)
-    usual = "different" if enc.act in ("rotate", "bias") else "equivalent"
+    usual = "different" if enc.injection in ("rotate", "bias") else "equivalent"
     assert found.verdict == (usual if enc.table().any() else "the same")
     if found.transform:
         assert found.transform == {"scale": pytest.approx(factor, rel=1e-5, abs=0)}

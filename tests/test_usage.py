@@ -25,7 +25,7 @@ from pefourier.weights.model import (
     open_model_weights,
     rotations_of_model,
 )
-from pefourier.weights.shares import LayerShares, normalised
+from pefourier.weights.pair_energy import LayerShares, normalised
 from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
 from pefourier.weights.usage import use_of_model

@@ -26,7 +26,7 @@ def told(*words):
     return [status, out.getvalue()]
 
 from pefourier.report.catalogue import FILE
-from pefourier.encodings.specs import records
+from pefourier.encodings.loader import records
 FILE.write_text(json.dumps(records()))
 forms = "text json csv github sarif lint md latex verdicts".split()
 found = {form: told("size", "dft", "rope", "--d", "8", "--format", form) for form in forms}

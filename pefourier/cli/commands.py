@@ -74,8 +74,8 @@ class DensityOptions:
     demean: bool = False
 
 
-def tell(
-    telling: Any,
+def print_results(
+    renderer: Any,
     results: Results,
     options: EncodingOptions,
     output: OutputOptions,
@@ -84,22 +84,22 @@ def tell(
     **limits: Any,
 ) -> None:
     """Draw the figure of the results, name options without effect, print the page."""
-    page = telling.page(results.per_spec)
+    page = renderer.page(results.per_spec)
     page = required.hold(page, results, **limits) if required else page
-    figure.draw(telling.figure, results.answers, results.refusals)
+    figure.draw(renderer.figure, results.answers, results.refusals)
     if not results.refusals:
         options.note_without_effect([a.encoding for a in results.answers])
     print_and_exit(page, results, output, options.quiet)
 
 
-def tell_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
+def print_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
     """Draw and print one result, or those of each axis of a grid."""
-    from pefourier.report.frame import answer_of, telling_of
+    from pefourier.report.render import answer_of, renderer_of
 
     answers = list(map(answer_of, result if isinstance(result, tuple) else (result,)))
-    telling = telling_of(answers[0].result)
-    figure.draw(telling.figure, answers)
-    output.print(telling.page(answers))
+    renderer = renderer_of(answers[0].result)
+    figure.draw(renderer.figure, answers)
+    output.print(renderer.page(answers))
 
 
 @register("spectrum")
@@ -118,12 +118,12 @@ def spectrum(
     Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
     """
     from pefourier import api
-    from pefourier.report.frame import telling_named
+    from pefourier.report.render import renderer_named
 
-    telling = telling_named("spectrum")
-    pictures = {name: partial(getattr(telling, name), axis=axis) for name in ("figure", "chart")}
+    renderer = renderer_named("spectrum")
+    pictures = {name: partial(getattr(renderer, name), axis=axis) for name in ("figure", "chart")}
     results = ask_each(options, partial(api.spectrum, **vars(density)))
-    tell(replace(telling, **pictures), results, options, output, figure)
+    print_results(replace(renderer, **pictures), results, options, output, figure)
 
 
 @register("reconstruct")
@@ -145,10 +145,12 @@ def reconstruct(
     spare_threads()
     points = parse_points(pos)
     from pefourier import api
-    from pefourier.report.frame import telling_named
+    from pefourier.report.render import renderer_named
 
     question = partial(api.reconstruct, positions=points, **vars(density))
-    tell(telling_named("reconstruct"), ask_each(options, question), options, output, figure)
+    print_results(
+        renderer_named("reconstruct"), ask_each(options, question), options, output, figure
+    )
 
 
 @register("check-faithful")
@@ -171,7 +173,7 @@ def check_faithful(
     """
     spare_threads(options.names)
     from pefourier import api
-    from pefourier.report.frame import telling_named
+    from pefourier.report.render import renderer_named
 
     def check(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), options.quiet)
@@ -179,7 +181,7 @@ def check_faithful(
 
     results = ask_each(options, check, skip=required.skip_unknown)
     limits = {"required": required, "rung": require, "dtype": require_dtype}
-    tell(telling_named("faithful"), results, options, output, figure, **limits)
+    print_results(renderer_named("check_faithful"), results, options, output, figure, **limits)
 
 
 @register("compare")
@@ -206,20 +208,20 @@ def compare(
         check_suffix(permutation, (".npy", ".json"))
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import api
-    from pefourier.report.frame import answer_of, telling_named
+    from pefourier.report.render import answer_of, renderer_named
     from pefourier.writing.page import Reason
 
     a, b = options.sources(split=False)
     comparison = api.compare(a, b, **options.sizes, tolerance=tolerance)
-    answers, telling = [answer_of(comparison)], telling_named("compare")
+    answers, renderer = [answer_of(comparison)], renderer_named("compare")
     if permutation is not None:
         write_permutation(permutation, comparison.operator)
-    figure.draw(telling.figure, answers)
-    a, b = comparison.about
+    figure.draw(renderer.figure, answers)
+    a, b = comparison.encodings
     words = f"is not the same as {b.label}: {comparison.verdict}"
     difference = Reason(a.label, "unmet", words)
-    output.print(replace(telling.page(answers), reasons=[] if comparison.same else [difference]))
-    options.note_without_effect(comparison.about)
+    output.print(replace(renderer.page(answers), reasons=[] if comparison.same else [difference]))
+    options.note_without_effect(comparison.encodings)
     if not comparison.same:
         raise typer.Exit(1)
 
@@ -254,9 +256,11 @@ def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOpt
     Example: pefourier relations sinusoidal learned -S 512 --d 64 --plot kernel.pdf
     """
     from pefourier import api
-    from pefourier.report.frame import telling_named
+    from pefourier.report.render import renderer_named
 
-    tell(telling_named("relations"), ask_each(options, api.relations), options, output, figure)
+    print_results(
+        renderer_named("relations"), ask_each(options, api.relations), options, output, figure
+    )
 
 
 @register("context")
@@ -287,7 +291,7 @@ def context(
             "context needs a model's config.json, its folder, or a rotation; got none"
         )
     from pefourier import api
-    from pefourier.report.frame import answer_of, telling_named
+    from pefourier.report.render import answer_of, renderer_named
 
     settings = {"length": length, "trained": trained, "d": d, "against": against}
 
@@ -295,9 +299,9 @@ def context(
         return answer_of(api.context(spec, **settings))
 
     results = answer_each(specs, ask, quiet, required.skip_unknown)
-    telling = telling_named("context")
-    page = required.hold(telling.page(results.per_spec), results)
-    figure.draw(telling.figure, results.answers, results.refusals)
+    renderer = renderer_named("context")
+    page = required.hold(renderer.page(results.per_spec), results)
+    figure.draw(renderer.figure, results.answers, results.refusals)
     if brief:
         lines = "".join(map(brief_line, results.answers))
         page = replace(page, words=lambda: lines, conclusion=str, chart=None)
@@ -359,7 +363,7 @@ def positions(
         shard=shard,
         length=length,
     )
-    tell_result(result, output, figure)
+    print_result(result, output, figure)
     if result.verdict != "as expected":
         raise typer.Exit(1)
 
@@ -389,7 +393,7 @@ def usage(
 
     show = percentages(model, quiet)
     result = use_of_model(model, length, layers, every_head, against, stats, show)
-    tell_result(result, output, figure)
+    print_result(result, output, figure)
 
 
 @register("design")
@@ -441,7 +445,7 @@ def design(
         result = extend(extend_from, to, trained=length, d=d, **shared)
     else:
         result = api.design(grid or length, d, span=span, resolution=resolution, **shared)
-    tell_result(result, output, figure)
+    print_result(result, output, figure)
 
 
 @register("resize")
@@ -466,9 +470,9 @@ def resize(
     Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --prefix 1 --out new.npy
              pefourier resize model.safetensors#wpe.weight --to 2048 --out longer.npy
     """
+    from pefourier.encodings.loader import source_of
     from pefourier.encodings.sources.formats import WRITERS
     from pefourier.encodings.sources.tables import in_form_of, write_table
-    from pefourier.encodings.specs import source_of
     from pefourier.writing.files import check_suffix
 
     if out is not None:
@@ -478,11 +482,11 @@ def resize(
     place = {"grid": old or (), "prefix": prefix or 0}
     resizing = api.resize(spec, new, method=method or "", d=d, **place)
     if out is not None:
-        path, array = (resizing.about[0].params.get(key) for key in ("path", "array"))
+        path, array = (resizing.encodings[0].params.get(key) for key in ("path", "array"))
         stored = path != "-" and (array or source_of(spec) == "table")
         table = resizing.table
         write_table(out, *(in_form_of(path, array, table, out, new) if stored else (table,)))
-    tell_result(replace(resizing, out=out), output, figure)
+    print_result(replace(resizing, out=out), output, figure)
 
 
 @register("encode")
@@ -516,4 +520,4 @@ def encode(
     enc, x = api.points_at(source, points, **options.sizes)
     write_table(out, rows_of_codes(enc, x))
     options.note_without_effect([enc])
-    tell_result(Written(out, (len(x), enc.dim), x, about=(enc,)), output, figure)
+    print_result(Written(out, (len(x), enc.dim), x, encodings=(enc,)), output, figure)

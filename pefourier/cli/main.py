@@ -33,8 +33,8 @@ from pefourier.cli.process import (
     note,
     paste,
     percentages,
+    report_interrupt,
     say,
-    tell_of_interrupt,
 )
 from pefourier.errors import PefourierError, nearest, shorten, shown
 from pefourier.version import __version__
@@ -65,12 +65,12 @@ def main(arguments: list[str]) -> int:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         status = invoke(words)
         # A library may have made of a signal an error that was reported, or nothing
-        return tell_of_interrupt(LISTENER.came[0]) if LISTENER.came else status
+        return report_interrupt(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
-        return tell_of_interrupt(signal.SIGINT)
+        return report_interrupt(signal.SIGINT)
     except (Exception, SystemExit) as error:
         if LISTENER.came:
-            return tell_of_interrupt(LISTENER.came[0])
+            return report_interrupt(LISTENER.came[0])
         if "--debug" in arguments[:end] and sys.stderr is not None:
             import traceback
 
@@ -237,7 +237,7 @@ def write_report(
         write_text(out, folder_document(training, title or ""))
         output.print(folder_page(training, out))
         return
-    from pefourier.encodings.specs import load
+    from pefourier.encodings.loader import load
     from pefourier.pages.encodings import Inquiry, encodings_document, report_page
 
     inquiry = Inquiry(typed, lattice, sigma)
@@ -333,12 +333,12 @@ def train(
     """
     from pefourier.train.options import Options
 
-    chosen, tell = Options(**vars(options)), None if quiet else note
+    chosen, print_results = Options(**vars(options)), None if quiet else note
     output = OutputOptions(as_json, as_csv)
     if plan:
         from pefourier.train.plan import plan_page, plan_training
 
-        output.print(plan_page(plan_training(chosen, tell)))
+        output.print(plan_page(plan_training(chosen, print_results)))
         return
     from pefourier.train.request import check_options
 
@@ -350,7 +350,7 @@ def train(
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             output.print(summary_page(summary))
 
-    run_comparison(chosen, deliver, tell)
+    run_comparison(chosen, deliver, print_results)
 
 
 @register("reproduce")

@@ -256,15 +256,15 @@ class EncodingOptions:
         defaults |= {"grid": self.grid or (), "prefix": self.prefix or 0}
         if self.times is None:
             return defaults
+        from pefourier.encodings.loader import refuse_times
         from pefourier.encodings.sources.tables import read_numbers
-        from pefourier.encodings.specs import refuse_times
 
         refuse_times(self.names)
         return defaults | {"times": read_numbers(self.times)}
 
     def sources(self, *, split: bool = True) -> list[Any]:
         """The SPECs with what holds of all, a config with several rotations `split` into these."""
-        from pefourier.encodings.specs import SpecWithDefaults, specs_of_rotations
+        from pefourier.encodings.loader import SpecWithDefaults, specs_of_rotations
 
         specs = [s for name in self.names for s in (specs_of_rotations(name) if split else [name])]
         defaults = self.defaults()
@@ -330,7 +330,7 @@ def answer_each(
 
     With `skip` configs that set no positions which could be answered for are passed over.
     """
-    from pefourier.report.frame import Refusal
+    from pefourier.report.render import Refusal
 
     results = Results([])
     for source in sources:
@@ -358,7 +358,7 @@ def answer_each(
 
 def ask_each(options: EncodingOptions, question: Callable[..., Any], skip: bool = False) -> Results:
     """Ask a question of `pefourier.api` about each SPEC."""
-    from pefourier.report.frame import answer_of
+    from pefourier.report.render import answer_of
 
     def ask(source: Any) -> Any:
         return answer_of(question(source, **options.sizes))
@@ -379,7 +379,7 @@ class Requirements:
 
         What is no worse and not as it was is a remark, where it is not `strict`.
         """
-        from pefourier.questions.faithful import shortfalls
+        from pefourier.questions.check_faithful import shortfalls
         from pefourier.writing.page import Reason
 
         reasons = [

@@ -139,7 +139,7 @@ def end_at_once(number: int) -> NoReturn:
     _exit(128 + number)
 
 
-def tell_of_interrupt(number: int) -> int:
+def report_interrupt(number: int) -> int:
     """Tell the person at the terminal of an interrupt; the exit status."""
     if number == signal.SIGINT:
         note("interrupted")
@@ -164,7 +164,7 @@ def leave(status: int) -> NoReturn:
 
 READ = (  # options and arguments whose values may name a file
     *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
-    *("encoding", "dataset", "data"),
+    *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth"),
 )
 WRITTEN = ("out", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # of which none is a model

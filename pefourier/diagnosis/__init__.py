@@ -45,7 +45,7 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | Non
     identified, findings, behind = None, [], enc.domain.prefix
     enc = without_prefix(enc)
     on_grid = len(enc.domain.sides) > 1
-    if enc.domain.kind == "position" and (enc.act == "add" or enc.origin == "formula"):
+    if enc.domain.kind == "position" and (enc.injection == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
             findings = [*grid_rules.remarks_on_formula(enc)]
             if enc.name == "rope" and "inv_freq" in enc.params:

@@ -198,8 +198,10 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
     steps, sides = [p["step"] for p in params], facts.sides
     axes = zip(facts.names, steps, sides, strict=True)
     ends = {name: (step * side, step * (side - 1)) for name, step, side in axes if step < 1}
-    if still := [name for name, end in ends.items() if np.abs(np.subtract(end, 1)).min() < NEARLY]:
-        yield finding("coordinates-unscaled", names=" and ".join(still))
+    if unrotated := [
+        name for name, end in ends.items() if np.abs(np.subtract(end, 1)).min() < NEARLY
+    ]:
+        yield finding("coordinates-unscaled", names=" and ".join(unrotated))
     crossed = len(sides) == 2 and abs(steps[0] * sides[1] / (steps[1] * sides[0]) - 1) < NEARLY
     if crossed and sides[0] != sides[1]:
         yield finding("normalised-by-other-side", steps=steps, sides=sides)
@@ -264,8 +266,8 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
         return
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
         lags = np.outer([side - 1, 1], np.eye(len(names), dtype=int)[axis])
-        meets, still = squared_distances(measure, lags) <= largest_zero(measure, lags)
-        if side > 2 and meets and not still:
+        meets, unrotated = squared_distances(measure, lags) <= largest_zero(measure, lags)
+        if side > 2 and meets and not unrotated:
             yield finding("ends-coincide", name=name)
     if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
         yield finding("text-collides-with-patch", point=",".join("0" for _ in domain.sides))

@@ -107,7 +107,7 @@ def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | Non
     if enc.origin != "formula" or len(enc.domain.sides) > 1 or enc.domain.kind == "lag":
         return None
     omega = measure.frequencies * (-1.0 if enc.params.get("backwards") else 1.0)
-    if enc.act == "rotate":
+    if enc.injection == "rotate":
         factor = float(enc.params.get("attention_factor", 1.0))
     else:
         amplitudes = measure.amplitudes

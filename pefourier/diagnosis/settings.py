@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import SEARCHED, SLIPS, Cause, has_settings, meant_settings
+from pefourier.diagnosis.config_errors import SEARCHED, SLIPS, Cause, has_settings, meant_settings
+from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_if_any, scaling_parameters
-from pefourier.encodings.readings import positions_below
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.loader import source_of
 from pefourier.writing.files import read_toml
 
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters

@@ -43,8 +43,8 @@ def constant_codes(table: np.ndarray) -> Finding:
         return finding("zero-codes")
     sizes = np.sort(code / code.max() if code.max() > 0 else code)
     at_zero = np.arange(len(code)) >= len(code) // 2  # as many sines as cosines
-    still = len(code) > 1 and np.allclose(sizes, at_zero, atol=1e-6)
-    return finding("constant-codes", "still" if still else "plain")
+    unrotated = len(code) > 1 and np.allclose(sizes, at_zero, atol=1e-6)
+    return finding("constant-codes", "still" if unrotated else "plain")
 
 
 def counted_rows(facts: TableFacts) -> Iterator[Finding]:

@@ -25,10 +25,10 @@ from pefourier.diagnosis.wave_formulas import (
     frequency_slack,
     to_digits,
 )
+from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.readings import positions_below
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
@@ -245,10 +245,12 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
         kinds = {tuple(set(start[place])) for place in places}  # sines start at 0, cosines not
         omega, slack = (np.stack([x[place] for place in places], axis=1) for x in (turns, error))
         fast = omega.min(axis=1) > 3 / n
-        differ = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(axis=1)
-        differ &= fast
-        if kinds == {(True,), (False,)} and (differ.sum() > min(fast.sum() / 2, 2)):
-            k = int(np.argmax(differ))
+        with_differences = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(
+            axis=1
+        )
+        with_differences &= fast
+        if kinds == {(True,), (False,)} and (with_differences.sum() > min(fast.sum() / 2, 2)):
+            k = int(np.argmax(with_differences))
             columns = tuple(np.arange(d)[place][k] for place in places)
             base = (omega[k, 1] / omega[k, 0]) ** -d
             yield finding("mismatched-pairs", turns=omega[k], d=d, columns=columns, base=base)
@@ -262,10 +264,10 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
     omega = facts.pairs.omega
     moving = omega[omega > 0]
     span = max(len(facts.table), 128)
-    still = moving[moving * span < STILL]
+    unrotated = moving[moving * span < STILL]
     steps = -np.diff(np.log(np.sort(moving)[::-1][:3]))
-    if len(still) > len(omega) / 2:
-        values = {"still": len(still), "pairs": len(omega), "least": STILL, "span": span}
+    if len(unrotated) > len(omega) / 2:
+        values = {"unrotated": len(unrotated), "pairs": len(omega), "least": STILL, "span": span}
         yield finding("dead-pairs", "still", **values)
     elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * facts.eps).all():
         yield finding("dead-pairs", "exponent")
@@ -366,21 +368,21 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     rows = facts.sample
     if facts.identified is not None or len(rows) < 4 or rows.shape[1] < 4:
         return
-    still, slack = np.ptp(rows, axis=0) == 0, 1e-3 + 4 * facts.eps
+    unrotated, slack = np.ptp(rows, axis=0) == 0, 1e-3 + 4 * facts.eps
     if facts.pairs is not None:
         height = facts.pairs.amplitude
         turning = np.abs(height - np.median(height)) <= 10 * slack * height
-        still[np.append(facts.pairs.sines[turning], facts.pairs.cosines[turning])] = False
+        unrotated[np.append(facts.pairs.sines[turning], facts.pairs.cosines[turning])] = False
     else:
-        top = np.abs(rows[:, ~still]).max(initial=0.0)
-        still &= np.abs(np.abs(rows[0]) - top) > slack * top
-    if still.sum() in (0, len(still)):
+        top = np.abs(rows[:, ~unrotated]).max(initial=0.0)
+        unrotated &= np.abs(np.abs(rows[0]) - top) > slack * top
+    if unrotated.sum() in (0, len(unrotated)):
         return
-    waves = facts.are_waves(rows[:, ~still]) and still.sum() <= max(1, rows.shape[1] // 8)
+    waves = facts.are_waves(rows[:, ~unrotated]) and unrotated.sum() <= max(1, rows.shape[1] // 8)
     waves &= not facts.is_calendar  # half a period at each step is a sine of zeros
-    names = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(still)])
-    are = agreeing(still.sum(), "is", "are")
-    values = {"still": still.sum(), "columns": rows.shape[1], "named": names, "are": are}
+    names = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(unrotated)])
+    are = agreeing(unrotated.sum(), "is", "are")
+    values = {"unrotated": unrotated.sum(), "columns": rows.shape[1], "named": names, "are": are}
     yield finding("dead-columns", "waves" if waves else "others", **values)
 
 

@@ -3,7 +3,7 @@
 `load` turns a SPEC into an `Encoding`, `build` a registered name.
 """
 
+from pefourier.encodings.loader import load
 from pefourier.encodings.registry import build
-from pefourier.encodings.specs import load
 
 __all__ = ["build", "load"]

@@ -113,7 +113,7 @@ class Encoding:
     dim: int
     codes: Callable[[np.ndarray], np.ndarray]
     measure: Measure | None = None
-    act: Literal["add", "rotate", "bias", "key"] = "add"  # how attention receives the codes
+    injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention receives the codes
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
     eps: float = FLOAT64_EPS  # resolution of the stored codes: float32 files are coarser
@@ -123,7 +123,9 @@ class Encoding:
     operator: Operator | None = None  # of user code that turns what it is given
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
-    anew: Callable[[tuple[int, ...]], "Encoding"] | None = None  # on other sides, where it is drawn
+    rebuild_at: Callable[[tuple[int, ...]], "Encoding"] | None = (
+        None  # on other sides, where it is drawn
+    )
     rates: np.ndarray | None = None  # of waves in time, beside columns that have no measure
     bias: np.ndarray | None = None  # (heads, n, n), of each query to each key
 
@@ -279,7 +281,7 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
 
     facts = {"origin": "code", "lattice": n, **facts}
     domain = Domain("lag", np.arange(1 - n, 1 if causal else n))
-    return Encoding(name, domain, heads, codes, act="bias", bias=bias, **facts)
+    return Encoding(name, domain, heads, codes, injection="bias", bias=bias, **facts)
 
 
 def rows_up_to(table: np.ndarray, length: int | None, label: str) -> np.ndarray:

@@ -147,7 +147,7 @@ def with_grid_note(enc: Encoding) -> Encoding:
     As many rows as a square behind those of usual tokens are it if neighbours across the ends of
     lines are less alike than those within, or if the array's name says images.
     """
-    is_flat = enc.domain.kind == "position" and not enc.domain.grid and enc.act == "add"
+    is_flat = enc.domain.kind == "position" and not enc.domain.grid and enc.injection == "add"
     if not is_flat or enc.origin == "formula" or any(f.code in BIAS_CODES for f in enc.findings):
         return enc
     is_image = IMAGE_NAME.search(str(enc.params.get("array") or "").lower())
@@ -214,7 +214,7 @@ def biases_within(window: Sides, bias: np.ndarray, name: str, **facts: Any) -> E
     points = len(lags_on(window))
     table = np.vstack([bias[points:], bias[:points][::-1]])
     enc = from_table(table, name, **facts)
-    return replace(enc, domain=lags_on(window, prefix=len(bias) - points), act="bias")
+    return replace(enc, domain=lags_on(window, prefix=len(bias) - points), injection="bias")
 
 
 def row_numbering(enc: Encoding, behind: int) -> str:

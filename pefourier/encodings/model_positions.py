@@ -14,6 +14,7 @@ import numpy as np
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.loader import load, open_model, source_of
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.config import ModelConfig
 from pefourier.encodings.sources.layers import (
@@ -32,7 +33,6 @@ from pefourier.encodings.sources.weights import (
     tensors_beside,
     untrained_distances,
 )
-from pefourier.encodings.specs import load, open_model, source_of
 from pefourier.errors import shown
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ModelPositions:
     stands_for: int | None  # positions that the rotation is for: with its scaling, or of training
     length: int  # asked for, else what the model allows
     allowed: int | None  # by a config, with its scaling
-    still: int  # dimensions of a head that are kept apart from those that turn
+    unrotated: int  # dimensions of a head that are kept apart from those that turn
     temperature: Temperature | None
     tables: dict[str, int | None]  # `ModelConfig.tables`
     unread: tuple[str, ...]
@@ -139,7 +139,7 @@ def describe_positions(
         stands_for=native_length if file and is_scaled(native) else trained_length.length,
         length=longest,
         allowed=native_length if model else None,
-        still=file.still if file else 0,
+        unrotated=file.unrotated if file else 0,
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
@@ -246,7 +246,7 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
         usual = "" if all(run.kind for run in runs) else load_layers(spec, "", None, d).name
         return [replace(run, kind=run.kind or usual) for run in runs]
     enc = load(spec, None, d)
-    on_a_line = enc.act == "rotate" and len(enc.domain.sides) == 1
+    on_a_line = enc.injection == "rotate" and len(enc.domain.sides) == 1
     return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
 
 

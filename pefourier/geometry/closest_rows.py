@@ -52,7 +52,7 @@ class Rows:
     table: np.ndarray
     scale: float
 
-    def about(self, centre: np.ndarray, index: np.ndarray) -> np.ndarray:
+    def encodings(self, centre: np.ndarray, index: np.ndarray) -> np.ndarray:
         """Rows from a centre, in which products would drown: rounded once."""
         return (np.asarray(self.table[index], dtype=float) - centre) * self.scale
 
@@ -152,7 +152,7 @@ class Block:
 
 def make_block(rows: Rows, index: np.ndarray, centre: np.ndarray, dtype: type) -> Block:
     """Rows rounded to a floating-point type, with their lengths from before."""
-    codes = rows.about(centre, index)
+    codes = rows.encodings(centre, index)
     augmented = np.empty((len(codes), codes.shape[1] + 2), dtype)
     augmented[:, :-2], augmented[:, -1] = codes, 1.0
     augmented[:, -2] = np.einsum("ij,ij->i", codes, codes) / -2

@@ -98,9 +98,9 @@ def measure_pairs(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Si
     z = rows[:, second] + 1j * rows[:, first]
     t = np.arange(len(z))
     omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
-    still = z * np.exp(-1j * np.multiply.outer(t, omega))
-    phase = np.angle(still.sum(axis=0))
-    residual = np.angle(still * np.exp(-1j * phase))
+    unrotated = z * np.exp(-1j * np.multiply.outer(t, omega))
+    phase = np.angle(unrotated.sum(axis=0))
+    residual = np.angle(unrotated * np.exp(-1j * phase))
     middle = t - t.mean()
     drift = middle @ residual / (middle @ middle)
     omega, phase = omega + drift, phase + residual.mean(axis=0) - drift * t.mean()

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
 from pefourier.encodings.sources.config import read_object
 from pefourier.encodings.sources.weights import first_row
-from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.ids.axes import BY_FRAME, Vision
 from pefourier.ids.spans import Rules
@@ -48,7 +48,7 @@ class Model:
     @cached_property
     def has_axes(self) -> bool:
         """Whether its rotation has three axes of ids."""
-        return self.codes.act == "rotate" and axis_in(self.codes) is not None
+        return self.codes.injection == "rotate" and axis_in(self.codes) is not None
 
     @property
     def vision_tokens(self) -> tuple[int | None, int | None]:
@@ -78,7 +78,11 @@ class Model:
         """First id, limit, and what the model adds to ids."""
         file = open_model(self.spec) if source_of(self.spec) == "config" else None
         row = file.model.row if file else {}
-        is_table = self.codes.act == "add" and self.codes.name in ("learned", "sinusoidal", "file")
+        is_table = self.codes.injection == "add" and self.codes.name in (
+            "learned",
+            "sinusoidal",
+            "file",
+        )
         first = first_row(file.model) if file and is_table else 0
         among = row.get("first") == "padding"
         limit = self.positions.allowed
@@ -90,7 +94,7 @@ class Model:
 
     def consequence(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
         """What changes where ids (…, n) stand in place of others, document by document."""
-        if self.codes.act == "add":
+        if self.codes.injection == "add":
             return self.change_of_vectors(pairs)
         changes = [c for ids, due in pairs for c in self.changes_of_scores(ids, due)]
         return Consequence(bool(changes), max(changes, default=0.0))
@@ -127,7 +131,7 @@ class Model:
     def change_at(self, lags: np.ndarray, move: np.ndarray) -> float:
         """The largest change of the kernel, or of a bias, at lags (axes, n) that move."""
         enc = self.codes
-        if enc.act == "bias":
+        if enc.injection == "bias":
             old, new = (
                 np.asarray(enc.codes(-np.abs(x)[0]), float) for x in (lags, lags + move[:, None])
             )

@@ -14,18 +14,18 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.weights import all_tensors
-from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry import Progress
 from pefourier.pages import document as html
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.context import describe_context
-from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
 from pefourier.report.code_figures import heatmap
-from pefourier.report.frame import Answer, Refusal, telling_named, telling_of, text_of
+from pefourier.report.render import Answer, Refusal, renderer_named, renderer_of, text_of
 from pefourier.weights.usage import use_of_model
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
@@ -75,7 +75,7 @@ class Inquiry:
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
         """Ask all questions about an encoding; rows that prove to be a grid's are one for all."""
         faithful = assess(enc, progress)
-        (enc,) = faithful.about
+        (enc,) = faithful.encodings
         results: dict[str, Any] = {
             "check-faithful": faithful,
             "spectrum": density(enc, self.lattice, self.sigma),
@@ -91,7 +91,7 @@ class Inquiry:
     def context(self, enc: Encoding) -> Any:
         """How far a rotation reaches; `context` takes no base, so that with one nothing is said."""
         typed = {key for key, value in self.options.items() if value is not None}
-        is_rotation = enc.act == "rotate" and len(enc.domain.sides) == 1
+        is_rotation = enc.injection == "rotate" and len(enc.domain.sides) == 1
         if not is_rotation or not typed <= set(OPTIONS["context"]):
             return None
         sizes = {name: self.options.get(name) for name in OPTIONS["context"]}
@@ -101,7 +101,7 @@ class Inquiry:
     def usage(self, enc: Encoding) -> Any:
         """Which frequencies a model's weights use, where they lie beside its config."""
         path = str(enc.params.get("path", ""))
-        if enc.act != "rotate" or source_of(enc.spec) not in ("config", "gguf"):
+        if enc.injection != "rotate" or source_of(enc.spec) not in ("config", "gguf"):
             return None
         if not path.endswith(".gguf"):
             path = os.path.dirname(path) or "."
@@ -168,8 +168,8 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     answers = [study.answer(question) for study in studies if question in study.results]
     if not answers:
         return html.Chapter(HEADINGS[question], [])
-    telling = telling_of(answers[0].result)
-    conclusions = [telling.conclude(a.result) for a in answers]
+    renderer = renderer_of(answers[0].result)
+    conclusions = [renderer.conclude(a.result) for a in answers]
     sentences = [
         html.sentence_of(f"{a.encoding.label}: {verdict}.", f"{meaning} {action}")
         for a, (verdict, meaning, action, *_) in zip(answers, conclusions, strict=True)
@@ -180,14 +180,14 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     names = [verdict.lower() for verdict, *_ in conclusions]
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
-    groups = (telling.command, "findings", "verdicts", "every answer", "check-faithful")
+    groups = (renderer.command, "findings", "verdicts", "every answer", "check-faithful")
     line = inquiry.line(question, [a.encoding.spec for a in answers])
     numbers = html.details(
         "Numbers, and the command that gives them", map(html.table, tables), html.command(line)
     )
     pictures = [
         html.figure(
-            telling.figure,
+            renderer.figure,
             part,
             f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}",
         )
@@ -210,12 +210,12 @@ def parameters_table(studies: Sequence[Study]) -> html.Markup:
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
     answers = [s.answer("check-faithful") for s in outcomes if isinstance(s, Study)]
-    telling = telling_named("faithful")
+    renderer = renderer_named("check_faithful")
     records = [
-        fields_of(s) if isinstance(s, Refusal) else telling.head(s.answer("check-faithful"))
+        fields_of(s) if isinstance(s, Refusal) else renderer.head(s.answer("check-faithful"))
         for s in outcomes
     ]
-    return page_written(records, out, lambda: "".join(map(telling.conclusion, answers)))
+    return page_written(records, out, lambda: "".join(map(renderer.conclusion, answers)))
 
 
 def page_written(

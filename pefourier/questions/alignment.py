@@ -37,27 +37,33 @@ def align_tables(result: Any) -> Any:
 
     `result` is the comparison so far, and comes back with what is found.
     """
-    first, second = result.about
-    rotary = [has_operator(enc) for enc in result.about]
-    if all(rotary) or result.unit == "factors" or "bias" in (first.act, second.act):
+    first, second = result.encodings
+    rotary = [has_operator(enc) for enc in result.encodings]
+    if all(rotary) or result.unit == "factors" or "bias" in (first.injection, second.injection):
         return result
     n = result.length
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.about)
+    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
-    on_grid = any(len(enc.domain.sides) > 1 for enc in result.about)
+    on_grid = any(len(enc.domain.sides) > 1 for enc in result.encodings)
     if transform in (None, {"rows": "reversed"}) or (on_grid and "offset" in transform):
         return result if result.cause else match_rows(result, a, b, allowed)
     facts: dict[str, Any] = {"max_difference": difference, "pairs": (), "cause": None}
     if {"rotation", "scales", "offset_row"} & transform.keys():
-        fitted = [fit_pair_waves(x, enc.eps) for x, enc in zip((a, b), result.about, strict=True)]
+        fitted = [
+            fit_pair_waves(x, enc.eps) for x, enc in zip((a, b), result.encodings, strict=True)
+        ]
         if None not in fitted and frequencies_apart(*fitted):
             return result
     if transform.pop("rotation", False):
         return replace(result, verdict="same geometry", transform=transform, **facts)
-    if result.pairs and "rotate" in (first.act, second.act) and transform.keys() <= {"scale"}:
+    if (
+        result.pairs
+        and "rotate" in (first.injection, second.injection)
+        and transform.keys() <= {"scale"}
+    ):
         return result
-    turns = any(enc.act == "rotate" or enc.operator is not None for enc in result.about)
+    turns = any(enc.injection == "rotate" or enc.operator is not None for enc in result.encodings)
     if "rows" in transform:
         note = finding("rows-reordered", table="second", moves="reversed")
         return replace(result, transform=transform, findings=(*result.findings, note))
@@ -316,9 +322,9 @@ def find_rotation(
         if (np.abs(x - y).max(axis=1) > 2 * limit).any():
             return None, 0.0
     share = 1 / (float(np.linalg.norm(a)) * float(np.linalg.norm(b)))
-    still = 1 - share * float(np.vdot(a, b))  # squares that are left where nothing is turned
+    unrotated = 1 - share * float(np.vdot(a, b))  # squares that are left where nothing is turned
     turned = 1 - share * float(np.linalg.svd(a.T @ b, compute_uv=False).sum())  # and at the best
-    if turned > EXPLAINED**2 * still - SQUARES_EPS:
+    if turned > EXPLAINED**2 * unrotated - SQUARES_EPS:
         return None, 0.0
     short = float(f"{scale * units[0] / units[1]:.6g}")
     change = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})

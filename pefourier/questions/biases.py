@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import Cause
+from pefourier.diagnosis.config_errors import Cause
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.encodings.findings import finding
@@ -88,7 +88,7 @@ def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | 
         return BiasRows(np.arange(n), enc.bias, is_hidden(enc.bias), enc.eps)
     if enc.domain.grid or len(enc.domain.sides) > 1:
         return None
-    if enc.act == "bias" and enc.domain.kind == "lag":
+    if enc.injection == "bias" and enc.domain.kind == "lag":
         table = np.asarray(enc.table(), dtype=float)
         rule = None
         if enc.name == "t5":
@@ -170,16 +170,16 @@ def compare_as_biases(result: Any) -> Any | None:
 
     `result` is a comparison of which only sizes are known; it comes back with what is found.
     """
-    first, second = result.about
+    first, second = result.encodings
     bias_a, bias_b = read_bias(first), read_bias(second)
     if bias_a is None and bias_b is None:
         return None
     biases = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
-    pair = list(zip(result.about, biases, strict=True))
+    pair = list(zip(result.encodings, biases, strict=True))
     sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
     lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
     facts = {"lengths": lengths, "length": min(lengths), "dimensions": sizes}
-    result = result.differ("heads", max(sizes), max(sizes), **facts)
+    result = result.with_differences("heads", max(sizes), max(sizes), **facts)
     if None in biases or sizes[0] != sizes[1]:
         return result
     return replace(result, **compare_heads(*(rows.first_keys(min(lengths)) for rows in biases)))

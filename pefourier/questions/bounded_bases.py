@@ -14,8 +14,8 @@ from functools import cache, partial
 
 import numpy as np
 
+from pefourier.encodings.attention_decay import FIRST_STARTS, STARTS, STEP, powers_of_waves
 from pefourier.encodings.encoding import row_blocks
-from pefourier.encodings.readings import FIRST_STARTS, STARTS, STEP, powers_of_waves
 
 FIRST_BASE = 1000  # lengths: where the search for the smallest base begins
 LARGEST_BASE = 1e300  # with larger ones the smallest frequency is no normal float64 number

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import (
+from pefourier.diagnosis.config_errors import (
     Cause,
     find_misreading,
     geometric_rotation,
@@ -218,7 +218,9 @@ class Comparison(Result):
     @property
     def consequence(self) -> str:
         """What an equivalence means for trained weights."""
-        rotates = any(enc.act == "rotate" or enc.operator is not None for enc in self.about)
+        rotates = any(
+            enc.injection == "rotate" or enc.operator is not None for enc in self.encodings
+        )
         if rotates and self.transform.keys() == {"offset"}:
             return (
                 "No attention score changes if queries and keys share this offset, cached keys "
@@ -234,14 +236,14 @@ class Comparison(Result):
     @property
     def use(self) -> str:
         """How attention receives the vectors of each, or what is not known about them."""
-        acts = dict.fromkeys(enc.act for enc in self.about)
+        acts = dict.fromkeys(enc.injection for enc in self.encodings)
         if self.positions and not self.unread:
             return "whether these are the right positions is not known"
         unknown = "keys about positions were not compared"
         is_unread = self.unread and len(acts) == 1
         return unknown if is_unread else f"they are used differently: {' and '.join(acts)}"
 
-    def differ(self, unit: str, differing: int, counted: int, **facts: Any) -> Comparison:
+    def with_differences(self, unit: str, differing: int, counted: int, **facts: Any) -> Comparison:
         """The same with so many of some units that differ."""
         counts = {"unit": unit, "differing": differing, "counted": counted}
         return replace(self, verdict="different", **counts, **facts)
@@ -312,7 +314,7 @@ def uncompared(first: Encoding, second: Encoding) -> Comparison:
         length=min(lengths),
         lengths=lengths,
         dimensions=sizes,
-        about=(first, second),
+        encodings=(first, second),
     )
 
 
@@ -325,7 +327,7 @@ def read_pairs(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
         return None
     if enc.operator is not None:
         return pairs_of_code(enc, counterpart)
-    is_table = enc.origin != "formula" and enc.act != "bias"
+    is_table = enc.origin != "formula" and enc.injection != "bias"
     return fit_pair_waves(enc.table(), enc.eps) if is_table else None
 
 
@@ -342,17 +344,17 @@ def axes_of(enc: Encoding) -> tuple[str, ...]:
 
 def compare_in_pairs(result: Comparison, pairs: Pairs) -> Comparison:
     """Rotations by what they do, and rotations and tables of waves pair by pair."""
-    operator = compare_operators(*result.about)
+    operator = compare_operators(*result.encodings)
     if operator is not None:
         result = replace(result, operator=operator, compared=(*result.compared, "rotations"))
         is_moved = operator.relation == "same" and offset_of(pairs) != 0
-        if all(enc.operator is not None for enc in result.about) and not is_moved:
+        if all(enc.operator is not None for enc in result.encodings) and not is_moved:
             result = compare_outputs(result)
         if operator.relation in ("same", "permuted"):
             return judge_operators(result, pairs)
         if operator.relation == "different":
             n, start = result.length, operator.first_position or 0
-            result = result.differ("positions", n - start, n)
+            result = result.with_differences("positions", n - start, n)
     return result if None in pairs else judge_pairs(result, pairs)
 
 
@@ -367,10 +369,10 @@ def compare_outputs(result: Comparison) -> Comparison:
     result = replace(result, compared=(*result.compared, "outputs"))
     if relation == "permuted":  # and outputs with what goes in
         return result
-    largest = largest_output_difference(*result.about)
+    largest = largest_output_difference(*result.encodings)
     if not largest:
         return result
-    order = output_order(*result.about)
+    order = output_order(*result.encodings)
     note = finding("outputs-differ", "other" if order is None else "order", residual=largest)
     if relation == "same":
         outputs = "that begin elsewhere" if order is None else list(order)
@@ -380,7 +382,7 @@ def compare_outputs(result: Comparison) -> Comparison:
 
 def judge_operators(result: Comparison, pairs: Pairs) -> Comparison:
     """Two rotations with the same scores, maybe of rows in another order."""
-    first, second = result.about
+    first, second = result.encodings
     is_same = result.operator.relation == "same"
     by_numbers = first.origin == second.origin == "formula" and first.dim == second.dim
     if not (result.transform or (by_numbers and is_same)):
@@ -413,14 +415,16 @@ def judge_pairs(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Compa
         if (moved := compare_rows(result, pairs)) is not None:
             return moved
         facts = {"pairs": list_differences(*pairs, differs), "cause": cause_of(result, pairs)}
-        return result.differ("pairs", int(differs.sum()), len(differs), **facts)
+        return result.with_differences("pairs", int(differs.sum()), len(differs), **facts)
     return judge_equal_pairs(result, *pairs)
 
 
 def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
     """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
-    is_rotary = any(enc.act == "rotate" or enc.operator is not None for enc in result.about)
-    layouts = {enc.params.get("layout") for enc in result.about if enc.origin == "formula"}
+    is_rotary = any(
+        enc.injection == "rotate" or enc.operator is not None for enc in result.encodings
+    )
+    layouts = {enc.params.get("layout") for enc in result.encodings if enc.origin == "formula"}
     copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
     is_unsaid = is_rotary and not (layouts & copies)  # columns that stand twice show the pairs
     are_declared = first.is_declared and second.is_declared
@@ -430,7 +434,7 @@ def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -
     scores_differ = result.operator is not None and result.operator.relation == "different"
     ratio = second.factor / first.factor
     if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
-        cause = settings_cause(*result.about) if are_known(*result.about) else None
+        cause = settings_cause(*result.encodings) if are_known(*result.encodings) else None
         return replace(result, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
@@ -469,7 +473,7 @@ def are_known(first: Encoding, second: Encoding) -> bool:
 
 def cause_of(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Cause | None:
     """The one slip that makes one of two the other, or the settings in which both differ."""
-    first, second = result.about
+    first, second = result.encodings
     if are_known(first, second):
         return settings_cause(first, second)
     for of, enc, pair_waves, counterpart in (("a", first, *pairs), ("b", second, *pairs[::-1])):
@@ -483,7 +487,7 @@ def cause_of(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Cause | 
 
 def compare_models(result: Comparison) -> Comparison:
     """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
-    models = [enc for enc in result.about if has_layers(enc)]
+    models = [enc for enc in result.encodings if has_layers(enc)]
     keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
     result = replace(result, unread=tuple(keys))
     if len(models) < 2:
@@ -497,7 +501,9 @@ def compare_models(result: Comparison) -> Comparison:
     total = sum(len(run.index) for run in model_runs(models[0]))
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
     counted = max(total, *(i + 1 for i in index), len(layers))
-    return result.differ("layers", len(index) or len(layers), counted, cause=result.cause or cause)
+    return result.with_differences(
+        "layers", len(index) or len(layers), counted, cause=result.cause or cause
+    )
 
 
 def compare_lengths(result: Comparison) -> Comparison:
@@ -505,37 +511,41 @@ def compare_lengths(result: Comparison) -> Comparison:
 
     Two models that do are different, two SPECs the same over these positions.
     """
-    found_apart = lengths_apart(*result.about) if result.verdict in AGREEING else None
+    found_apart = lengths_apart(*result.encodings) if result.verdict in AGREEING else None
     if found_apart is None:
         return result
     side, facts = found_apart
     result = replace(
         result, findings=(*result.findings, finding("length-dependent", side, **facts))
     )
-    if not all(map(has_layers, result.about)):
+    if not all(map(has_layers, result.encodings)):
         return result
-    cause = settings_cause(*result.about)
+    cause = settings_cause(*result.encodings)
     unit = f"pairs at {facts['at']} positions"
-    return result.differ(unit, facts["count"], facts["of"], cause=cause)
+    return result.with_differences(unit, facts["count"], facts["of"], cause=cause)
 
 
 def judged(result: Comparison) -> Comparison:
     """A comparison with its verdict settled and what is to be said of it."""
     if result.verdict == "different" and result.cause is None:
-        result = replace(result, cause=parameters_cause(*result.about))
+        result = replace(result, cause=parameters_cause(*result.encodings))
     verdict = result.verdict
-    acts = {enc.act for enc in result.about if enc.origin == "formula" or enc.act != "add"}
+    acts = {
+        enc.injection
+        for enc in result.encodings
+        if enc.origin == "formula" or enc.injection != "add"
+    }
     if verdict in ("the same", "equivalent") and (len(acts) > 1 or result.unread):
         verdict = "used differently"
     notes: list[Finding] = []
-    if verdict == "permuted" and is_converted(*result.about, result.order_name):
+    if verdict == "permuted" and is_converted(*result.encodings, result.order_name):
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
-    are_files = all(enc.origin == "file" for enc in result.about)
-    are_tables = all(enc.origin != "formula" for enc in result.about)
+    are_files = all(enc.origin == "file" for enc in result.encodings)
+    are_tables = all(enc.origin != "formula" for enc in result.encodings)
     if verdict == "the same" and result.lengths[0] != result.lengths[1] and are_tables:
         missing = abs(result.lengths[0] - result.lengths[1])
-        result, verdict = result.differ("rows", missing, max(result.lengths)), "different"
+        result, verdict = result.with_differences("rows", missing, max(result.lengths)), "different"
     if verdict == "the same" and result.bitwise and are_files:
         notes.append(finding("numbers-unchanged"))
     result = replace(result, verdict=verdict, same=verdict == "the same")

@@ -9,6 +9,7 @@ import numpy as np
 
 from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import (
     ModelPositions,
     StatedLength,
@@ -19,7 +20,6 @@ from pefourier.encodings.model_positions import (
 from pefourier.encodings.sources.layers import Temperature
 from pefourier.encodings.sources.rope_config import INDEXER
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
-from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import (
@@ -121,7 +121,7 @@ class Context(Result):
     @property
     def codes(self) -> Encoding:
         """The first rotation, or what positions there are."""
-        return self.about[0]
+        return self.encodings[0]
 
     @property
     def verdict(self) -> str:
@@ -359,7 +359,7 @@ def describe_context(
         temperature=model.temperature,
         unread=model.unread,
         findings=model.findings,
-        about=(model.codes,),
+        encodings=(model.codes,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
         stands_for=model.stands_for,
@@ -378,7 +378,7 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
         window=model.widest_window(part),
         before_scaling=model.trained.source == "assumed"
         and trained_as_stated(enc.params) is not None,
-        still=model.still,
+        unrotated=model.unrotated,
     )
     return replace(rotation, axes=pairs_by_axis(enc))
 
@@ -437,7 +437,7 @@ def rows_held(c: Context) -> int | None:
         return None
     if c.tables and not (enc.name == "learned" and len(c.tables) == 1):
         return max(rows or c.length for rows in c.tables.values())
-    if enc.origin == "file" and enc.act == "add" and c.length > len(enc):
+    if enc.origin == "file" and enc.injection == "add" and c.length > len(enc):
         return len(enc)
     if enc.origin == "weights" or enc.name == "learned":
         is_given = c.trained.source == "given" and "path" not in enc.params

@@ -27,10 +27,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.encodings import build
+from pefourier.encodings.attention_decay import FARTHEST, lag_sums
 from pefourier.encodings.checks import COSTS, LARGEST, check_cost, check_count
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.readings import FARTHEST, lag_sums
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
@@ -285,7 +285,7 @@ def design_base(
         dft_serves=2 < length <= d and not axis,
         dtype=dtype,
         axis=axis,
-        about=(replace(build("rope", length=2, d=d), spec=spec, params=params),),
+        encodings=(replace(build("rope", length=2, d=d), spec=spec, params=params),),
     )
 
 
@@ -395,7 +395,7 @@ def candidate(enc: Encoding, length: int, form: Format | None) -> Candidate:
         rho=enc.params["rho"],
         spec=enc.spec,
         idle=count_idle(frequencies[frequencies != 0], length),
-        bound=base_bound(frequencies, still=enc.params["d"] // 2 - len(frequencies)),
+        bound=base_bound(frequencies, unrotated=enc.params["d"] // 2 - len(frequencies)),
         **facts,
     )
 

@@ -27,7 +27,7 @@ class Written(Result):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong with the encoding, or worth knowing."""
-        return self.about[0].findings
+        return self.encodings[0].findings
 
     @property
     def rows(self) -> int:
@@ -42,7 +42,7 @@ class Written(Result):
     @property
     def points(self) -> str:
         """What rows are codes of."""
-        return POINTS[self.about[0].domain.kind]
+        return POINTS[self.encodings[0].domain.kind]
 
     @property
     def path(self) -> str:

@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.encodings import build, load
+from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.findings import finding
+from pefourier.encodings.loader import open_model, source_of, whole_numbers
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
-from pefourier.encodings.readings import positions_below, reading_cosine
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
-from pefourier.encodings.specs import open_model, source_of, whole_numbers
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
@@ -132,7 +132,7 @@ class Extensions(Result):
     @property
     def scaling(self) -> str:
         """The kind of scaling that the rotation has; none."""
-        return self.about[0].params["scaling"]
+        return self.encodings[0].params["scaling"]
 
     @property
     def unchanged(self) -> Extension:
@@ -180,7 +180,7 @@ class Extensions(Result):
         """Both readings of a config that does not state the length before scaling."""
         if not self.by_factor:
             return []
-        factor = self.about[0].params["factor"]
+        factor = self.encodings[0].params["factor"]
         lengths = {"before": self.trained / factor, "reach": self.trained * factor}
         slots = {k: number(v, FACTOR_DIGITS) for k, v in (lengths | {"factor": factor}).items()}
         return [finding("original-by-factor", trained=self.trained, **slots)]
@@ -251,7 +251,7 @@ def extend(
         criteria=tuple(criteria),
         candidates=tuple(describe_extension(met, *pair, form, window) for pair in encodings),
         best=best,
-        about=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
+        encodings=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
     )
 
 
@@ -341,7 +341,7 @@ def whole_layers(spec: str) -> str:
 
 def check_extendable(enc: Encoding, trained: int | None, length: int) -> None:
     """Refuse what is no rotation of a base and of a length that was trained, shorter than asked."""
-    is_rotation = enc.act == "rotate" and enc.measure is not None and "scaling" in enc.params
+    is_rotation = enc.injection == "rotate" and enc.measure is not None and "scaling" in enc.params
     if not is_rotation or enc.params["rho"] is None:
         raise PefourierError(
             f"{shown(enc.spec)} has no rotation of pairs by a base; --extend-from takes a model's "

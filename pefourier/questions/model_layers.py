@@ -14,16 +14,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import Cause
+from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.pair_differences import list_differences
 from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.encodings.sources.layers import LayerRun
-from pefourier.encodings.specs import source_of
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]

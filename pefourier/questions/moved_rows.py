@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import SEARCHED, Cause, base_of_grid, list_at
+from pefourier.diagnosis.config_errors import SEARCHED, Cause, base_of_grid, list_at
 from pefourier.diagnosis.pair_differences import exchanged_waves
 from pefourier.diagnosis.pairs import PairWaves, fit_pair_waves
 from pefourier.diagnosis.row_positions import (
@@ -23,10 +23,10 @@ from pefourier.diagnosis.row_positions import (
     runs_of,
 )
 from pefourier.encodings import load
+from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
-from pefourier.encodings.readings import positions_below
 from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
 from pefourier.writing.text import ranges
 
@@ -63,7 +63,7 @@ def compare_rows(result: Any, pairs: tuple[PairWaves, PairWaves]) -> Any:
     Where its first row does not tell cosines from sines, both orders are tried.
     """
     for k in (0, 1):
-        enc, reference, table = result.about[k], pairs[k], pairs[1 - k]
+        enc, reference, table = result.encodings[k], pairs[k], pairs[1 - k]
         is_table = table.form is not None and table.form.part == "both" and table.rows is None
         if not is_table or len(reference.omega) != len(table.omega) or not explains_rows(reference):
             continue
@@ -84,7 +84,7 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
 
     Cosines come first in a dump of a rotation.
     """
-    if enc.act == "rotate":
+    if enc.injection == "rotate":
         return table.form.first == "cos"
     stored = (
         fit_pair_waves(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
@@ -208,7 +208,7 @@ def with_rows(
     findings = (*result.findings, finding(*code, **facts))
     counts = int(differing.sum()), len(s)
     facts = {"positions": tuple(runs), "transform": transform, "findings": findings}
-    return result.differ("rows", *counts, **facts, pairs=(), cause=None)
+    return result.with_differences("rows", *counts, **facts, pairs=(), cause=None)
 
 
 def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> Any:
@@ -302,4 +302,4 @@ def kind_of_tokens(positions: np.ndarray) -> str:
 def with_factors(result: Any, first: PairWaves, second: PairWaves) -> Any:
     """The comparison of rotations that differ by the factor on cosines and sines."""
     changes = {"attention_factor": (first.factor, second.factor)}
-    return result.differ("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+    return result.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))

@@ -15,11 +15,11 @@ Pairs = tuple[PairWaves | None, PairWaves | None]
 
 def compare_numbers(result: Any, limit: int | None) -> Any:
     """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
-    first, second = result.about
+    first, second = result.encodings
     if first.dim != second.dim:
         return result
     n = min(result.length, limit or result.length)
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.about)
+    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.encodings)
     tolerance, _ = stored_tolerance(a, b, first, second)
     residual = np.abs(a - b)
     beyond = residual > tolerance

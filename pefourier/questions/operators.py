@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import SLIPS, Cause
+from pefourier.diagnosis.config_errors import SLIPS, Cause
 from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases, position_offset
 from pefourier.diagnosis.settings import describe_changes
 from pefourier.encodings.encoding import Encoding, Finding, without_prefix
@@ -57,7 +57,7 @@ def turns_by_formula(enc: Encoding) -> bool:
     """Whether an encoding turns pairs whose columns are known."""
     layout = enc.params.get("layout")
     unknown = layout == "mismatched" or (layout == "axis-halves" and enc.measure is None)
-    return enc.act == "rotate" and enc.name != "pope" and not unknown
+    return enc.injection == "rotate" and enc.name != "pope" and not unknown
 
 
 def head_size(enc: Encoding) -> int:
@@ -406,8 +406,8 @@ def difference_findings(result: Any) -> list[Finding]:
     """What differs, worst first, then the slip that explains it and what it costs."""
     lengths = dict(zip(("first", "second"), result.lengths, strict=True))
     notes = [finding("lengths-differ", **lengths, common=result.length)]
-    is_table = [enc.origin != "formula" for enc in result.about]
-    is_code = any(enc.origin == "code" for enc in result.about)
+    is_table = [enc.origin != "formula" for enc in result.encodings]
+    is_code = any(enc.origin == "code" for enc in result.encodings)
     longer = result.lengths[1] > result.lengths[0]  # rows of a table are all compared
     is_noted = result.lengths[0] != result.lengths[1] and (
         all(is_table) or is_table[longer] or not any(is_table) or is_code
@@ -425,7 +425,9 @@ def difference_findings(result: Any) -> list[Finding]:
     messages += differing_units(result)
     if result.cause and not result.layers:
         messages.append(cause_finding(result.cause))
-    faults = {f.message: f for enc in result.about for f in enc.findings if f.severity == "error"}
+    faults = {
+        f.message: f for enc in result.encodings for f in enc.findings if f.severity == "error"
+    }
     return [*faults.values(), *messages, *notes]
 
 

@@ -213,7 +213,7 @@ def judge_positions(
         mask=mask,
         findings=tuple(map(with_place, findings)),
         ids=batch.ids,
-        about=(label_of(batch, spec, params or {}),),
+        encodings=(label_of(batch, spec, params or {}),),
     )
 
 
@@ -333,7 +333,7 @@ def judge_mask(
         mask=mask,
         findings=tuple(map(with_place, mask_findings(mask, model))),
         ids=ids,
-        about=(
+        encodings=(
             Encoding(
                 "mask", domain, n, lambda x: visible[0][x].astype(float), params=params, spec=spec
             ),

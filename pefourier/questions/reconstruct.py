@@ -27,8 +27,8 @@ from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
-from pefourier.questions.density import lattice_sides
 from pefourier.questions.result import BESIDE, ON_GRIDS, ON_LINES, Result
+from pefourier.questions.spectral_density import lattice_sides
 from pefourier.questions.spectrum import Spectrum, density, is_blurred
 from pefourier.writing.text import number
 
@@ -132,12 +132,12 @@ class Reconstructions(Result):
     @property
     def rows(self) -> str:
         """What the rows of a table stand for."""
-        return points_in_words(self.about[0])
+        return points_in_words(self.encodings[0])
 
     @property
     def alike(self) -> str:
         """Two rows that share a vector."""
-        domain = self.about[0].domain
+        domain = self.encodings[0].domain
         x = domain.x[list(self.vectors.pair or ())]
         places = domain.coordinates(x) if self.on_grid else x[:, None]
         return " and ".join(",".join(map(str, place)) for place in places.tolist())
@@ -166,12 +166,12 @@ class Reconstructions(Result):
     @cached_property
     def sharper(self) -> tuple[float, float] | None:
         """A smaller base that makes the peak narrower, and its width, on a grid its area."""
-        base = self.about[0].params.get("rho") if self.points <= TRIED else None
+        base = self.encodings[0].params.get("rho") if self.points <= TRIED else None
         start = float(f"{base or 0:.2g}")
         lattice = self.sides[0] if len(set(self.sides)) == 1 else None
         for rho in (start / divisor for divisor in BASES if start > divisor):
             with suppress(PefourierError):  # a scaling may refuse a base
-                enc = rebase(self.about[0], rho)
+                enc = rebase(self.encodings[0], rho)
                 if enc is None:
                     return None
                 settings = lattice, self.sigma, self.spectrum.method
@@ -188,7 +188,7 @@ class Reconstructions(Result):
     @property
     def smaller_base(self) -> str:
         """That base as it is typed; nothing where none was found."""
-        in_spec = OWN_BASE.search(self.about[0].spec)
+        in_spec = OWN_BASE.search(self.encodings[0].spec)
         option = f"{in_spec[1]}=" if in_spec else "--rho "
         return f"{option}{number(self.sharper[0])}" if self.sharper else ""
 
@@ -213,14 +213,14 @@ class Reconstructions(Result):
     @property
     def findings(self) -> list[Finding]:
         """Positions without a code, and what the shape of a peak does not show."""
-        notes = list(self.about[0].findings)
+        notes = list(self.encodings[0].findings)
         if self.first.peak > 0 and is_blurred(self.spectrum):
             notes.append(finding("coarse-lattice", sigma=self.sigma))
-        if self.about[0].act == "rotate":
+        if self.encodings[0].injection == "rotate":
             notes.append(finding("rotation-rebuilt"))
         beyond = sum(r.inverse_error is None for r in self.reconstructions)
         if beyond:
-            notes.append(finding("beyond-codes", count=beyond, length=len(self.about[0])))
+            notes.append(finding("beyond-codes", count=beyond, length=len(self.encodings[0])))
         return notes
 
     def series(self) -> tuple[list[str], Any]:
@@ -328,7 +328,7 @@ def position_functions(
         inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
         spectrum=spectrum,
         vectors=distinct_vectors(enc, sides),
-        about=(enc,),
+        encodings=(enc,),
     )
 
 

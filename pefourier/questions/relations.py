@@ -74,7 +74,7 @@ class Relations(Result):
     @property
     def verdict(self) -> str:
         """What inner products, or biases, depend on."""
-        enc = self.about[0]
+        enc = self.encodings[0]
         if self.on_grid:
             return verdict_by_displacement(self)
         if not (enc.domain.has_lags or enc.is_shift_invariant):
@@ -90,7 +90,7 @@ class Relations(Result):
     @property
     def findings(self) -> list[Finding]:
         """Numbers that look random."""
-        enc = self.about[0]
+        enc = self.encodings[0]
         table = enc.measure is None and enc.domain.kind == "position" and self.toeplitz_residual
         is_random = table and numbers_look_random(enc.table())
         return [*enc.findings, *([finding("random-codes")] if is_random else [])]
@@ -111,7 +111,7 @@ class Relations(Result):
 def verdict_by_displacement(r: Relations) -> str:
     """What inner products on a grid depend on."""
     if r.kernel is None:
-        return "biases" if r.about[0].domain.kind == "lag" else "zero codes"
+        return "biases" if r.encodings[0].domain.kind == "lag" else "zero codes"
     by_displacement = r.toeplitz_residual <= EXACT
     return "depends on displacement alone" if by_displacement else "depends on place"
 
@@ -157,7 +157,7 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
         **on_grid,
-        about=(source,),
+        encodings=(source,),
     )
 
 
@@ -212,7 +212,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if enc.act == "key" or not (enc.domain.has_lags or enc.is_shift_invariant):
+    if enc.injection == "key" or not (enc.domain.has_lags or enc.is_shift_invariant):
         return None
     if enc.domain.kind == "lag" and enc.domain.grid:
         return None  # displacements have no order
@@ -323,7 +323,7 @@ def asymmetry(enc: Encoding) -> float | None:
     opposites, for positions whose code is a row of biases, and for keys with factors of their own.
     """
     if enc.domain.kind != "lag":
-        return None if enc.act == "bias" or enc.inverse_keys else 0.0
+        return None if enc.injection == "bias" or enc.inverse_keys else 0.0
     if not enc.domain.grid and enc.domain.x[-1] != -enc.domain.x[0]:
         return None
     table = enc.table()  # of a window displacements, the last opposite the first

@@ -30,9 +30,9 @@ from pefourier.encodings.grids import (
     size_of,
     usual_grid,
 )
+from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
 from pefourier.encodings.sources.config import type_row
-from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
@@ -155,11 +155,11 @@ class Resizing(Result):
     @property
     def findings(self) -> list[Finding]:
         """What is known of the table, and which pairs of a formula meet phases never seen."""
-        notes = list(self.about[0].findings)
+        notes = list(self.encodings[0].findings)
         for axis in (axis for axis in self.unseen if axis.unseen):
             counts = {"count": axis.unseen, "total": axis.pairs, "axis": axis.axis}
             notes.append(finding("unseen-phases", **counts))
-        kind = self.about[0].params.get("model_type") or ""
+        kind = self.encodings[0].params.get("model_type") or ""
         if ways := (type_row(kind) or {}).get("resized"):
             sources = " and ".join(" by ".join(step) for step in ways)
             notes.append(finding("resized-by", kind=printable(kind), ways=sources))
@@ -198,7 +198,9 @@ def resize_table(
     >>> r.table.shape, r.verdict
     ((36, 8), 'still distinct')
     """
-    is_computed = formula is not None and (encoding.act == "rotate" or encoding.anew is not None)
+    is_computed = formula is not None and (
+        encoding.injection == "rotate" or encoding.rebuild_at is not None
+    )
     is_computed = is_computed and not method
     method = ANEW if is_computed else method or DEFAULT
     if method not in (*METHODS, ANEW):
@@ -228,7 +230,7 @@ def resize_table(
         after=after,
         methods=[] if is_computed else methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
-        about=(encoding,),
+        encodings=(encoding,),
     )
 
 

@@ -1,7 +1,7 @@
 """What can be done with any result in Python: read its conclusion, keep it, draw it, look at it.
 
 Results are frozen dataclasses of numbers and arrays, made by rooms that know no words. How they are
-told stands floors above, in `FRAME`, which is opened when a result is asked.
+told stands floors above, in `RENDER`, which is opened when a result is asked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-FRAME = "pefourier.report.frame"
+RENDER = "pefourier.report.render"
 ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
 BESIDE: Any = {"default": None, "compare": False, "kw_only": True, "metadata": {"told": False}}
 ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
@@ -32,12 +32,12 @@ class Result:
     """What was found, and about which encodings; `pefourier explain FIELD` explains it."""
 
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: a field, labels and fields
-    about: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
+    encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property
     def on_grid(self) -> bool:
         """Whether it is about points of several axes."""
-        return any(len(enc.domain.sides) > 1 for enc in self.about[:1])
+        return any(len(enc.domain.sides) > 1 for enc in self.encodings[:1])
 
     @property
     def conclusion(self) -> str:
@@ -46,8 +46,8 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """The fields of `to_dict` with arrays as they are."""
-        frame = import_module(FRAME)
-        return dict(frame.telling_of(self).record(frame.answer_of(self)))
+        render = import_module(RENDER)
+        return dict(render.renderer_of(self).record(render.answer_of(self)))
 
     def to_dict(self) -> dict[str, Any]:
         """The object that the command gives for ``--json``: lists, numbers, None where infinite."""
@@ -58,20 +58,20 @@ class Result:
 
         `width` is in inches, by default what suits the figure.
         """
-        return import_module(FRAME).figure_of(self, width, title)  # type: ignore[no-any-return]
+        return import_module(RENDER).figure_of(self, width, title)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         """The kind of result, the SPECs and the first words of the conclusion."""
-        return str(import_module(FRAME).in_a_line(self))
+        return str(import_module(RENDER).in_a_line(self))
 
     def _repr_html_(self) -> str:
         """What the command prints, as notebooks show it."""
-        return str(import_module(FRAME).as_html(self))
+        return str(import_module(RENDER).as_html(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to another process: no encoding's rule, which is a closure."""
-        about = tuple(replace(enc, codes=codes_gone) for enc in self.about)
-        return {**vars(self), "about": about}
+        encodings = tuple(replace(enc, codes=codes_gone) for enc in self.encodings)
+        return {**vars(self), "encodings": encodings}
 
 
 def csv_table(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], list[list[Any]]]:

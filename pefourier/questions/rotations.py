@@ -9,8 +9,9 @@ every lag m. A turn is 2 pi. Positions 0 … n - 1 stand for the time from 0 to 
 length / trained meets nothing new, though its last position lies a part of a step further on.
 
 Codes of two readings of a rotation have one length, so that the cosine between them at p, the mean
-over pairs of cos p (w - w'), is what is left (`pefourier.encodings.readings`). Slips are those of
-`pefourier.diagnosis.misreadings`, several with commas; ``layout`` pairs neighbours for halves.
+over pairs of cos p (w - w'), is what is left (`pefourier.encodings.attention_decay`). Slips are
+those of `pefourier.diagnosis.config_errors`, several with commas; ``layout`` pairs
+neighbours for halves.
 """
 
 from collections import UserDict
@@ -22,20 +23,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
+from pefourier.diagnosis.config_errors import MISREADINGS, changes_of, layer_of, misread
 from pefourier.encodings import build
-from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
-from pefourier.encodings.readings import (
+from pefourier.encodings.attention_decay import (
     FARTHEST,
     first_below,
     layouts_apart,
     levels_below,
     readings_apart,
 )
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
+from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.rope_config import PAIRED
 from pefourier.encodings.sources.rope_scaling import trained_as_stated
-from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import number
 
@@ -150,7 +151,7 @@ def describe_rotation(
     name: str = "",
     window: int | None = None,
     before_scaling: bool = True,
-    still: int = 0,
+    unrotated: int = 0,
 ) -> Rotation:
     """What is known of a rotary encoding over `length` positions (default: its own).
 
@@ -170,7 +171,7 @@ def describe_rotation(
     omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if before_scaling else frequencies_at(enc, trained)
     turning, reach = omega != 0, window_within(window, length) or length
-    head, familiar = params["d"] + still, longest_familiar(omega, before, trained, window)
+    head, familiar = params["d"] + unrotated, longest_familiar(omega, before, trained, window)
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -182,7 +183,7 @@ def describe_rotation(
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(omega, plain, trained, length, before, params["scaling"] == "longrope")),
-        bound=base_bound(omega, still=head // 2 - len(omega)),
+        bound=base_bound(omega, unrotated=head // 2 - len(omega)),
         nearer_higher=nearer_scores_higher(omega[turning], reach),
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[turning], length),
@@ -222,7 +223,7 @@ def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_turning(enc: Encoding) -> None:
     """Refuse what does not turn pairs at declared frequencies."""
-    if enc.act == "rotate" and enc.measure is not None and "scaling" in enc.params:
+    if enc.injection == "rotate" and enc.measure is not None and "scaling" in enc.params:
         return
     if "grid" in enc.params and not enc.domain.grid:
         separator = "," if ":" in enc.spec else ":"
@@ -316,20 +317,20 @@ def has_many(enc: Encoding, length: int) -> bool:
     return not np.array_equal(short, long)
 
 
-def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, still: int = 0) -> int | None:
+def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
     r"""The first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
 
-    f are the pairs of a head that do not turn, those of frequency 0 and `still` more: with as many
-    as turn B is never negative. Up to m a token like the query's is, on average over random heads,
+    f are the pairs of a head that do not turn, those of frequency 0 and `unrotated` more: with
+    as many as turn B is never negative. Up to m a token like the query's is, on average over random heads,
     preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used, and work,
     far beyond: it is a fact about a base, not a failure. None where B stays positive below `limit`.
 
-    >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), still=4)
+    >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), unrotated=4)
     (1707, None)
     """
     turning = frequencies[frequencies != 0]
-    still += len(frequencies) - len(turning)
-    return first_below(turning, -float(still), limit) if still < len(turning) else None
+    unrotated += len(frequencies) - len(turning)
+    return first_below(turning, -float(unrotated), limit) if unrotated < len(turning) else None
 
 
 def nearer_scores_higher(frequencies: np.ndarray, length: int) -> float | None:
@@ -466,7 +467,7 @@ def read_against(
     {'.99': 3, '.9': 9, '.5': 27}
     """
     for enc in encodings:
-        if enc.act != "rotate" or enc.measure is None:
+        if enc.injection != "rotate" or enc.measure is None:
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
     readings = [reading_of(enc, misreading, length, d) for enc in encodings]
     return min(readings, key=likeness_of)

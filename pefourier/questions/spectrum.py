@@ -34,7 +34,8 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.questions.density import (
+from pefourier.questions.result import BESIDE, ON_GRIDS, Result
+from pefourier.questions.spectral_density import (
     NEGLIGIBLE,
     DensitySummary,
     at_nearest_points,
@@ -52,7 +53,6 @@ from pefourier.questions.density import (
     usual_sigma,
     visible_frequencies,
 )
-from pefourier.questions.result import BESIDE, ON_GRIDS, Result
 from pefourier.writing.text import percent
 
 LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
@@ -134,12 +134,12 @@ class Spectrum(Result):
         """The share of energy that is the same in all rows."""
         if self.frequencies is None:
             return self.at_zero
-        return declared_mean_share(self.about[0], self.frequencies, self.measure[1])
+        return declared_mean_share(self.encodings[0], self.frequencies, self.measure[1])
 
     @cached_property
     def demean_helps(self) -> bool:
         """Whether the verdict is another without the mean row."""
-        enc = self.about[0]
+        enc = self.encodings[0]
         if 1 - self.in_mean_row <= NEGLIGIBLE or not enc.fits:
             return False
         return density(without_mean(enc)).verdict != self.verdict
@@ -185,7 +185,7 @@ class Spectrum(Result):
     @property
     def unit(self) -> str:
         """What lengths of waves are counted in."""
-        return unit_of_waves(self.about[0])[1]
+        return unit_of_waves(self.encodings[0])[1]
 
     @property
     def cutoff_wave(self) -> float:
@@ -194,7 +194,7 @@ class Spectrum(Result):
 
     def period_of(self, omega: float) -> float:
         """The length of the wave of a frequency, infinite of 0."""
-        step = unit_of_waves(self.about[0])[0]
+        step = unit_of_waves(self.encodings[0])[0]
         return 2 * pi * step / omega if omega else np.inf
 
     def share_of(self, chosen: np.ndarray) -> float:
@@ -204,7 +204,7 @@ class Spectrum(Result):
     @property
     def peaks(self) -> list[Peak]:
         """The strongest waves of a measured table, of those that its points tell apart."""
-        domain = self.about[0].domain
+        domain = self.encodings[0].domain
         if self.on_grid or self.frequencies is not None or domain.kind == "tree":
             return []
         omega, share = self.measure
@@ -217,7 +217,7 @@ class Spectrum(Result):
     def findings(self) -> list[Finding]:
         """What is known of the encoding, and notes on what is beside the verdict."""
         zero = np.isnan(self.summary.lowest_bin_share)
-        return [*self.about[0].findings, *(() if zero else notes_on_spectrum(self))]
+        return [*self.encodings[0].findings, *(() if zero else notes_on_spectrum(self))]
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
@@ -268,7 +268,7 @@ def is_blurred(r: Spectrum) -> bool:
 
 def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
     """What smoothing hides, what is the same in all rows, what whole positions alias."""
-    enc = r.about[0]
+    enc = r.encodings[0]
     if is_blurred(r):
         yield finding("coarse-lattice", sigma=r.sigma)
     share = r.summary.mean_share
@@ -360,7 +360,7 @@ def density(
         summary=replace(summary, mean_share=share),
         plain=plain,
         measure=(inside, weights),
-        about=(enc,),
+        encodings=(enc,),
         **(describe_on_grid(enc, g, sides, used, declared) if axes > 1 else {}),
     )
 

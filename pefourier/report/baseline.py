@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import basename, dirname, normpath, realpath
 from typing import Any
 
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.questions.faithful import LADDER, rung_of
-from pefourier.report.frame import Answer, Refusal, telling_of
+from pefourier.questions.check_faithful import LADDER, rung_of
+from pefourier.report.render import Answer, Refusal, renderer_of
 from pefourier.writing.files import missing, os_errors, split_spec, status_of
 from pefourier.writing.page import SCHEMA, Reason, plain
 from pefourier.writing.text import first_few, number, printable
@@ -176,7 +176,7 @@ def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
     """What got worse, and which settings are others, in words that follow the SPEC."""
     if not stored:
         return [], []
-    record = plain(telling_of(answer.result).record(answer))
+    record = plain(renderer_of(answer.result).record(answer))
     now = fields_of_record(record)
     sizes = changed_fields(now, stored, SIZES).values()
     if lacking := [path for path in now if path in MEASURED and path not in stored]:

@@ -1,7 +1,7 @@
 """What `pefourier list` says of the registered encodings, read without importing their builders.
 
 An encoding's meaning, formula, example and the meanings of its parameters are its docstring's.
-catalogue.json holds `encodings.specs.records()`, which needs numpy and all builders: .24 s
+catalogue.json holds `encodings.loader.records()`, which needs numpy and all builders: .24 s
 where the file takes .05. A test fails when the two differ, and ``make catalogue`` writes it again.
 """
 

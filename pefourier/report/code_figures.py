@@ -10,12 +10,12 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.places import axis_names
-from pefourier.encodings.specs import open_model, source_of
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.relations import in_units, kernel, kernel_lines
 from pefourier.report import plot
-from pefourier.report.frame import Answer, framed
+from pefourier.report.render import Answer, register_renderer
 
 if TYPE_CHECKING:
     from pefourier.questions.resize import Resizing
@@ -65,7 +65,7 @@ def draw_table(
 
 def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
     """Both tables and, where they have as many columns, their difference, as far as both go."""
-    encoded = [Answer(enc, enc.table()) for enc in answers[0].result.about]
+    encoded = [Answer(enc, enc.table()) for enc in answers[0].result.encodings]
     common = min(len(a.result) for a in encoded)
     first, second = (a.result[:common] for a in encoded)
     has_difference = first.shape == second.shape
@@ -105,9 +105,9 @@ def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
     return figure
 
 
-framed("encode", figure=encode)
-framed("compare", figure=compare)
-framed("resize", figure=resizing)
+register_renderer("encode", figure=encode)
+register_renderer("compare", figure=compare)
+register_renderer("resize", figure=resizing)
 
 
 MOST_POINTS = 1000  # of a curve that only falls
@@ -190,11 +190,11 @@ def draw_kernels(
         axes.plot([], [], label="shaded: least to largest nearby", **shade)
     timed = (a.encoding.domain.kind == "time" for a in answers)
     units = dict.fromkeys("unit of the times" if is_time else "positions" for is_time in timed)
-    biases = (a.encoding.act == "bias" and a.encoding.domain.kind == "lag" for a in answers)
+    biases = (a.encoding.injection == "bias" and a.encoding.domain.kind == "lag" for a in answers)
     kinds = dict.fromkeys("mean of exp(bias)" if is_bias else "inner product" for is_bias in biases)
     ylabel = f"{' or '.join(kinds)} (1 at lag 0)"
     axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel=ylabel)
 
 
-framed("check-faithful", "faithful", figure=faithful, facts=model_facts)
-framed("relations", figure=relations)
+register_renderer("check-faithful", "check_faithful", figure=faithful, facts=model_facts)
+register_renderer("relations", figure=relations)

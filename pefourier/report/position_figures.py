@@ -8,7 +8,7 @@ import numpy as np
 
 from pefourier.ids.spans import EXPECTED
 from pefourier.report import plot
-from pefourier.report.frame import Answer, framed
+from pefourier.report.render import Answer, register_renderer
 
 PANELS = 4  # rows of a batch that are drawn, those with faults first
 
@@ -35,4 +35,4 @@ def draw_positions(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
     return figure
 
 
-framed("positions", figure=draw_positions)
+register_renderer("positions", figure=draw_positions)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.encodings.readings import LEVELS, reading_cosine
+from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.errors import PefourierError, shorten
 from pefourier.questions.rotations import Rotation, treatments
 from pefourier.report import plot
-from pefourier.report.frame import Answer, framed
+from pefourier.report.render import Answer, register_renderer
 from pefourier.writing.text import printable
 
 if TYPE_CHECKING:
     from pefourier.questions.context import Context
     from pefourier.questions.extend import Extensions
-    from pefourier.weights.shares import LayerShares
+    from pefourier.weights.pair_energy import LayerShares
     from pefourier.weights.summary import RotationUse
     from pefourier.weights.usage import Usage
 
@@ -252,12 +252,12 @@ def draw_layers(
     axes.invert_yaxis()
     bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
     bar.set_label("share of the product, times even use", fontsize=7)
-    names = plot.brief(result.about[0].spec, 60), plot.literal(rotation.name)
+    names = plot.brief(result.encodings[0].spec, 60), plot.literal(rotation.name)
     name = ", ".join(filter(None, names))
     axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
 
 
-framed("context", chart=bands_charts, figure=wavelengths)
-framed("design", "extend", figure=extension)
-framed("design", figure=criteria)
-framed("usage", figure=usage)
+register_renderer("context", chart=bands_charts, figure=wavelengths)
+register_renderer("design", "extend", figure=extension)
+register_renderer("design", figure=criteria)
+register_renderer("usage", figure=usage)

@@ -11,9 +11,9 @@ import numpy as np
 from pefourier.encodings.places import unit_of_waves
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
-from pefourier.questions.density import density_by_decade, is_slow, single_waves
+from pefourier.questions.spectral_density import density_by_decade, is_slow, single_waves
 from pefourier.report import plot
-from pefourier.report.frame import Answer, any_grid, framed
+from pefourier.report.render import Answer, any_grid, register_renderer
 from pefourier.writing.terminal_chart import chart, limits_of, shades
 from pefourier.writing.text import percent
 
@@ -275,5 +275,5 @@ def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Fig
     return figure
 
 
-framed("spectrum", chart=spectrum_chart, figure=spectrum)
-framed("reconstruct", chart=reconstruct_chart, figure=reconstruct)
+register_renderer("spectrum", chart=spectrum_chart, figure=spectrum)
+register_renderer("reconstruct", chart=reconstruct_chart, figure=reconstruct)

@@ -36,16 +36,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import metrics
 from pefourier.train.attention import StackCodes, as_tensor, stack_codes
 from pefourier.train.data.split import Task
-from pefourier.train.injection import Injection
-from pefourier.train.model import (
-    Dropout,
-    OrderFree,
-    Parameters,
-    Transformer,
-    draw_parameters,
-)
-from pefourier.train.request import FASTER, Schedule, Tuning
-from pefourier.train.resident import (
+from pefourier.train.device_data import (
     Resident,
     batch_and_steps,
     capture_cuda_graphs,
@@ -55,6 +46,15 @@ from pefourier.train.resident import (
     padded_indices,
     training_precision,
 )
+from pefourier.train.injection import Injection
+from pefourier.train.model import (
+    Dropout,
+    OrderFree,
+    Parameters,
+    Transformer,
+    draw_parameters,
+)
+from pefourier.train.request import FASTER, Schedule, Tuning
 from pefourier.train.store import Checkpoint
 
 AT_ONCE = 64  # windows a member in evaluation
@@ -64,7 +64,7 @@ MEMORY_ENDS += ("CUBLAS_STATUS_NOT_INITIALIZED",)  # there is no room for its wo
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class Replica:
     """One training: an encoding's codes, a seed, a fold."""
 
     encoding: str
@@ -84,7 +84,7 @@ class Member:
 class Outcome:
     """What one member came to: logits of validation and test windows with the weights kept."""
 
-    member: Member
+    member: Replica
     valid: np.ndarray  # (n, K)
     test: np.ndarray
     step: int  # 0 where training diverged at once: the weights it began with
@@ -106,7 +106,7 @@ class Program:
 
     data: Resident
     model: Transformer | OrderFree
-    members: Sequence[Member]
+    members: Sequence[Replica]
     schedule: Schedule
     eager: bool = False  # on a GPU: no graphs are captured
     done: int = field(init=False, default=0)  # steps
@@ -271,7 +271,7 @@ def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, 
 
 def initial_parameters(
     model: Transformer | OrderFree,
-    members: Sequence[Member],
+    members: Sequence[Replica],
     injected: Mapping[str, StackCodes],
     device: torch.device,
     dtype: torch.dtype,
@@ -298,7 +298,7 @@ Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss
 def fit(
     data: Resident,
     model: Transformer | OrderFree,
-    members: Sequence[Member],
+    members: Sequence[Replica],
     schedule: Schedule,
     progress: Progress = lambda steps, members, loss: None,
     checkpoint: Checkpoint | None = None,
@@ -331,7 +331,7 @@ class Training:
 
     data: Resident
     model: Transformer | OrderFree
-    members: Sequence[Member]
+    members: Sequence[Replica]
     schedule: Schedule
     checkpoint: Checkpoint
 

@@ -22,8 +22,8 @@ from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.registry import BUILDERS
-from pefourier.encodings.specs import SpecWithDefaults, source_of
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
@@ -93,9 +93,9 @@ def load_injection(
     is_built = source_of(spec) in ("name", "code")  # files have the d they have
     on = sides_for(spec, length, grid)
     enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
-    k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.act]
+    k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.injection]
     k *= 1 + bool(enc.params.get("values"))  # of a lag that both keys and values have codes of
-    places = count_places(enc.act, length)
+    places = count_places(enc.injection, length)
     if places * k > NUMBERS:
         raise PefourierError(
             f"{spec} has {places} codes of {k} numbers, over {NUMBERS}; choose a larger --patch"
@@ -104,18 +104,18 @@ def load_injection(
     table = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
-            f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; act "
-            f"{enc.act!r} with d={d} and {heads} heads needs {k} dimensions for {length} tokens"
+            f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; "
+            f"{enc.injection!r} with d={d} and {heads} heads needs {k} dimensions for {length} tokens"
         )
     trained = (learn or enc.untrained) and enc.name != "none"
-    if enc.act == "rotate":
+    if enc.injection == "rotate":
         waves = waves_of_rotation(enc, table)
         indices = np.arange(length)
         return Injection(
             "rotate", table, indices, trained and bool(waves), params=enc.params, **waves
         )
     codes, index = np.unique(table, axis=0, return_inverse=True)
-    return Injection(enc.act, codes, index.reshape(-1), trained, enc.params)
+    return Injection(enc.injection, codes, index.reshape(-1), trained, enc.params)
 
 
 def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:
@@ -149,12 +149,12 @@ def load_for_heads(
     spec: str, enc: Encoding, length: int, d: int, heads: int, options: Mapping[str, Any]
 ) -> Encoding:
     """The encoding again with the size of one head, or their number, where its d is that."""
-    if enc.act == "add" or enc.origin != "formula":
+    if enc.injection == "add" or enc.origin != "formula":
         return enc
-    if "heads" in BUILDERS[enc.name].parameters and enc.act == "bias":
+    if "heads" in BUILDERS[enc.name].parameters and enc.injection == "bias":
         joined = "," if ":" in spec else ":"
         return load(SpecWithDefaults(f"{spec}{joined}heads={heads}", options), length, d)
-    size = heads if enc.act == "bias" else d // heads  # heads turn alike
+    size = heads if enc.injection == "bias" else d // heads  # heads turn alike
     return load(SpecWithDefaults(spec, options), length, size)
 
 
@@ -173,12 +173,12 @@ def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarra
         raise PefourierError(
             f"{enc.spec} has no codes of later keys, which this classifier attends to{way_out}"
         )
-    if enc.domain.kind == "lag" and enc.act == "bias":
+    if enc.domain.kind == "lag" and enc.injection == "bias":
         positions = np.arange(length)
         return table[(positions - positions[:, None] + length - 1).ravel()]  # key - query
-    if enc.act == "bias":  # a query's biases to all keys, heads side by side
+    if enc.injection == "bias":  # a query's biases to all keys, heads side by side
         return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads)
-    return in_halves(enc, table, k) if enc.act == "rotate" else table
+    return in_halves(enc, table, k) if enc.injection == "rotate" else table
 
 
 def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
@@ -194,9 +194,12 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
             f"{enc.spec} has layout={layout}; train with layout=halves, which turns alike"
         )
     parts = split_pairs(table, layout)
-    still = max(k // 2 - parts[0].shape[1], 0)
+    unrotated = max(k // 2 - parts[0].shape[1], 0)
     return np.hstack(
-        [np.pad(part, ((0, 0), (0, still)), constant_values=1 - i) for i, part in enumerate(parts)]
+        [
+            np.pad(part, ((0, 0), (0, unrotated)), constant_values=1 - i)
+            for i, part in enumerate(parts)
+        ]
     )
 
 

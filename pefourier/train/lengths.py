@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.train.beside import OtherMethod
+from pefourier.train.baselines import OtherMethod
 from pefourier.train.data.split import Task
+from pefourier.train.ensembles import Ensemble, Run, load_for
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.metrics import Scores, decide, score
 from pefourier.train.model import OrderFree, Transformer
 from pefourier.train.options import WITHOUT_CODES
 from pefourier.train.saved_models import apply_classifier
-from pefourier.train.stacks import Run, Stack, load_for
 from pefourier.writing.text import agreeing
 
 
@@ -36,7 +36,7 @@ class Longer:
     load: Callable[..., Injection] = load_for
 
     def test(
-        self, stack: Stack, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
+        self, stack: Ensemble, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
     ) -> list[dict[str, Any]]:
         """Scores of a trained run at each length, or why there are none."""
         run = stack.runs[outcome.member.number]
@@ -63,7 +63,7 @@ class Longer:
         return rows
 
     def injected(
-        self, stack: Stack, run: Run, outcome: Outcome, model: Transformer | OrderFree
+        self, stack: Ensemble, run: Run, outcome: Outcome, model: Transformer | OrderFree
     ) -> Injection | None:
         """What a run injects at another length; refused where it has not got that."""
         if run.arm.spec in WITHOUT_CODES:

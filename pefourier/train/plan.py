@@ -12,12 +12,12 @@ import numpy as np
 
 from pefourier.train import run
 from pefourier.train.data.split import Dropped, Task
+from pefourier.train.ensembles import ResolvedTask, plan_runs
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
 from pefourier.train.report import tables_in_words, words
 from pefourier.train.request import list_candidates, without_new_folders
-from pefourier.train.stacks import ResolvedTask, plan_runs
 from pefourier.train.store import Key, key_of
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import paragraph, printable

@@ -17,7 +17,7 @@ Note = Callable[[str], None]  # shows a person a line while training goes on
 class Reporter:
     """Says how far the stacks of a comparison are."""
 
-    stacks: int  # to be trained, by all who share them
+    ensembles: int  # to be trained, by all who share them
     note: Note | None = None
     interval: float = 0.0  # seconds between two notes
 
@@ -31,7 +31,7 @@ class Reporter:
         self.after_look()
         moment = time.perf_counter()
         if self.note is not None and moment - self.shown >= self.interval:
-            share = min(1.0, (self.finished + steps / self.steps) / max(self.stacks, 1))
+            share = min(1.0, (self.finished + steps / self.steps) / max(self.ensembles, 1))
             minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
             self.shown = moment
             self.note(
@@ -41,10 +41,10 @@ class Reporter:
 
 
 @contextmanager
-def report_progress(stacks: int, note: Note | None) -> Iterator[Reporter]:
+def report_progress(ensembles: int, note: Note | None) -> Iterator[Reporter]:
     """A `Reporter` of so many stacks: one line on a terminal, else a note now and then."""
     if note is None or sys.stderr is None or not sys.stderr.isatty():
-        yield Reporter(stacks, note, LINE_EVERY)
+        yield Reporter(ensembles, note, LINE_EVERY)
         return
     with Console(stderr=True).status("training") as status:
-        yield Reporter(stacks, lambda line: status.update(escape(line)))
+        yield Reporter(ensembles, lambda line: status.update(escape(line)))

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
+from pefourier.encodings.loader import parse_parameters, source_of
 from pefourier.encodings.registry import convert
-from pefourier.encodings.specs import parse_parameters, source_of
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.beside import check_methods
+from pefourier.train.baselines import check_methods
 from pefourier.train.data.load import check_dataset, load_task
 from pefourier.train.data.split import MOST_ROWS, Task
 from pefourier.train.data.synthetic import sides_of_task, with_length

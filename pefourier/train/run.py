@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from pefourier.encodings.specs import source_of
+from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.train import stacks, summary
-from pefourier.train.beside import OtherMethod
+from pefourier.train import ensembles, summary
+from pefourier.train.baselines import OtherMethod
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
+from pefourier.train.device_data import batch_and_steps
+from pefourier.train.ensembles import ResolvedTask, list_remarks
 from pefourier.train.options import Options, flag_of
 from pefourier.train.progress import Note, report_progress
 from pefourier.train.ranks import (
@@ -40,9 +42,8 @@ from pefourier.train.request import (
     name_once,
     without_new_folders,
 )
-from pefourier.train.resident import batch_and_steps
+from pefourier.train.run_artifacts import read_curves
 from pefourier.train.saved_models import file_of_model
-from pefourier.train.stacks import ResolvedTask, list_remarks
 from pefourier.train.store import (
     NOT_NUMBERS,
     Key,
@@ -54,7 +55,6 @@ from pefourier.train.store import (
     write_json,
 )
 from pefourier.train.summary import Summary
-from pefourier.train.traces import read_curves
 from pefourier.train.work import Work
 from pefourier.version import __version__
 from pefourier.writing.files import remove_old_drafts, write_whole
@@ -136,7 +136,9 @@ class Experiment:
     def keys(self) -> list[Key]:
         """All runs that are asked for."""
         seeds = self.options.seeds
-        return [r.key(task.task) for task in self.resolved for r in stacks.plan_runs(task, seeds)]
+        return [
+            r.key(task.task) for task in self.resolved for r in ensembles.plan_runs(task, seeds)
+        ]
 
     @property
     def description(self) -> dict[str, Any]:
@@ -144,7 +146,7 @@ class Experiment:
         sizes = [-(-len(self.keys) // self.ranks)]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
-            members = stacks.most_members(entry.model, batch, self.device)
+            members = ensembles.most_members(entry.model, batch, self.device)
             sizes.append(members // len(list_candidates(self.options)))
         settings = {k: v for k, v in asdict(self.options).items() if k not in NOT_NUMBERS}
         versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
@@ -175,7 +177,7 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     device = choose_device(options.device)
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
-    resolved = [stacks.resolve_task(task, options, device) for task in tasks]
+    resolved = [ensembles.resolve_task(task, options, device) for task in tasks]
     return Experiment(options, rank, ranks, device, store_of(options, rank, ranks), resolved)
 
 
@@ -192,7 +194,7 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
         return count or 1
     tokens = 0  # of training windows in all steps of all runs and candidates
     for resolved in experiment.resolved:
-        runs = stacks.plan_runs(resolved, experiment.options.seeds)
+        runs = ensembles.plan_runs(resolved, experiment.options.seeds)
         batch, _ = batch_and_steps(resolved.task, experiment.options.batch_size)
         tokens += len(runs) * resolved.schedule.steps * batch * resolved.model.tokens
     tokens *= len(list_candidates(experiment.options))
@@ -232,7 +234,7 @@ def train_and_compare(
         if note is not None:
             note(f"rank {experiment.rank} is done; the last of {experiment.ranks} ranks sums up")
         return None
-    params = {r.task.name: stacks.parameters(r) for r in experiment.resolved}
+    params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
     training = settings_in_common(experiment.options)
     return summary.summarize_runs([rows[key] for key in experiment.keys], params, training)
 
@@ -246,7 +248,9 @@ def train_share(
 ) -> list[dict[str, Any]]:
     """Train this rank's stacks, except those that are finished; the rows that came of them."""
     options = experiment.options
-    plans = [stacks.plan_stacks(r, options.seeds, config["stack"]) for r in experiment.resolved]
+    plans = [
+        ensembles.plan_ensembles(r, options.seeds, config["stack"]) for r in experiment.resolved
+    ]
     planned = [stack for plan in plans for stack in plan]
     first, step = (0, 1) if group is not None else (experiment.rank, experiment.ranks)
     share = range(first, len(planned), step)
@@ -270,7 +274,7 @@ def begin(experiment: Experiment, group: Group | None) -> tuple[dict[str, Any], 
         return plan["config"], set(map(tuple, plan["done"]))
     config = experiment.store.begin(experiment.description, experiment.options.resume)
     rows = experiment.store.rows()
-    stacks.check_runs(rows, experiment.resolved)
+    ensembles.check_runs(rows, experiment.resolved)
     done = [key_of(row) for row in rows]
     if group is not None:
         group.publish({"config": json.loads(json.dumps(config)), "done": done})

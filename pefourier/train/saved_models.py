@@ -25,8 +25,8 @@ from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
 from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.run_artifacts import name_of_run, threshold_of
 from pefourier.train.store import Key, parse_json
-from pefourier.train.traces import name_of_run, threshold_of
 from pefourier.writing.files import label, write_whole
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.train.beside import fit_method
+from pefourier.train.baselines import fit_method
 from pefourier.train.data.split import Task
-from pefourier.train.fit import Member, Outcome, Progress, Resident, fit, score_and_loss
+from pefourier.train.ensembles import Ensemble, Run
+from pefourier.train.fit import Outcome, Progress, Replica, Resident, fit, score_and_loss
 from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.request import Choice, Tuning
-from pefourier.train.stacks import Run, Stack
 from pefourier.train.store import Checkpoint
 
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
@@ -36,7 +36,7 @@ def standing(task: Task, outcome: Outcome) -> tuple[float, float]:
 
 def train_candidates(
     data: Resident,
-    stack: Stack,
+    stack: Ensemble,
     candidates: Sequence[Choice],
     injections: Mapping[tuple[str, int], Injection],
     progress: Progress,
@@ -53,20 +53,20 @@ def train_candidates(
     return [max(of_run, key=lambda pair: standing(stack.task, pair[0])) for of_run in tried]
 
 
-def fit_beside(stack: Stack) -> list[Chosen]:
+def fit_beside(stack: Ensemble) -> list[Chosen]:
     """What another method comes to in each run of a stack; it has no settings to choose."""
     chosen = []
     for number, run in enumerate(stack.runs):
         valid, test, seconds = fit_method(stack.model.name, stack.task, run.fold)
-        member = Member(run.arm.name, NOTHING, run.seed, run.fold, number=number)
+        member = Replica(run.arm.name, NOTHING, run.seed, run.fold, number=number)
         chosen.append((Outcome(member, valid, test, 1, seconds, curve=np.zeros((0, 3))), {}))
     return chosen
 
 
 def member_of(
     run: Run, injections: Mapping[tuple[str, int], Injection], tuning: Tuning, number: int
-) -> Member:
+) -> Replica:
     """The member that a run trains; the order-free baseline has no codes."""
     injection = injections.get((run.arm.spec, run.seed), NOTHING)
     injection = injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
-    return Member(run.arm.name, injection, run.seed, run.fold, tuning, number)
+    return Replica(run.arm.name, injection, run.seed, run.fold, tuning, number)

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from pefourier.errors import PefourierError
-from pefourier.train import fit, resident, search, stacks
-from pefourier.train.beside import OtherMethod
+from pefourier.train import device_data, ensembles, fit, search
+from pefourier.train.baselines import OtherMethod
+from pefourier.train.ensembles import Ensemble, ResolvedTask
 from pefourier.train.lengths import Longer
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
@@ -25,10 +26,9 @@ from pefourier.train.options import Options
 from pefourier.train.progress import Reporter
 from pefourier.train.ranks import Group
 from pefourier.train.request import draw_longer, list_candidates, parse_lengths
+from pefourier.train.run_artifacts import trace_of, write_trace
 from pefourier.train.saved_models import save_model
-from pefourier.train.stacks import ResolvedTask, Stack
 from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
-from pefourier.train.traces import trace_of, write_trace
 
 
 @dataclass(eq=False)
@@ -39,15 +39,15 @@ class Work:
     device: torch.device
     store: Store
     group: Group | None
-    stacks: Sequence[Stack]
+    ensembles: Sequence[Ensemble]
     share: Sequence[int]  # numbers of this rank's stacks, as far as they are known
     done: set[Key]  # runs that were finished before
 
     def __post_init__(self) -> None:
         self.candidates = list_candidates(self.options)
         self.rows: list[dict[str, Any]] = []
-        self.resident: resident.Resident | None = None
-        self.load = cache(stacks.load_for)
+        self.device_data: device_data.Resident | None = None
+        self.load = cache(ensembles.load_for)
         numbers, learn = parse_lengths(self.options.test_length), self.options.learn
         self.longer = {
             name: Longer(draw_longer(name, numbers), learn, self.load)
@@ -58,7 +58,7 @@ class Work:
         """Train this rank's stacks, one after another, except those that are finished."""
         numbers: Iterable[int] = self.share
         if self.group is not None:
-            numbers = self.group.claims(len(self.stacks))
+            numbers = self.group.claims(len(self.ensembles))
         take_over: Callable[[], None] = partial(self.take_over, reporter)
         leads = self.group is not None and self.group.rank == 0
         if leads:
@@ -66,12 +66,12 @@ class Work:
         for number in numbers:
             self.train(number, reporter)
         if leads:
-            self.group.wait_for_all(len(self.stacks), take_over)
+            self.group.wait_for_all(len(self.ensembles), take_over)
 
     def take_over(self, reporter: Reporter) -> None:
         """Store what other ranks have handed over, on rank 0."""
-        for number, rows, traces in self.group.arrived(len(self.stacks)):
-            check_handed_over(rows, self.stacks[number].keys)
+        for number, rows, traces in self.group.arrived(len(self.ensembles)):
+            check_handed_over(rows, self.ensembles[number].keys)
             reporter.finished += bool(rows)
             self.put_away(rows, traces)
 
@@ -85,7 +85,7 @@ class Work:
 
     def train(self, number: int, reporter: Reporter) -> None:
         """Train a stack unless it is finished, and keep what comes of it."""
-        stack = self.stacks[number]
+        stack = self.ensembles[number]
         rows, traces = [], []
         if not self.done.issuperset(stack.keys):
             checkpoint = self.checkpoint_of(stack)
@@ -102,7 +102,7 @@ class Work:
         if self.group is not None:
             self.group.finish(number, rows, traces)
 
-    def checkpoint_of(self, stack: Stack) -> Checkpoint:
+    def checkpoint_of(self, stack: Ensemble) -> Checkpoint:
         """Where a stack goes on after an interruption."""
         if self.store.path is None or isinstance(stack.model, OtherMethod):
             return Checkpoint(None)
@@ -110,20 +110,20 @@ class Work:
         return Checkpoint(self.store.path / FOLDER / name)
 
     def outcomes_of(
-        self, stack: Stack, reporter: Reporter, checkpoint: Checkpoint
+        self, stack: Ensemble, reporter: Reporter, checkpoint: Checkpoint
     ) -> list[search.Chosen]:
         """What training made of the runs of a stack."""
         if isinstance(stack.model, OtherMethod):
             return search.fit_beside(stack)
-        if self.resident is None or self.resident.task is not stack.task:
-            self.resident = resident.put_on_device(stack.task, self.device)
-        injections = stacks.stack_injections(stack, self.options.learn, self.load)
+        if self.device_data is None or self.device_data.task is not stack.task:
+            self.device_data = device_data.put_on_device(stack.task, self.device)
+        injections = ensembles.stack_injections(stack, self.options.learn, self.load)
         reporter.steps = stack.resolved.schedule.steps
         arguments = self.candidates, injections, reporter.count_steps, checkpoint
-        return search.train_candidates(self.resident, stack, *arguments)
+        return search.train_candidates(self.device_data, stack, *arguments)
 
     def keep(
-        self, stack: Stack, chosen: Sequence[search.Chosen]
+        self, stack: Ensemble, chosen: Sequence[search.Chosen]
     ) -> tuple[list[dict[str, Any]], list[bytes]]:
         """Score and store what a stack came to, and save what is asked of it."""
         task, longer, options = stack.task, self.longer.get(stack.task.name), self.options
@@ -161,7 +161,7 @@ def row_of(
         **asdict(score(predicted, outcome.test, labels, macro)),
         "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
-        **stacks.facts_of_fold(task, member.fold),
+        **ensembles.facts_of_fold(task, member.fold),
         "confusion": confusion.tolist(),
         "shortest": task.shortest,
         "uneven": task.uneven,
@@ -172,7 +172,7 @@ def row_of(
     }
 
 
-def terms_of(stack: Stack, outcome: fit.Outcome) -> list[list[float]]:
+def terms_of(stack: Ensemble, outcome: fit.Outcome) -> list[list[float]]:
     """Shares of the four terms of scores of some test windows; [] unless codes are added."""
     task, injection = stack.task, outcome.member.injection
     added = injection.act == "add" and injection.has_codes and task.lengths is None

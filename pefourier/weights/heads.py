@@ -32,7 +32,7 @@ class HeadSizes:
 
     kind: str  # model_type, or the architecture of a GGUF file
     d: int  # rows of a head that are told, all that turn among them
-    still: int = 0  # rows of a query head before those, of MLA
+    unrotated: int = 0  # rows of a query head before those, of MLA
     heads: int | None = None  # None: by the rows that are there
     kv_heads: int | None = None
     grouped: bool = False  # one tensor for both has them by groups of heads
@@ -154,7 +154,7 @@ def rows_of_heads(
     if len(weights) == 1:
         q, k = fused_rows(rows[0], sizes)
     elif leaves[1].startswith(("kv_a", "attn_kv_a")):  # MLA: the last rows of each
-        q = head_rows(rows[0], sizes.still + d, sizes.still, d, sizes.heads)
+        q = head_rows(rows[0], sizes.unrotated + d, sizes.unrotated, d, sizes.heads)
         k = np.arange(rows[1] - d, rows[1])[None] if rows[1] >= d else k
     else:
         is_gated = sizes.kind in known_names()["gated"]
@@ -163,8 +163,8 @@ def rows_of_heads(
     if not len(q) or not len(k) or len(q) % len(k):
         raise PefourierError(
             f"{' and '.join(map(shown, weights))} of {label} have {' and '.join(map(str, rows))} "
-            f"rows, which are not {sizes.heads or 'some'} heads of {sizes.still + d} with keys of "
-            f"{sizes.kv_heads or 'equal groups'}; the config beside them is another model's"
+            f"rows, which are not {sizes.heads or 'some'} heads of {sizes.unrotated + d} with keys "
+            f"of {sizes.kv_heads or 'equal groups'}; the config beside them is another model's"
         )
     return q, k
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.loader import open_model
 from pefourier.encodings.model_positions import (
     ModelPositions,
     describe_positions,
 )
 from pefourier.encodings.sources.config import HEADS, rotary
 from pefourier.encodings.sources.gguf_file import GgufFile
-from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError, shown
 from pefourier.weights.heads import (
     Attention,
@@ -139,7 +139,7 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
         kv = kv if new is True else 1 if single is not False else heads
     elif grouped:
         kv = heads
-    return HeadSizes(kind, d, file.still, heads, kv, grouped)
+    return HeadSizes(kind, d, file.unrotated, heads, kv, grouped)
 
 
 def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, turned: int) -> HeadSizes:

@@ -7,7 +7,7 @@ from math import pi
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.weights.shares import LayerShares
+from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import number, ranges
 
 OFTEN = 32  # turns within the length, from which on a pair counts as fast

@@ -26,8 +26,8 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.model_positions import ModelPositions
-from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
@@ -39,7 +39,7 @@ from pefourier.weights.model import (
     open_model_weights,
     rotations_of_model,
 )
-from pefourier.weights.shares import (
+from pefourier.weights.pair_energy import (
     LayerShares,
     PairLayout,
     choose_pairing,
@@ -349,7 +349,7 @@ def usage_of(
         gains=model.gains,
         findings=model.findings,
         shares=shares,
-        about=(replace(turned.rotations[0], spec=model.spec),),
+        encodings=(replace(turned.rotations[0], spec=model.spec),),
     )
 
 
@@ -376,9 +376,9 @@ def notes_on_usage(
     elif pairing.likely not in (None, pairing.name):
         slots = {"told": pairing.name, "name": pairing.likely, "both": pairing.correlations}
         yield finding("usage-pairing-doubt", **slots)
-    still = [i for run in turned.layers if run.kind != "rotary" for i in run.index]
-    if still:
-        yield finding("usage-layers-left-out", layers=ranges(still))
+    unrotated = [i for run in turned.layers if run.kind != "rotary" for i in run.index]
+    if unrotated:
+        yield finding("usage-layers-left-out", layers=ranges(unrotated))
     if any(e.normed for e in energies):
         yield finding("usage-normed")
     if not all(e.gains for e in energies):

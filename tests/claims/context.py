@@ -10,7 +10,7 @@ import numpy as np
 
 from pefourier import check, context
 from pefourier.questions.extend import extend
-from pefourier.report.frame import telling_of
+from pefourier.report.render import renderer_of
 
 TURN = 2 * np.pi * (1 - 1e-9)
 PAIRS = r"(\d+) of (\d+) rotary pairs"
@@ -200,7 +200,7 @@ def new_pairs(answer, truth):
 
 def sentences(answer):
     """The meaning and the action, as they are printed."""
-    return telling_of(answer).conclude(answer)[1:3]
+    return renderer_of(answer).conclude(answer)[1:3]
 
 
 def told_pairs(answer):
@@ -271,7 +271,7 @@ def alike_is_true(answer, truth):
 def far_is_true(answer, truth):
     """Distances from a number on have the same bias on each side, the one before another."""
     far = int(re.search(r"distances from (\d+) on", sentences(answer)[0])[1])
-    codes = answer.about[0].codes
+    codes = answer.encodings[0].codes
     side = [codes(sign * np.arange(far - 1, far + 300)) for sign in (1, -1)]
     assert all((one[1:] == one[1]).all() for one in side)
     return any((one[0] != one[1]).any() for one in side)
@@ -321,9 +321,13 @@ VERDICTS = {
     "too few rows": lambda answer, truth: (
         told_numbers(answer) == (truth["rows"], truth["length"] - truth["rows"], truth["length"])
     ),
-    "any length": lambda answer, truth: np.isfinite(answer.about[0].codes(np.array([2**20]))).all(),
-    "no positions": lambda answer, truth: not answer.about[0].codes(np.arange(9)).any(),
-    "fixed length": lambda answer, truth: len(answer.about[0].table()) == told_numbers(answer)[0],
+    "any length": lambda answer, truth: np.isfinite(
+        answer.encodings[0].codes(np.array([2**20]))
+    ).all(),
+    "no positions": lambda answer, truth: not answer.encodings[0].codes(np.arange(9)).any(),
+    "fixed length": lambda answer, truth: (
+        len(answer.encodings[0].table()) == told_numbers(answer)[0]
+    ),
 }
 
 

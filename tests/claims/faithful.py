@@ -9,7 +9,7 @@ from pefourier.encodings import load
 from pefourier.encodings.encoding import from_bias, from_table, without_prefix
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 
 LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"})
 ON_GRID = ["axial", "axial-rope", "mixed-rope", "swin", "fourier-features", "dft"]

@@ -10,7 +10,7 @@ from claims.faithful import VERDICTS as OF_CHECK
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import build
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 
 
 def waves(position, omega, order="pairs"):
@@ -150,7 +150,7 @@ def near(rng):
     return table
 
 
-def still(rng):
+def unrotated(rng):
     return waves(np.zeros(9), ladder(rng, 4), str(rng.choice(["pairs", "halves"])))
 
 
@@ -161,7 +161,7 @@ def one_row(rng):
 TABLES = [
     *(offset, backwards, of_base, shorter_divisor, scaled, stepped, clipped, in_16_bits, fast),
     *(divided, repeated, periodic, divided_by, padded, with_a_tail, strayed, mirrored, falling),
-    *(with_constants, sines_alone, near, still, one_row),
+    *(with_constants, sines_alone, near, unrotated, one_row),
 ]
 
 

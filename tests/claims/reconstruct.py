@@ -13,7 +13,7 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
-from pefourier.report.frame import telling_of
+from pefourier.report.render import renderer_of
 
 OPTION = re.compile(r"(?:--rho |rho=)([\d.e+]+)")
 
@@ -86,7 +86,7 @@ def table(rng):
 
 def rebuilt(answer, sigma):
     """The function at the first point: Eq. 15 and Algorithm 1 written out."""
-    enc, sides = answer.about[0], answer.sides
+    enc, sides = answer.encodings[0], answer.sides
     omega, shares, _ = energy_of(density(enc))
     steps = omega * np.array(sides) / (2 * np.pi)
     if len(sides) == 1:
@@ -123,7 +123,7 @@ def kernel(apart, sigma):
 
 def rows_within(answer):
     """Rows of the table whose points are on the lattice; of lags all."""
-    enc = answer.about[0]
+    enc = answer.encodings[0]
     rows = np.asarray(enc.table(), dtype=float).reshape(*enc.domain.sides, -1)
     if enc.domain.kind != "lag":
         rows = rows[tuple(map(slice, answer.sides))]
@@ -164,7 +164,7 @@ def is_repeated(answer, truth):
 
 
 def is_shared(answer, truth):
-    meaning = telling_of(answer).conclude(answer)[1]
+    meaning = renderer_of(answer).conclude(answer)[1]
     count, few = (int(n) for n in re.findall(r"(\d+) \w+: (\d+)\.$", meaning)[0])
     between = distinct(truth.rows) <= few <= distinct(truth.rows, 0) if few > 1 else True
     return count == len(truth.rows) and few < count and between
@@ -200,7 +200,7 @@ def is_exact(answer, truth):
 
 def sharpens(answer, truth):
     """Typed as it stands, the base makes the peak as narrow as the action says."""
-    action = telling_of(answer).conclude(answer)[2]
+    action = renderer_of(answer).conclude(answer)[2]
     rho = OPTION.search(action)[1]
     spec, sizes = truth.source, truth.sizes
     if "--rho" in action:
@@ -217,7 +217,7 @@ def sharpens(answer, truth):
 
 def beyond(finding, answer, truth):
     length, count = map(int, re.findall(r"\d+", finding.message))
-    enc = answer.about[0]
+    enc = answer.encodings[0]
     outside = [
         any(x >= n for x, n in zip(np.atleast_1d(r.position), enc.domain.sides, strict=True))
         for r in answer.reconstructions
@@ -226,7 +226,7 @@ def beyond(finding, answer, truth):
 
 
 VERDICTS = {
-    "zero codes": lambda answer, truth: not answer.about[0].table().any(),
+    "zero codes": lambda answer, truth: not answer.encodings[0].table().any(),
     "lost": is_lost,
     "repeated": is_repeated,
     "shared vectors": is_shared,

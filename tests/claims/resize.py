@@ -56,7 +56,7 @@ def same(picture, table):
     return ends[0] != ends[1] and np.abs(first - second).max() <= 1e-12 * np.abs(table).max()
 
 
-def still(answer, truth):
+def unrotated(answer, truth):
     norms = [np.sqrt((t**2).sum(axis=1).mean()) for t in (answer.table, truth[0])]
     said = [answer.after.norm, answer.before.norm]
     return counts(answer, truth) == (True, True) and np.allclose(said, norms)
@@ -76,7 +76,7 @@ def never(answer, truth):
 
 
 def by_formula(answer, truth):
-    expected = load(answer.about[0].spec, None, 64, grid=truth[2]).table()
+    expected = load(answer.encodings[0].spec, None, 64, grid=truth[2]).table()
     return np.array_equal(answer.table, expected) and counts(answer, truth) is not None
 
 
@@ -91,7 +91,7 @@ def unseen_phases(finding, answer, truth):
 
 VERDICTS = {
     "all zero": lambda r, truth: not truth[0].any() and not r.table.any(),
-    "still distinct": still,
+    "still distinct": unrotated,
     "no longer distinct": no_longer,
     "now distinct": now,
     "not distinct": never,

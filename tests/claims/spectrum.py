@@ -10,7 +10,7 @@ from pefourier.encodings.encoding import Encoding, Measure, as_encoding, without
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.spectrum import density
-from pefourier.report.frame import telling_of
+from pefourier.report.render import renderer_of
 
 NUMBER = r"(more than )?(\d+(?:\.\d+)?(?:e[-+]\d+)?)(%?)"
 ROUNDED = 0.006  # of a number in three digits
@@ -105,7 +105,7 @@ def energy_of(answer):
 
     And the share of the mean row, computed from the rows.
     """
-    enc = answer.about[0]
+    enc = answer.encodings[0]
     table = np.asarray(enc.table(), dtype=float)
     total = (table**2).sum() or np.nan
     mean = len(table) * (table.mean(axis=0) ** 2).sum() / total
@@ -127,7 +127,7 @@ def energy_of(answer):
 
 def numbers(answer):
     """The numbers of the sentence, percents as shares, and whether a percent is a bound."""
-    meaning = telling_of(answer).conclude(answer)[1]
+    meaning = renderer_of(answer).conclude(answer)[1]
     assert "–" not in meaning
     assert "nan" not in meaning
     return [
@@ -151,8 +151,8 @@ def bands(truth):
     omega, shares, _ = truth
     size = np.linalg.norm(omega, axis=1)
     low = size <= np.pi / 2 * (1 + 1e-9)
-    still = size < 1e-12
-    return shares[still].sum(), shares[low & ~still].sum(), shares[~low].sum()
+    unrotated = size < 1e-12
+    return shares[unrotated].sum(), shares[low & ~unrotated].sum(), shares[~low].sum()
 
 
 def is_constant(answer, truth):
@@ -163,7 +163,7 @@ def is_constant(answer, truth):
 def is_one_frequency(answer, truth):
     omega, shares, _ = truth
     size = np.abs(omega[shares > 1e-11, 0])
-    unit = answer.about[0].domain.spacing if answer.about[0].domain.irregular else 1
+    unit = answer.encodings[0].domain.spacing if answer.encodings[0].domain.irregular else 1
     printed = numbers(answer)[0]
     return np.ptp(size) < 1e-8 and agrees(printed, 2 * np.pi * unit / size.mean())
 
@@ -178,7 +178,7 @@ def is_even(answer, truth):
 def is_mostly_slow(answer, truth):
     (wave, _), printed = numbers(answer)[-2:]
     size, shares = np.abs(truth[0][:, 0]), truth[1]
-    unit = answer.about[0].domain.spacing if answer.about[0].domain.irregular else 1
+    unit = answer.encodings[0].domain.spacing if answer.encodings[0].domain.irregular else 1
     with np.errstate(divide="ignore"):
         share = shares[2 * np.pi * unit / size >= wave * (1 - 1e-9)].sum()
     return share > 0.95 - 1e-9 and agrees(printed, share) and bands(truth)[2] < 0.05 + 1e-9
@@ -190,15 +190,15 @@ def is_mostly_fast(answer, truth):
 
 
 def is_slow_and_fast(answer, truth):
-    still, low, high = bands(truth)
-    printed = all(map(agrees, numbers(answer), (low, high, still)))
+    unrotated, low, high = bands(truth)
+    printed = all(map(agrees, numbers(answer), (low, high, unrotated)))
     return printed and low > 0.05 - 1e-9 and 0.05 - 1e-9 < high < 0.75 + 1e-9
 
 
 def is_constant_and_fast(answer, truth):
-    still, low, high = bands(truth)
-    printed = all(map(agrees, numbers(answer), (still, high, low)))
-    return printed and low < 0.05 + 1e-9 and high > 0.05 - 1e-9 and still > 0.2
+    unrotated, low, high = bands(truth)
+    printed = all(map(agrees, numbers(answer), (unrotated, high, low)))
+    return printed and low < 0.05 + 1e-9 and high > 0.05 - 1e-9 and unrotated > 0.2
 
 
 def directions(truth):
@@ -246,7 +246,7 @@ def common_part(finding, answer, truth):
 
 def aliased(finding, answer, truth):
     count, total = map(int, re.findall(r"\d+", finding.message))
-    omega = np.abs(answer.about[0].measure.frequencies).reshape(total, -1)
+    omega = np.abs(answer.encodings[0].measure.frequencies).reshape(total, -1)
     return count == (omega.max(axis=1) > np.pi).sum()
 
 
@@ -255,11 +255,11 @@ def coarse(finding, answer, truth):
 
 
 def demean_changes_the_verdict(answer, truth):
-    return density(without_mean(answer.about[0])).verdict not in ("constant", "zero codes")
+    return density(without_mean(answer.encodings[0])).verdict not in ("constant", "zero codes")
 
 
 VERDICTS = {
-    "zero codes": lambda answer, truth: not answer.about[0].table().any(),
+    "zero codes": lambda answer, truth: not answer.encodings[0].table().any(),
     "constant": is_constant,
     "one frequency": is_one_frequency,
     "even": is_even,

@@ -7,7 +7,7 @@ import numpy as np
 from drawn_usage import drawn_model
 
 from pefourier.encodings import load
-from pefourier.weights.shares import LayerShares, PairLayout, pair_rows
+from pefourier.weights.pair_energy import LayerShares, PairLayout, pair_rows
 from pefourier.weights.summary import summarise
 from pefourier.weights.usage import Usage
 
@@ -48,9 +48,13 @@ def draws(rng, count):
             replace(use, half_rows=tuple(sorted(rows[:, list(use.half)].ravel().tolist())))
             for use in models
         ]
-        pairing, about = PairLayout("halves", "config", 0.7, -0.1), (load("rope", 8, 2 * pairs),)
+        pairing, encodings = (
+            PairLayout("halves", "config", 0.7, -0.1),
+            (load("rope", 8, 2 * pairs),),
+        )
         answer = Usage(
-            *("m", length, length, pairing, (), tuple(models), None, "applied", ()), about=about
+            *("m", length, length, pairing, (), tuple(models), None, "applied", ()),
+            encodings=encodings,
         )
         yield f"{kind} {shape} {length}", answer, truth
 
@@ -80,9 +84,9 @@ def kinds(truth):
 
 
 def said_numbers(answer):
-    from pefourier.report.frame import telling_of
+    from pefourier.report.render import renderer_of
 
-    meaning = telling_of(answer).conclude(answer)[1]
+    meaning = renderer_of(answer).conclude(answer)[1]
     counts = [int(x) for x in re.findall(r"(\d+)(?: of (?:\d+))?(?: rotary)? pairs", meaning)]
     return meaning, counts, [float(x) for x in re.findall(r"([\d.]+)%", meaning)]
 
@@ -157,9 +161,9 @@ def each_type(answer, truth):
 
 def rows_hold_half(answer, truth):
     """The rows that the advice lists, all of them: at least half of the scores."""
-    from pefourier.report.frame import telling_of
+    from pefourier.report.render import renderer_of
 
-    listed = telling_of(answer).conclude(answer)[2].rpartition(": ")[2].removesuffix(".")
+    listed = renderer_of(answer).conclude(answer)[2].rpartition(": ")[2].removesuffix(".")
     rows = []
     for part in listed.split(", "):
         first, _, last = part.partition("-")

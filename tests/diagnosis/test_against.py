@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.diagnosis.misreadings import misread
+from pefourier.diagnosis.config_errors import misread
 from pefourier.encodings import load
-from pefourier.encodings.readings import reading_cosine
+from pefourier.encodings.attention_decay import reading_cosine
 from pefourier.errors import PefourierError
 from pefourier.questions.rotations import read_against
 

@@ -7,7 +7,7 @@ from pefourier.diagnosis.frequency_rules import follows_a_rule
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import build
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 
 S, I = np.arange(200)[:, None], np.arange(32)  # noqa: E741 (pairs, as in the papers)
 

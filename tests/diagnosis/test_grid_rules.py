@@ -7,7 +7,7 @@ from grids import table_on, waves_on
 from pefourier.encodings import load
 from pefourier.encodings.registry import read_conventions
 from pefourier.errors import PefourierError
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 
 SIDES, D = (7, 11), 64
 Y, X = np.indices(SIDES).reshape(2, -1)

@@ -16,7 +16,7 @@ from pefourier.encodings.encoding import Finding, as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.relations import shift_residual
 
 
@@ -370,8 +370,8 @@ def test_a_sine_at_0_is_no_padding():
 def test_mirrored_rows_and_angles_of_0_are_named():
     mirrored = assess(pairs(np.abs(np.arange(79) - 39)[:, None] * GRID)).findings[0]
     assert (mirrored.code, "rows 39 + k and 39 - k" in mirrored.message) == ("duplicate-rows", True)
-    still = assess(pairs(0 * S * GRID)).findings[0]
-    assert (still.code, "angle 0" in still.message) == ("constant-codes", True)
+    unrotated = assess(pairs(0 * S * GRID)).findings[0]
+    assert (unrotated.code, "angle 0" in unrotated.message) == ("constant-codes", True)
     same = assess(np.ones((8, 4))).findings[0]
     assert (same.code, "angle 0" in same.message) == ("constant-codes", False)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from reference import ROWS
 
-from pefourier.encodings import build, load, specs
+from pefourier.encodings import build, load, loader
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.loader import source_of
 from pefourier.encodings.registry import BUILDERS, encoding
-from pefourier.encodings.specs import source_of
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
 
@@ -42,7 +42,7 @@ def sawtooth():
 
 
 def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):
-    listed = next(record for record in specs.records() if record["encoding"] == "sawtooth")
+    listed = next(record for record in loader.records() if record["encoding"] == "sawtooth")
     own = {"length": 80, "d": 256, "period": 8, "scale": 1.0}
     assert (listed["params"], listed["domain"], listed["measure"]) == (own, "position", "estimated")
     assert (listed["meaning"], listed["formula"]) == ("Teeth.", "s mod period.")

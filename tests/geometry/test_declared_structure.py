@@ -15,7 +15,7 @@ from pefourier.errors import PefourierError
 from pefourier.geometry import even_odd_svd, precision, singular_values
 from pefourier.geometry.precision import FORMATS, first_duplicate, format_losses
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.reconstruct import position_functions
 
 

@@ -7,7 +7,7 @@ from double_loop import assert_agree, by_definition
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.closest import ClosestPair, closest_pair
-from pefourier.questions.faithful import assess, shortfalls
+from pefourier.questions.check_faithful import assess, shortfalls
 
 RANDOM = np.random.default_rng(20261122)
 

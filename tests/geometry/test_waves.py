@@ -7,7 +7,7 @@ from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.geometry.waves import align, deviations, fit_sinusoid_pairs, look_random
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 
 
 @pytest.mark.parametrize("unit", [2.0, 2e-80])

@@ -10,10 +10,10 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 from pefourier.report.baseline import differences, fields_of_record, has_changed
 from pefourier.report.forms import as_json
-from pefourier.report.frame import Answer, telling_named
+from pefourier.report.render import Answer, renderer_named
 from pefourier.writing.page import SCHEMA
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -25,7 +25,9 @@ def answer_of(enc):
 
 def record_of(enc):
     """What the command writes for it."""
-    return json.loads(as_json(telling_named("faithful").page([answer_of(enc)])))["results"][0]
+    return json.loads(as_json(renderer_named("check_faithful").page([answer_of(enc)])))["results"][
+        0
+    ]
 
 
 def sines(rows=20, d=8, scale=1.0):

@@ -41,7 +41,7 @@ def test_models_use_what_is_said_of_them(tmp_path, kind):
     config |= {"max_position_embeddings": 64, "num_hidden_layers": 2, "patch_size": 16}
     (tmp_path / "config.json").write_text(json.dumps(config))
     try:
-        name = pefourier.context(tmp_path / "config.json").about[0].name
+        name = pefourier.context(tmp_path / "config.json").encodings[0].name
     except PefourierError as error:
         name = re.search(r"are (learned):", str(error))[1]
     assert kind in USED_BY[name]

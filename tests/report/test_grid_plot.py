@@ -5,12 +5,12 @@ import pytest
 from grids import mixed_frequencies, waves_on
 
 from pefourier.encodings import load
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
 from pefourier.report.code_figures import faithful
-from pefourier.report.frame import Answer
+from pefourier.report.render import Answer
 from pefourier.report.spectral_figures import reconstruct, spectrum, whole_plane
 from pefourier.writing.terminal_chart import shades
 

@@ -12,15 +12,15 @@ from tiny_models import write_model
 
 import pefourier
 from pefourier.encodings import load
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.compare import compare as compare_encodings
-from pefourier.questions.density import density_by_decade
-from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import kernel, relate
+from pefourier.questions.spectral_density import density_by_decade
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
 from pefourier.report.code_figures import compare, faithful, heatmap, relations
-from pefourier.report.frame import Answer, answer_of
+from pefourier.report.render import Answer, answer_of
 from pefourier.report.spectral_figures import reconstruct, spectrum, spectrum_by_decade
 
 

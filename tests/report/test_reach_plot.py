@@ -14,7 +14,7 @@ from pefourier.questions.extend import extend
 from pefourier.questions.resize import by_cycles, resize_table
 from pefourier.report import plot, rotation_figures
 from pefourier.report.code_figures import resizing
-from pefourier.report.frame import Answer, answer_of
+from pefourier.report.render import Answer, answer_of
 from pefourier.report.rotation_figures import extension
 
 

@@ -6,8 +6,8 @@ import torch
 from training import CPU, SIZES
 
 from pefourier.train import attention, model
+from pefourier.train.ensembles import most_members
 from pefourier.train.injection import load_injection
-from pefourier.train.stacks import most_members
 
 LENGTHS = (3, attention.FEW_TOKENS + 1)  # written out, and by torch's kernel
 

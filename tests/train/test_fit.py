@@ -11,7 +11,7 @@ from training import CPU, EPOCH, SIZES, epochs, injection
 from pefourier.train import fit, metrics
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
-from pefourier.train.resident import class_weights, draw_batches, put_on_device
+from pefourier.train.device_data import class_weights, draw_batches, put_on_device
 from pefourier.train.store import Checkpoint
 
 COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw", "shaw:values=true"]
@@ -35,7 +35,7 @@ def unequal():
 
 
 def member(spec, seed=0, learn=False, fold=0):
-    return fit.Member(spec, injection(spec, seed, learn), seed, fold)
+    return fit.Replica(spec, injection(spec, seed, learn), seed, fold)
 
 
 def program(task, members, dtype=torch.float64, schedule=None):

@@ -18,11 +18,11 @@ from torch.utils._pytree import tree_leaves
 from training import CPU, SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import fit, resident
+from pefourier.train import device_data, fit
 from pefourier.train.data.load import load_task
+from pefourier.train.device_data import put_on_device
 from pefourier.train.model import OrderFree
 from pefourier.train.request import Tuning
-from pefourier.train.resident import put_on_device
 
 META = torch.device("meta")
 ORDER = "order:count=40,length=8"
@@ -77,7 +77,7 @@ def stack(monkeypatch):
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
         held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
-            fit.Member(name, injection(name, 0, i % 2, of), 0, 0, Tuning(1 + i, 0.1 + i * share))
+            fit.Replica(name, injection(name, 0, i % 2, of), 0, 0, Tuning(1 + i, 0.1 + i * share))
             for i, name in enumerate(names)
         ]
         return fit.Program(
@@ -112,7 +112,7 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
 def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     """Of CUDA the calls alone: what is captured is the next step of an untouched program."""
     held = data_on("cpu")
-    members = [fit.Member(name, injection(name, 0, True), 0, 0) for name in ("dft", "t5", "rope")]
+    members = [fit.Replica(name, injection(name, 0, True), 0, 0) for name in ("dft", "t5", "rope")]
     running, fresh = (fit.Program(held, SIZES, members, epochs(1, warmup=9)) for _ in range(2))
     running.done = fresh.done = 5
     captured = []
@@ -130,7 +130,7 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     fakes |= {"stream": lambda one: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    assert resident.capture_cuda_graphs(running) == [7, 7]
+    assert device_data.capture_cuda_graphs(running) == [7, 7]
     for key, p in fresh.parameters.items():
         assert all(torch.equal(p, parameters[key]) for parameters in captured)
     expected, running.replay_look = running.evaluate("test"), running.look
@@ -150,10 +150,10 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     for name, number in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda number=number: number)
     for count, expected in ((2, 2), (9, 4), (3, 3)):
-        assert resident.count_fitting(torch.device("cuda"), count, asked.append) == expected
-    assert (asked, resident.count_fitting(CPU, 99, None)) == ([2, 2], 99)
+        assert device_data.count_fitting(torch.device("cuda"), count, asked.append) == expected
+    assert (asked, device_data.count_fitting(CPU, 99, None)) == ([2, 2], 99)
     held = data_on("cpu")
-    members, told = [fit.Member(name, injection(name), 0, 0) for name in MIXED], []
+    members, told = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
     whole = fit.fit(held, SIZES, members, epochs(1))
     monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
     parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: told.append(now[1]))
@@ -169,13 +169,13 @@ def test_memory_that_ends_is_one_line(monkeypatch):
     for error in (torch.OutOfMemoryError("CUDA"), *map(RuntimeError, texts)):
         monkeypatch.setattr(fit.Training, "run", Mock(side_effect=error))
         with pytest.raises(PefourierError, match="--batch-size"):
-            fit.fit(held, SIZES, [fit.Member("dft", injection("dft"), 0, 0)], epochs(1))
+            fit.fit(held, SIZES, [fit.Replica("dft", injection("dft"), 0, 0)], epochs(1))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("name", ["dft", "learned", "rope", "alibi", "t5", "shaw:values=true"])
 def test_a_gpu_trains_as_a_cpu_does(name):
-    members = [fit.Member(name, injection(name, seed), seed, 0) for seed in (0, 1)]
+    members = [fit.Replica(name, injection(name, seed), seed, 0) for seed in (0, 1)]
     expected, got = (
         fit.Program(data_on(device), SIZES, members, epochs(1)) for device in ("cpu", "cuda")
     )

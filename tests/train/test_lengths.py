@@ -10,12 +10,12 @@ from training import injection, lines
 from pefourier.errors import PefourierError
 from pefourier.pages.training import read_train_folder
 from pefourier.report.training_figures import score_by_length
-from pefourier.train import fit, lengths, model, report, resident
+from pefourier.train import device_data, fit, lengths, model, report
 from pefourier.train.data.load import load_task
+from pefourier.train.ensembles import Ensemble, ResolvedTask, Run
 from pefourier.train.injection import scale_to_rms
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
-from pefourier.train.stacks import ResolvedTask, Run, Stack
 
 TASK = "order:count=60,length=8"
 SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
@@ -26,8 +26,8 @@ def outcome(spec, rms=None, learn=False, task=None):
     """A member trained for an epoch, and its task."""
     task, one = task or load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
     one = one if rms is None else scale_to_rms(one, rms)
-    members = [fit.Member(spec, injection("t5", sizes=SIZES), 1, 0), fit.Member(spec, one, 0, 0)]
-    held = resident.put_on_device(task, torch.device("cpu"))
+    members = [fit.Replica(spec, injection("t5", sizes=SIZES), 1, 0), fit.Replica(spec, one, 0, 0)]
+    held = device_data.put_on_device(task, torch.device("cpu"))
     found = fit.fit(held, SIZES, members, fit.Schedule(steps=4, batch_size=8, rate=1e-2, every=4))
     return next(o for o in found if o.member.injection is one), task
 
@@ -80,7 +80,7 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
 
 def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
     task, run = load_task(TASK), Run(parse_arm("sinusoidal@rms=0.25"), 0, 0)
-    stack = Stack(ResolvedTask(task, SIZES, (), {}, None), SIZES, [run])
+    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
     injected = lengths.Longer([], False).injected(stack, run, found, LONG).table()
@@ -95,7 +95,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     (fold,) = task.folds
     task = replace(task, folds=(replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale),))
     found, _ = outcome("sinusoidal", task=task)
-    stack = Stack(
+    stack = Ensemble(
         ResolvedTask(task, SIZES, (), {}, None), SIZES, [Run(parse_arm("sinusoidal"), 0, 0)]
     )
     given, decide = [], lengths.decide

@@ -10,9 +10,9 @@ from training import CPU, EPOCH, SIZES, epochs, injection
 from pefourier.errors import PefourierError
 from pefourier.train import fit, model
 from pefourier.train.data.load import load_task
+from pefourier.train.device_data import put_on_device
 from pefourier.train.options import flag_of
 from pefourier.train.request import Tuning
-from pefourier.train.resident import put_on_device
 
 PLAIN = epochs(1)
 
@@ -23,7 +23,7 @@ def held():
 
 
 def member(name, tuning=None, seed=3):
-    return fit.Member(name, injection(name, seed), seed, 0, tuning)
+    return fit.Replica(name, injection(name, seed), seed, 0, tuning)
 
 
 def trained(held, members, schedule=PLAIN, epochs=2):

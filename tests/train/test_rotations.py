@@ -13,9 +13,9 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
+from pefourier.train.device_data import put_on_device
 from pefourier.train.injection import load_injection, waves_of_rotation
 from pefourier.train.lengths import lengthen
-from pefourier.train.resident import put_on_device
 
 GRID = (2, 4)
 SPECS = dict.fromkeys(("axial-rope", "axial-rope:convention=rope-vit", "mixed-rope"), GRID)
@@ -33,7 +33,7 @@ def rotation(spec, learn=True, length=8):
 
 
 def members(specs):
-    return [fit.Member(spec, rotation(spec), 0, 0) for spec in specs]
+    return [fit.Replica(spec, rotation(spec), 0, 0) for spec in specs]
 
 
 def turned(one, trained):
@@ -114,9 +114,9 @@ def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held
     one = rotation(spec)
     np.testing.assert_allclose(one.turned(np.zeros_like(one.frequencies)).codes, one.codes)
     (found,) = fit.fit(held, SIZES, members([spec]), epochs(2, 0.01))
-    still = one.frequencies == 0
-    np.testing.assert_array_equal(found.frequencies[still], 0)
-    assert (np.abs(found.frequencies - one.frequencies)[~still] > 1e-4).all()
+    unrotated = one.frequencies == 0
+    np.testing.assert_array_equal(found.frequencies[unrotated], 0)
+    assert (np.abs(found.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
     again = one.turned(found.frequencies - one.frequencies)
     np.testing.assert_allclose(again.codes, found.codes, atol=1e-12)
 
@@ -129,7 +129,7 @@ def test_only_rotations_that_say_their_frequencies_are_trained():
 
 def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
     specs = ["rope", "mixed-rope", "axial-rope"]
-    every = [fit.Member(s, rotation(s, learn=s != "rope"), 0, 0) for s in specs]
+    every = [fit.Replica(s, rotation(s, learn=s != "rope"), 0, 0) for s in specs]
     together = fit.fit(held, SIZES, every, epochs(3, 0.01, 1))
     for member, one in zip(every, together, strict=True):
         (alone,) = fit.fit(held, SIZES, [member], epochs(3, 0.01, 1))

@@ -14,9 +14,9 @@ from pefourier.train import work
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
+from pefourier.train.run_artifacts import file_of_run, name_of_run
 from pefourier.train.saved_models import file_of_model, load_classifier, save_model
 from pefourier.train.store import key_of
-from pefourier.train.traces import file_of_run, name_of_run
 
 
 def test_each_run_is_read_back_and_says_what_it_said(trained, options):

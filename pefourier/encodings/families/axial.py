@@ -91,7 +91,7 @@ def axial_rope(
     array([ 0.54 , -0.416,  0.841,  0.909])
     """
     domain = grid_of(length, grid, prefix)
-    return encoding_on_axes("axial-rope", domain, d, Axes(**settings), "cos", act="rotate")
+    return encoding_on_axes("axial-rope", domain, d, Axes(**settings), "cos", injection="rotate")
 
 
 @encoding(
@@ -152,4 +152,4 @@ def mixed_rope(
     measure = Measure(omega, np.full(m, 1 / m), float(m))
     noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": heads, "layout": "interleaved"}
     codes = wave_codes("mixed-rope", domain, measure, columns=columns)
-    return Encoding("mixed-rope", domain, 2 * m, codes, measure, act="rotate", params=noted)
+    return Encoding("mixed-rope", domain, 2 * m, codes, measure, injection="rotate", params=noted)

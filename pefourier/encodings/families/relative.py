@@ -27,10 +27,10 @@ def of_lags(
     d: int,
     causal: bool,
     codes: Callable[[np.ndarray], np.ndarray],
-    act: Literal["bias", "key"] = "bias",
+    injection: Literal["bias", "key"] = "bias",
 ) -> Encoding:
     """An encoding whose codes belong to lags."""
-    return Encoding(name, lags_between(length, causal), d, codes, act=act)
+    return Encoding(name, lags_between(length, causal), d, codes, injection=injection)
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
@@ -75,7 +75,7 @@ def shaw(
     def codes(lag: np.ndarray) -> np.ndarray:
         return vectors[np.clip(lag, -clip, clip) + clip]
 
-    return of_lags("shaw", length, size, causal, codes, act="key")
+    return of_lags("shaw", length, size, causal, codes, injection="key")
 
 
 def t5_buckets(
@@ -331,7 +331,9 @@ def tupe(
         return logits.reshape(len(i), heads * length)
 
     noted = {"d": heads * length, "embedding": d}
-    return Encoding("tupe", positions(length), heads * length, codes, act="bias", params=noted)
+    return Encoding(
+        "tupe", positions(length), heads * length, codes, injection="bias", params=noted
+    )
 
 
 HIDDEN = 512  # width of SwinV2's network
@@ -369,7 +371,7 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
         row[inside] = np.ravel_multi_index(tuple(places.T), domain.sides)
         return table[row]
 
-    return Encoding(name, domain, d, codes, act="bias")
+    return Encoding(name, domain, d, codes, injection="bias")
 
 
 @encoding("swin", "Liu et al., 2021 (before training)", domain="lag", untrained=True)
@@ -456,10 +458,10 @@ def of_network(
         check_points("swin2", domain, x)
         return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
 
-    def anew(window: tuple[int, ...]) -> Encoding:
+    def rebuild_at(window: tuple[int, ...]) -> Encoding:
         return of_network(lags_on(window), sides, d, network)
 
-    return Encoding("swin2", domain, d, codes, act="bias", anew=anew)
+    return Encoding("swin2", domain, d, codes, injection="bias", rebuild_at=rebuild_at)
 
 
 @encoding(

@@ -484,7 +484,9 @@ def rope(
         "eps": FLOAT32_EPS if single else FLOAT64_EPS,
         "findings": remarks_on(params, length),
     }
-    return Encoding("rope", positions(length), 2 * pairs, codes, measure, act="rotate", **facts)
+    return Encoding(
+        "rope", positions(length), 2 * pairs, codes, measure, injection="rotate", **facts
+    )
 
 
 def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndarray:

@@ -194,7 +194,10 @@ class GgufFile:
     factors: Mapping[str, tuple[float, ...]]
     part: str = ""  # the type of layer that is named
     spec: str = ""
-    model, still = None, 0  # no config, and no dimensions of a head that do not turn beside others
+    model, unrotated = (
+        None,
+        0,
+    )  # no config, and no dimensions of a head that do not turn beside others
 
     @property
     def architecture(self) -> str:
@@ -268,7 +271,7 @@ class GgufFile:
         sliding = sliding_layers(self, count) if window else [False] * count
         if not count or sliding is None:
             return [LayerRun((), "rotary", "", None)]
-        still = decided()["unrotated"].get(self.architecture)
+        unrotated = decided()["unrotated"].get(self.architecture)
         differs = window_base(self) != base_in(self) or any(
             self.keys.count(f"{key}_swa") not in (None, self.keys.count(key))
             for key in ("rope.dimension_count", "attention.key_length")
@@ -276,8 +279,8 @@ class GgufFile:
         split = any(sliding) and differs
         runs: dict[tuple[Any, ...], list[int]] = {}
         for i, local in enumerate(sliding):
-            none = (still == "every fourth" and i % 4 == 3) or (
-                still == "full" and window and not local
+            none = (unrotated == "every fourth" and i % 4 == 3) or (
+                unrotated == "full" and window and not local
             )
             part = PARTS[local] if split and not none else ""
             key = ("none" if none else "rotary", part, window if local else None)
@@ -384,23 +387,23 @@ OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attenti
 
 def unread_in(file: GgufFile) -> tuple[str, ...]:
     """Keys about positions of the file's architecture that are not read."""
-    about = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
+    encodings = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
     readable = {*decided()["keys"]["read"].split(), *decided()["reads"]}
-    return tuple(key for key in about if key not in readable)
+    return tuple(key for key in encodings if key not in readable)
 
 
 def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
     """What a file leaves to the code of its architecture; the first keys that are not read."""
     who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
-    still = decided()["unrotated"].get(file.architecture)
+    unrotated = decided()["unrotated"].get(file.architecture)
     if file.pairing is None:
         yield finding("gguf-unsaid", "pairs", who=who)
     if file.number("rope.freq_base") is None:
         yield finding("gguf-unsaid", "base", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
-    if still and (still != "full" or file.keys.values.get("attention.sliding_window")):
-        layers = "every fourth layer" if still != "full" else "layers that see all"
+    if unrotated and (unrotated != "full" or file.keys.values.get("attention.sliding_window")):
+        layers = "every fourth layer" if unrotated != "full" else "layers that see all"
         yield finding("gguf-unsaid", "still", who=who, layers=layers)
     for key in unread[:5]:
         slots = {"key": shown(key), "value": shown(file.keys.values[key])}

@@ -278,7 +278,7 @@ class ModelFile:
         return PAIRED.get(layout_of(self.model)) if turns else None
 
     @property
-    def still(self) -> int:
+    def unrotated(self) -> int:
         """Dimensions of a head that are kept apart from those that turn, as DeepSeek's has."""
         config = self.model.config
         return (config.count("qk_rope_head_dim") and config.count("qk_nope_head_dim")) or 0

@@ -80,13 +80,13 @@ def layer_schedule(model: ModelConfig) -> list[LayerRun]:
     kinds, laid = layer_types(model, number)
     if by_type and not kinds:
         kinds, laid = list(sections), False
-    still, dense = layers_without_positions(model, number), dense_layers(model)
+    unrotated, dense = layers_without_positions(model, number), dense_layers(model)
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds or [""] * max(number, 1)):
         part = called.get(kind, kind) if by_type else ""
         has_rotation = part in sections or not model.row  # others of a known type have no positions
         turns = i < dense or turns_by_type(model, kind)
-        turns = turns and rotary and has_rotation and i not in still
+        turns = turns and rotary and has_rotation and i not in unrotated
         run_kind = "rotary" if turns else "none" if rotary else ""
         run = LayerRun((), run_kind, part if turns else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
@@ -182,13 +182,13 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
         return [FULL] * number
     stated = model.config.count("max_window_layers", minimum=0)
     first = first if stated is None else stated
-    still = layers_without_positions(model, number)
+    unrotated = layers_without_positions(model, number)
     slides = {
         "all": lambda _: True,
         "from": lambda i: i >= first,
         "after": lambda i: i >= first,
         "even": lambda i: i < first and i % 2 == 0,
-        "still": lambda i: i in still,
+        "still": lambda i: i in unrotated,
     }[rule]
     return [SLIDING if slides(i) else FULL for i in range(number)]
 
@@ -269,10 +269,10 @@ def inverted(model: ModelConfig) -> Iterator[Finding]:
     step = model.row.get("unrotated", ())
     if not isinstance(switches, list) or not number or len(step) < 2:
         return
-    still, usual = sum(not turns for turns in switches), number // (step[1] - step[0])
-    if still > max(number / 2, usual):
+    unrotated, usual = sum(not turns for turns in switches), number // (step[1] - step[0])
+    if unrotated > max(number / 2, usual):
         details = {"config": model.config.label, "kind": shown(model.kind)}
-        yield finding("layers-inverted", still=still, number=number, usual=usual, **details)
+        yield finding("layers-inverted", unrotated=unrotated, number=number, usual=usual, **details)
 
 
 def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
@@ -327,7 +327,7 @@ def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str,
     for reader in (read_all_rotations, read_schedule):
         with suppress(PefourierError):  # which those who ask for it are told
             reader(model)
-    still, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
+    unrotated, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
     foreign = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
     for section in (model.config, outer):
         values = section.untracked.values
@@ -338,7 +338,7 @@ def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str,
         for key in unread:
             if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
                 # of no positions: what its keys say of a rotation is switched off
-                unread_keys |= set() if still and key in EVIDENCE else {key}
+                unread_keys |= set() if unrotated and key in EVIDENCE else {key}
     return tuple(sorted(unread_keys | sections_not_read(model))[:SEEN])
 
 

@@ -237,8 +237,12 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Layers without positions in a model whose others rotate."""
-    row, still = model.row, ("no_rope_layers",)
-    keys = row.get("still", still * ("unrotated" in row)) if row else (*still, "layer_rope_theta")
+    row, unrotated = model.row, ("no_rope_layers",)
+    keys = (
+        row.get("still", unrotated * ("unrotated" in row))
+        if row
+        else (*unrotated, "layer_rope_theta")
+    )
     flags = next(filter(None, map(model.config.values.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, where a layer rotates
         return {i for i, turns in enumerate(flags) if not turns}

@@ -244,7 +244,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         details = {"name": shown(name), "count": len(layers), "last": shown([*layers][-1])}
         doubts = (*doubts, finding("biases-by-layer", **details))
     d = model.dimension(bias.shape[1], f"tensor {name}")
-    enc = of_lags("t5", length, d, bool(settings["causal"]), codes, act="bias")
+    enc = of_lags("t5", length, d, bool(settings["causal"]), codes, injection="bias")
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
     params |= {"model_type": model.kind}
     return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
@@ -277,7 +277,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     length = model.positions()[0]
     params = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
     params |= {"model_type": model.kind, "path": model.file}
-    enc = of_lags("deberta", length, 1, causal=False, codes=codes, act="key")
+    enc = of_lags("deberta", length, 1, causal=False, codes=codes, injection="key")
     return replace(enc, params=params)
 
 

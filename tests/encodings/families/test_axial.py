@@ -52,7 +52,7 @@ def test_codes_are_those_of_the_public_implementation(public, family, name):
 
 def cos_and_sin(enc):
     """Codes as they are added, or of what turns all cosines before all sines."""
-    table, mixed = enc.table(), enc.act == "rotate" and enc.params["layout"] != "halves"
+    table, mixed = enc.table(), enc.injection == "rotate" and enc.params["layout"] != "halves"
     return np.hstack([table[:, ::2], table[:, 1::2]]) if mixed else table
 
 
@@ -101,7 +101,7 @@ def test_inner_products_are_the_kernel_declared(spec):
     places = enc.domain.places(enc.domain.x[2:])
     inner = enc.measure.squared_length * enc.measure.kernel(places[:, None] - places)
     np.testing.assert_allclose(table @ table.T, inner, atol=1e-11)
-    blank = np.repeat([float(enc.act == "rotate"), 0.0], 16)
+    blank = np.repeat([float(enc.injection == "rotate"), 0.0], 16)
     np.testing.assert_array_equal(cos_and_sin(enc)[:2], [blank, blank])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 
 GRID = (3, 5)
 ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)

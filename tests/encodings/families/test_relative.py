@@ -7,7 +7,7 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
-from pefourier.questions.faithful import assess
+from pefourier.questions.check_faithful import assess
 
 EIGHT = [2.0**-i for i in range(1, 9)]
 BETWEEN = [2.0 ** -(i + 0.5) for i in range(4)]
@@ -54,7 +54,7 @@ def test_which_lags_can_be_told_apart(spec, length, verdict, distinct):
     enc = load(spec, length=length, d=4)
     found = assess(enc)
     assert (found.verdict, found.distinct) == (verdict, distinct)
-    assert enc.act == ("key" if spec.startswith("shaw") else "bias")
+    assert enc.injection == ("key" if spec.startswith("shaw") else "bias")
 
 
 def test_shaw_clips_the_lag_of_the_key():

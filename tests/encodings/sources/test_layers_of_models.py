@@ -11,9 +11,9 @@ from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
 from pefourier.encodings import load
+from pefourier.encodings.loader import open_model
 from pefourier.encodings.sources.config import type_row
 from pefourier.encodings.sources.layers import LayerRun, read_temperature
-from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 
 FULL, LOCAL = "full_attention", "sliding_attention"
@@ -107,7 +107,7 @@ def transformers_windows(config):
     own = {
         name: value
         for name in ("sliding_window", "attention_chunk_size", "layer_types")
-        if (value := tell(config, name)) is not None
+        if (value := print_results(config, name)) is not None
     }
     window, chunk = own.get("sliding_window"), own.get("attention_chunk_size")
     kinds = own.get("layer_types")
@@ -116,7 +116,7 @@ def transformers_windows(config):
     return [window if "sliding" in k else chunk if "chunked" in k else None for k in kinds]
 
 
-def tell(config, name):
+def print_results(config, name):
     try:
         return getattr(config, name, None)
     except Exception:  # layers that differ, which only some attributes may tell
@@ -139,7 +139,7 @@ def test_windows_are_those_of_transformers(config):
         except Exception:  # a class that cannot be made without settings
             continue
         expected = transformers_windows(theirs)
-        count = tell(theirs, "num_hidden_layers") or 4
+        count = print_results(theirs, "num_hidden_layers") or 4
         for form in (theirs.to_dict(), {"model_type": kind, "num_hidden_layers": count}):
             found = open_model(config(json.dumps(form, default=str))).layers
             windows = {i: run.window for run in found for i in run.index}

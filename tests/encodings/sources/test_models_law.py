@@ -18,9 +18,9 @@ from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torc
 
 from pefourier import context
 from pefourier.encodings import load
+from pefourier.encodings.loader import open_model
 from pefourier.encodings.sources.config import type_row, version
 from pefourier.encodings.sources.rope_config import PAIRED
-from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 

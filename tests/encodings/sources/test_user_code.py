@@ -467,7 +467,7 @@ def growing(x):
     return turn_x(x) * (1 + torch.arange(x.shape[-2]) / 10)[:, None]
 
 
-def still(q, k):
+def unrotated(q, k):
     return q, k
 
 
@@ -475,7 +475,7 @@ def endless(q, k):
     return tuple(turn_x(x) / 0 for x in (q, k))
 
 
-NO_ROTATIONS = [by_factors, growing, still, endless]
+NO_ROTATIONS = [by_factors, growing, unrotated, endless]
 
 
 @pytest.mark.parametrize("code", [*NO_ROTATIONS, heads_last])
@@ -511,7 +511,7 @@ def test_code_of_a_config_is_the_config(config):
         )
 
     found = pefourier.compare(path, rotate)
-    code = found.about[1]
+    code = found.encodings[1]
     assert (code.dim, code.params["d"], code.params["rotated"]) == (16, 32, 16)
     assert (found.verdict, found.same, found.operator.relation) == ("the same", True, "same")
     assert pefourier.compare(rotate, "rope:partial=0.5,layout=interleaved", d=32).same

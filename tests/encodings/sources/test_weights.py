@@ -67,7 +67,7 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
     attention.relative_attention_bias.weight.data = torch.tensor(sign * bias)
     wanted = attention.compute_bias(300, 300).detach().numpy()[0]
     enc = load(f"{folder}#{side}" if side == "decoder" else str(folder), length=300)
-    assert (enc.name, enc.origin, enc.act) == ("t5", "weights", "bias")
+    assert (enc.name, enc.origin, enc.injection) == ("t5", "weights", "bias")
     assert enc.findings == ()
     found = dict(zip(np.asarray(enc.domain.x).tolist(), enc.table(), strict=True))  # by lag
     for query in (0, 7, 299):

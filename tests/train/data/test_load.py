@@ -12,8 +12,8 @@ from training import recording
 
 from pefourier.errors import PefourierError
 from pefourier.train.data import examples, load, recordings, split
+from pefourier.train.ensembles import remarks_on_task
 from pefourier.train.options import Options
-from pefourier.train.stacks import remarks_on_task
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(40, 5, 2))

@@ -232,8 +232,8 @@ def mean_share(
         return None
     if enc.params.get("demean"):
         return 0.0
-    still = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
-    return float(weights[still].sum())
+    unrotated = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
+    return float(weights[unrotated].sum())
 
 
 def declared_mean_share(enc: Encoding, frequencies: np.ndarray, weights: np.ndarray) -> float:

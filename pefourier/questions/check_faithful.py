@@ -120,7 +120,7 @@ class Faithfulness(Result):
     @property
     def points(self) -> str:
         """What rows of codes stand for."""
-        return points_in_words(self.about[0])
+        return points_in_words(self.encodings[0])
 
     @property
     def all_distinct(self) -> str:
@@ -138,8 +138,8 @@ class Faithfulness(Result):
     @property
     def advice(self) -> str:
         """How many positions are distinct, where fewer of them lose no code."""
-        count, lags = self.distinct_up_to or 1, self.about[0].domain.kind == "lag"
-        used = 2 * count - 1 if lags and self.about[0].domain.x[-1] > 0 else count
+        count, lags = self.distinct_up_to or 1, self.encodings[0].domain.kind == "lag"
+        used = 2 * count - 1 if lags and self.encodings[0].domain.x[-1] > 0 else count
         if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
             return ""
         points = "all lags between them" if lags else f"the first {count}"
@@ -148,14 +148,14 @@ class Faithfulness(Result):
     @property
     def period(self) -> int | None:
         """After how many positions codes repeat; None where a formula tells of no period."""
-        measure = self.about[0].measure
+        measure = self.encodings[0].measure
         period = measure.period if measure is not None else None
         return period if period is not None and period < self.length else None
 
     @property
     def closest_ends(self) -> str | None:
         """The two points whose codes are closest."""
-        return join(two_ends(self.about[0], self)) if self.closest_pair else None
+        return join(two_ends(self.encodings[0], self)) if self.closest_pair else None
 
     @property
     def identified_as(self) -> str | None:
@@ -224,7 +224,7 @@ def assess(
         findings=findings + noted,
         distinct_up_to=None if on_grid else distinct_up_to(enc, closest),
         **on_grid,
-        about=(with_prefix,),
+        encodings=(with_prefix,),
     )
 
 
@@ -241,7 +241,7 @@ def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> d
 def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
     """What only codes on a grid have."""
     from pefourier.encodings.places import is_separable
-    from pefourier.questions.density import axis_shares
+    from pefourier.questions.spectral_density import axis_shares
 
     domain = enc.domain
     rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
@@ -273,7 +273,7 @@ def verdict_of_lags(enc: Encoding, closest: ClosestPair, rung: str) -> str:
     if enc.domain.kind != "lag":
         return rung
     if rung != "collides":
-        return DISTINCT_LAGS if enc.act == "bias" else rung
+        return DISTINCT_LAGS if enc.injection == "bias" else rung
     first, opposite = closest.first, enc.domain.grid or enc.domain.x[-1] == -enc.domain.x[0]
     is_symmetric = opposite and closest.distinct > 1 and np.array_equal(first, first[::-1])
     return SYMMETRIC if is_symmetric else rung

@@ -5,7 +5,7 @@ import pytest
 from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import beside
+from pefourier.train import baselines
 from pefourier.train.data import load
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -34,7 +34,7 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
 
 def test_what_trees_see_is_no_padding(rng):
     windows, lengths = rng.normal(size=(4, 5, 2)), np.array([5, 3, 1, 2])
-    made = beside.windows_summed_up(windows, lengths)
+    made = baselines.windows_summed_up(windows, lengths)
     for row, window, n in zip(made, windows, lengths, strict=True):
         own = window[:n]
         expected = [own.mean(0), own.std(0), own.min(0), own.max(0)]
@@ -47,7 +47,7 @@ def test_series_of_any_length_are_stretched_alike(rng):
     slow[:, 1::2] = (slow[:, :-1:2] + slow[:, 2::2]) / 2  # straight between
     quick = rng.normal(size=(4, 9, 3))
     quick[:, :5] = slow[:, ::2]
-    both = beside.stretched(np.concatenate([slow, quick]), np.repeat([9, 5], 4))
+    both = baselines.stretched(np.concatenate([slow, quick]), np.repeat([9, 5], 4))
     np.testing.assert_allclose(both[:4], slow, atol=1e-12)
     np.testing.assert_allclose(both[4:], slow, atol=1e-12)
 
@@ -57,7 +57,7 @@ def test_series_of_any_length_are_stretched_alike(rng):
 def test_minirocket_sees_where_things_are(rng):
     pytest.importorskip("aeon", reason="needs the package aeon")
     task = load.load_task("order:count=200,length=12")
-    valid, test, _ = beside.fit_method("minirocket", task, 0)
+    valid, test, _ = baselines.fit_method("minirocket", task, 0)
     fold = task.folds[0]
     assert (valid.shape, test.shape) == ((len(fold.valid), 2), (len(fold.test), 2))
     assert (test.argmax(axis=1) == task.labels[fold.test]).mean() > 0.8
@@ -71,6 +71,6 @@ def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
     ):
         with pytest.raises(PefourierError, match=named):
             run_comparison(Options(**{**SMALL, **given}))
-    monkeypatch.setattr(beside, "find_spec", lambda name: None)
+    monkeypatch.setattr(baselines, "find_spec", lambda name: None)
     with pytest.raises(PefourierError, match="needs sklearn"):
         run_comparison(Options(**SMALL, beside=("trees",)))

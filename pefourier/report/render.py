@@ -52,9 +52,9 @@ PICTURED_IN = {  # files of pictures, by the modules of results
     **dict.fromkeys(("spectrum", "reconstruct"), "spectral_figures"),
     **dict.fromkeys(("context", "extend", "design", "usage"), "rotation_figures"),
     "positions": "position_figures",
-    **dict.fromkeys(("encode", "compare", "resize", "faithful", "relations"), "code_figures"),
+    **dict.fromkeys(("encode", "compare", "resize", "check_faithful", "relations"), "code_figures"),
 }
-TELLINGS: dict[str, Telling] = {}  # by the same, of the files that are open
+RENDERERS: dict[str, Renderer] = {}  # by the same, of the files that are open
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def text_of(answers: Sequence[Answer]) -> str:
 
 def with_all_names(answer: Answer) -> Answer:
     """An answer about several encodings under the names of all."""
-    if len(answer.result.about) < 2:
+    if len(answer.result.encodings) < 2:
         return answer
-    names = " | ".join(enc.spec for enc in answer.result.about)
+    names = " | ".join(enc.spec for enc in answer.result.encodings)
     return replace(answer, encoding=replace(answer.encoding, spec=names))
 
 
@@ -224,7 +224,7 @@ def identity_of(enc: Encoding) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Telling:
+class Renderer:
     """How the answers to one question are told: by its words, tables and pictures."""
 
     command: str
@@ -248,7 +248,7 @@ class Telling:
     def head(self, answer: Answer) -> dict[str, Any]:
         """What every JSON object begins with: what was analysed, and the conclusion."""
         verdict, meaning, action, *_ = conclusion = self.conclude(answer.result)
-        reference = answer.result.about[1:]
+        reference = answer.result.encodings[1:]
         return {
             **identity_of(answer.encoding),
             **({"other": identity_of(reference[0])} if reference else {}),
@@ -280,31 +280,31 @@ class Telling:
         )
 
 
-def framed(command: str, question: str = "", **pictures: Any) -> Telling:
+def register_renderer(command: str, question: str = "", **pictures: Any) -> Renderer:
     """The telling of a question of a command, by default of the same name, with its pictures."""
-    return TELLINGS.setdefault(question or command, Telling(command, **pictures))
+    return RENDERERS.setdefault(question or command, Renderer(command, **pictures))
 
 
-def telling_of(result: Any) -> Telling:
+def renderer_of(result: Any) -> Renderer:
     """How a result is told: by the question that its module has the name of."""
-    return telling_named(type(result).__module__.rpartition(".")[2])
+    return renderer_named(type(result).__module__.rpartition(".")[2])
 
 
-def telling_named(question: str) -> Telling:
+def renderer_named(question: str) -> Renderer:
     """How a question is told: as a file of pictures says, or by the frame alone."""
-    if question not in TELLINGS:
+    if question not in RENDERERS:
         room = f"pefourier.report.{PICTURED_IN.get(question, question)}"
         try:
             import_module(room)
         except ModuleNotFoundError as error:
             if error.name != room:
                 raise
-    return framed(question)
+    return register_renderer(question)
 
 
 def answer_of(result: Any) -> Answer:
     """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
-    return Answer(result.about[0], result)
+    return Answer(result.encodings[0], result)
 
 
 def any_grid(answers: Sequence[Answer]) -> bool:
@@ -317,7 +317,7 @@ def figure_of(result: Result, width: float | None, title: str) -> Figure:
     from pefourier.report import plot
 
     look = plot.Look(width, title=title)
-    return plot.draw_styled(telling_of(result).figure, [answer_of(result)], look)
+    return plot.draw_styled(renderer_of(result).figure, [answer_of(result)], look)
 
 
 def in_a_line(result: Result) -> str:
@@ -328,13 +328,13 @@ def in_a_line(result: Result) -> str:
     <Faithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and a \
 linear layer can read every one back without amplifying noise.>
     """
-    of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.about)
+    of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.encodings)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
     return f"<{type(result).__name__} of {of}: {shorten(sentence, SENTENCE)}>"
 
 
 def as_html(result: Result) -> str:
     """What the command prints, as notebooks show it."""
-    telling, answer = telling_of(result), answer_of(result)
-    words = f"{telling.conclusion(answer)}\n{text_of([answer])}"
+    renderer, answer = renderer_of(result), answer_of(result)
+    words = f"{renderer.conclusion(answer)}\n{text_of([answer])}"
     return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

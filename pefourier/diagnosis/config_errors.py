@@ -3,8 +3,8 @@
 Conventions
 -----------
 Settings are the parameters of ``rope``: d, rho, partial, scaling and that scaling's own. A slip
-changes one of them, or the frequencies or positions that come of them; misreadings.toml lists slips
-and the values that are tried. A reading is what comes of a slip: frequencies in radians per
+changes one of them, or the frequencies or positions that come of them; config_errors.toml lists
+slips and the values that are tried. A reading is what comes of a slip: frequencies in radians per
 position, one a pair, and the waves at any positions. It explains another rotation where that has
 its waves, to rounding; where none does, nothing is guessed.
 
@@ -26,6 +26,7 @@ import numpy as np
 from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
 from pefourier.diagnosis.wave_formulas import usual_scalings
 from pefourier.encodings import build, load
+from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
     SCALINGS,
@@ -34,9 +35,8 @@ from pefourier.encodings.families.rotary import (
     rotation_of,
     scaling_parameters,
 )
-from pefourier.encodings.readings import positions_below
+from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
-from pefourier.encodings.specs import open_model, source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.writing.files import read_toml
@@ -56,7 +56,7 @@ class Cause:
     """The one slip that explains a difference."""
 
     of: Literal["a", "b", "both"]  # whose settings were misread; both: settings that differ
-    misreadings: tuple[str, ...]  # codes of slips in misreadings.toml
+    misreadings: tuple[str, ...]  # codes of slips in config_errors.toml
     changes: Mapping[str, tuple[Any, Any]]  # settings, as meant and as read
     below: Mapping[str, int | None]  # first position of cosines below .99, .9, .5; None: never
 
@@ -74,7 +74,7 @@ class SlipReading:
 def is_rotation(enc: Encoding) -> bool:
     """Whether an encoding turns pairs by settings that are known."""
     one_axis = enc.measure is not None and enc.measure.frequencies.ndim == 1
-    return enc.act == "rotate" and one_axis and "scaling" in enc.params
+    return enc.injection == "rotate" and one_axis and "scaling" in enc.params
 
 
 def has_settings(enc: Encoding) -> bool:
@@ -415,7 +415,7 @@ def misread(
             raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
     else:
         second = load_like(enc, reading, length, d or enc.params["d"])
-    if second.act != "rotate" or second.measure is None:
+    if second.injection != "rotate" or second.measure is None:
         slips = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(reading)} is not rotary; give a rotation, or one of {slips}")
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.loader import open_model
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.encodings.specs import open_model
 from pefourier.errors import PefourierError, shown
 from pefourier.weights.model import LayerEnergies, ModelWeights
 
@@ -129,7 +129,7 @@ class LayerShares:
         return self.q if np.isnan(self.product).all() else self.product
 
 
-def share_out(layer: int, rotation: int, q: np.ndarray, k: np.ndarray) -> LayerShares:
+def normalise_pair_energy(layer: int, rotation: int, q: np.ndarray, k: np.ndarray) -> LayerShares:
     """Shares of the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
     shares_q, shares_k = (normalised(np.repeat(e, len(q) // len(e), axis=0)) for e in (q, k))
     product = normalised(shares_q * shares_k)  # of shares, so that nothing overflows
@@ -141,7 +141,7 @@ def shares_of(layer: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
     frequencies = enc.measure.frequencies
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
     energies = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
-    return share_out(layer.layer, layer.rotation, *energies)
+    return normalise_pair_energy(layer.layer, layer.rotation, *energies)
 
 
 def normalised(energies: np.ndarray) -> np.ndarray:
@@ -185,4 +185,4 @@ def shares_of_means(path: str, turning: np.ndarray) -> Iterator[LayerShares]:
                 f"{shown(path)} has queries of heads {numbers[0]}, keys of heads {numbers[1]} in "
                 f"layer {layer}; expected all from 0 on, and keys of equal groups of them"
             )
-        yield share_out(layer, 0, np.array(q), np.array(k or np.full_like(q, np.nan)))
+        yield normalise_pair_energy(layer, 0, np.array(q), np.array(k or np.full_like(q, np.nan)))

@@ -17,16 +17,16 @@ from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
+from pefourier.questions.check_faithful import assess
 from pefourier.questions.compare import compare
 from pefourier.questions.design import design_base
 from pefourier.questions.encode import Written
 from pefourier.questions.extend import extend
-from pefourier.questions.faithful import assess
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import density
-from pefourier.report.frame import WORDS, answer_of, telling_of
+from pefourier.report.render import WORDS, answer_of, renderer_of
 from pefourier.writing.files import read_toml
 
 
@@ -43,7 +43,7 @@ def rebuilt(place, lattice):
 
 
 def written(enc):
-    return Written("a.npy", (len(enc), enc.dim), enc.domain.x, about=(enc,))
+    return Written("a.npy", (len(enc), enc.dim), enc.domain.x, encodings=(enc,))
 
 
 def reach(source):
@@ -258,7 +258,7 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
 
 def test_every_verdict_of_the_words_is_reached_by_a_case():
     results = map(case_result, range(len(CASES)))
-    reached = {(telling_of(result).command, result.verdict) for result in results}
+    reached = {(renderer_of(result).command, result.verdict) for result in results}
     words = read_toml(WORDS)
     assert {(name, verdict) for name in words for verdict in words[name]} == reached
 
@@ -270,7 +270,7 @@ def test_every_encoding_has_an_answer_to_every_question(name, command):
         return
     result = QUESTIONS[command](load(name, 24, 16))
     assert result.verdict in read_toml(WORDS)[command]
-    page = telling_of(result).page([answer_of(result)])
+    page = renderer_of(result).page([answer_of(result)])
     rows = list(page.rows())
     assert page.words()
     assert len({*map(len, rows)}) == 1

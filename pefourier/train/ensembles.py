@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train import beside, fit
+from pefourier.train import baselines, fit
 from pefourier.train.attention import most_windows
-from pefourier.train.beside import OtherMethod
+from pefourier.train.baselines import OtherMethod
 from pefourier.train.data.recordings import machine_memory
 from pefourier.train.data.split import Task
 from pefourier.train.injection import Injection, load_injection, varies
@@ -58,7 +58,7 @@ class ResolvedTask:
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class Ensemble:
     """Runs of one dataset that are trained together."""
 
     resolved: ResolvedTask
@@ -94,7 +94,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     arms = []
     for arm in map(parse_arm, options.encoding):
         if arm.spec in BESIDE:
-            beside.check_method(arm.spec, task)
+            baselines.check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
         if arm.rms is not None:
@@ -140,7 +140,7 @@ def check_scaling(arm: Arm, injection: Injection) -> None:
 
 
 def stack_injections(
-    stack: Stack, learn: bool, load: Callable[..., Injection]
+    stack: Ensemble, learn: bool, load: Callable[..., Injection]
 ) -> dict[tuple[str, int], Injection]:
     """What each SPEC injects for each seed in a stack; `load` is a `load_for` that remembers."""
     resolved, injections = stack.resolved, dict[tuple[str, int], Injection]()
@@ -211,7 +211,7 @@ def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTas
             )
 
 
-def plan_stacks(resolved: ResolvedTask, seeds: int, size: int) -> list[Stack]:
+def plan_ensembles(resolved: ResolvedTask, seeds: int, size: int) -> list[Ensemble]:
     """Runs of a task in stacks of at most `size`, those beside one another that cost alike.
 
     Biases, and keys of lags, are paid for by all of a stack. Another method's runs are stored one
@@ -224,15 +224,15 @@ def plan_stacks(resolved: ResolvedTask, seeds: int, size: int) -> list[Stack]:
         injection = resolved.injections.get(run.arm.spec)
         kind = run.arm.spec if injection is None else COSTS.get(injection.act, "codes")
         kinds.setdefault(kind, []).append(run)
-    stacks = []
+    ensembles = []
     for kind in (*sorted(kinds.keys() - set(WITHOUT_CODES)), *WITHOUT_CODES):
         kind_runs = kinds.get(kind, [])
         kind_model = OtherMethod(kind) if kind in BESIDE else blind if kind == ORDER_FREE else model
         limit = 1 if kind in BESIDE else size
         even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small one at the end
         starts = range(0, len(kind_runs), max(even, 1))
-        stacks += [Stack(resolved, kind_model, kind_runs[i : i + even]) for i in starts]
-    return stacks
+        ensembles += [Ensemble(resolved, kind_model, kind_runs[i : i + even]) for i in starts]
+    return ensembles
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:

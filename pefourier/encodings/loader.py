@@ -247,7 +247,7 @@ def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, A
         case "config":
             placing = {key: options[key] for key in ("grid", "prefix") if key in options}
             enc = open_model(spec).encoding(length, d, **placing)
-    standing = standing_length(enc) if length is None else len(enc)
+    standing = extended_length(enc) if length is None else len(enc)
     if standing != len(enc):
         return load_rows(spec, standing, d, options)
     return replace(enc, lattice=enc.params.get("length", len(enc)))
@@ -264,13 +264,13 @@ def open_model(spec: str) -> "ModelFile | GgufFile":
     return open_config(spec)
 
 
-def standing_length(enc: Encoding) -> int:
+def extended_length(enc: Encoding) -> int:
     """Positions that a model's encoding stands for.
 
     Those that its config allows; where these are still the original ones, as Qwen's settings for
     YaRN have them, the factor times as many.
 
-    >>> standing_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
+    >>> extended_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
     16384
     """
     unraised = enc.params.get("scaling") in ("yarn", "longrope") and enc.params["factor"]

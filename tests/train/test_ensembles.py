@@ -8,10 +8,10 @@ import pytest
 from training import SMALL
 
 from pefourier.errors import PefourierError
+from pefourier.train.ensembles import list_remarks, plan_ensembles, sizes_of_tokens
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.run import resolve, run_comparison
-from pefourier.train.stacks import list_remarks, plan_stacks, sizes_of_tokens
 
 
 def test_codes_that_do_not_vary_have_no_size_to_match(tmp_path):
@@ -69,7 +69,7 @@ def test_runs_that_cost_alike_are_trained_together():
     arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
     options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
     (task,) = resolve(options).resolved
-    found = plan_stacks(task, 7, 16)
+    found = plan_ensembles(task, 7, 16)
     kinds = [{run.arm.spec for run in stack.runs} for stack in found]
     codes, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
     assert kinds == [biases, codes, codes, {"shaw"}, {"order-free"}, {"trees"}]
