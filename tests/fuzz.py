@@ -75,7 +75,7 @@ def target(function):
     return function
 
 
-def ended(injection, sound=bool, named=""):
+def ended(act, sound=bool, named=""):
     """What is wrong with how an input ends, None where nothing is.
 
     `act` gives an answer that is `sound`, or raises a PefourierError in one line that has `named`
@@ -87,7 +87,7 @@ def ended(injection, sound=bool, named=""):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             watching = True
-            answer = injection()
+            answer = act()
         wrong = None if sound(answer) else ("answer", repr(answer)[:300])
     except PefourierError as error:
         line = str(error)
@@ -149,10 +149,10 @@ def places(tree):
 def alter(rng, tree, values):
     """Leave out, rename, double or replace something in a tree of JSON, or put something in."""
     holder, key = rng.choice(places(tree) or [([0], 0)])
-    value, injection = copy.deepcopy(rng.choice(values)), rng.random()
-    if injection < 0.15:
+    value, act = copy.deepcopy(rng.choice(values)), rng.random()
+    if act < 0.15:
         del holder[key]
-    elif injection > 0.3:
+    elif act > 0.3:
         holder[key] = value
     elif isinstance(holder, dict):
         holder[f"{key}s"] = holder.pop(key)

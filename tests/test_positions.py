@@ -348,3 +348,58 @@ def test_ids_of_images_and_videos_are_those_of_transformers(family, tmp_path):
         assert wrong.consequence.scores_change
         late = batch | {"position_ids": ids + 1000 * torch.tensor(mask)}
         assert pefourier.positions(late, config=path).verdict == "offset"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("layout", ["half", "full"])
+def test_positions_of_a_dump_are_recovered(layout, dtype, config, folder):
+    torch = pytest.importorskip("torch")
+    spec = config(LLAMA | {"hidden_size": 256, "max_position_embeddings": 131072})
+    omega = 5e5 ** (-np.arange(0, 128, 2) / 128)
+    rng = np.random.default_rng(2)
+    for ids in (rng.integers(0, 131072, 200), np.r_[:20, 19:40], np.arange(40) - 3):
+        angles = torch.tensor(np.outer(ids, omega))
+        angles = torch.cat([angles] * (2 if layout == "full" else 1), -1)
+        table = torch.cat([angles.cos(), angles.sin()], -1).to(getattr(torch, dtype))
+        torch.save({"cos_sin": table}, folder / "dump.pt")
+        found = pefourier.positions(folder / "dump.pt", config=spec)
+        assert (found.positions[0, 0] == ids).all()
+        assert found.uncertainty == (0,)
+    assert found.verdict == "negative"
+
+
+def test_axes_of_a_dump_are_recovered_each_by_its_pairs(config):
+    rope = {"rope_type": "default", "mrope_section": [16, 24, 24], "type": "mrope"}
+    text = LLAMA | {"model_type": "qwen2_vl_text", "hidden_size": 256, "rope_scaling": rope}
+    spec = config({"model_type": "qwen2_vl", "text_config": text})
+    omega = 5e5 ** (-np.arange(0, 128, 2) / 128)
+    axis = np.repeat([0, 1, 2], [16, 24, 24])
+    ids = np.array([[0, 1, 2, 2, 2, 2, 4], [0, 1, 2, 2, 3, 3, 4], [0, 1, 2, 3, 2, 3, 4]])
+    for given, verdict in ((ids, "as expected"), (np.tile(np.arange(7), (3, 1)), "text only")):
+        angles = given[axis].T * omega
+        found = pefourier.positions(np.hstack([np.cos(angles), np.sin(angles)]), config=spec)
+        assert (found.positions[:, 0] == given).all()
+        assert found.verdict == verdict
+
+
+def test_rows_of_a_learned_table_are_matched(config, folder):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    table = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
+    gpt2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 1, "n_positions": 64}
+    (folder / "config.json").write_text(json.dumps(gpt2))
+    safetensors.save_file({"transformer.wpe.weight": table}, folder / "model.safetensors")
+    found = pefourier.positions(table[np.r_[:16, [0] * 8]], config=folder / "config.json")
+    assert (found.verdict, found.findings[0].token) == ("repeated", 16)
+    with pytest.raises(PefourierError, match="is no row of the table"):
+        pefourier.positions(table[:8] + 0.1, config=folder / "config.json")
+
+
+def test_ids_are_never_vectors(folder, run):
+    np.savez(folder / "batch.npz", position_ids=[[0, 1, 2, 3]] * 2, attention_mask=[[1] * 4] * 2)
+    np.save(folder / "ids.npy", np.tile(np.arange(9), (3, 1, 1)))
+    np.save(folder / "shard.npy", 1 + 4 * np.arange(9))
+    for name in ("batch.npz", "batch.npz#position_ids", "ids.npy", "shard.npy"):
+        for command in ("check-faithful", "spectrum", "relations"):
+            done = run(command, str(folder / name))
+            assert done.status == 2
+            assert "pefourier positions" in done.err

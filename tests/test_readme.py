@@ -58,6 +58,9 @@ def make_files(folder, answer):
     np.save(folder / "my_table.npy", np.eye(4))
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "model.py").write_text(MODEL)
+    mask = np.repeat([[0, 1], [1, 1]], (5, 7), axis=1)
+    ids = np.tile(np.arange(12), (2, 1))
+    np.savez(folder / "batch.npz", position_ids=ids, attention_mask=mask)
     (folder / "base.json").write_text(answer("check-faithful config.json --json"))
 
 

@@ -338,20 +338,6 @@ def named(
     return {role: array}
 
 
-def is_ids(array: np.ndarray) -> bool:
-    """Whether an array counts tokens: integers that go up by one at most places.
-
-    >>> is_ids(np.arange(8)), is_ids(np.eye(8, dtype=int))
-    (True, False)
-    """
-    if array.dtype.kind not in "iu" or array.shape[-1] < 2:
-        return False
-    return bool((np.diff(array.astype(np.int64), axis=-1) == 1).mean() >= MOSTLY)
-
-
-MOSTLY = 0.5  # of the steps from token to token, that are of one
-
-
 def path_of(source: Any) -> str | None:
     """The path of an input that is a file."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else None

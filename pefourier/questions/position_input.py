@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pefourier.diagnosis.pair_differences import exchanged_waves
+from pefourier.diagnosis.pairs import PairWaves, declared_pairs, fit_pair_waves
+from pefourier.diagnosis.row_positions import RowPositions, recover_positions
+from pefourier.encodings import load
+from pefourier.encodings.checks import check_size
+from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.findings import finding
+from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError, shown
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.ids.batch import (
     COSINES,
     NAMES,
@@ -22,7 +32,15 @@ from pefourier.ids.batch import (
 )
 from pefourier.ids.model import Model, read_model
 from pefourier.ids.spans import Rules
-from pefourier.questions.positions import Positions, judge_mask, judge_positions, parse_rank
+from pefourier.questions.moved_rows import FARTHEST, at_rows_of, positions_in
+from pefourier.questions.positions import (
+    Positions,
+    judge_mask,
+    judge_positions,
+    parse_rank,
+    with_place,
+)
+from pefourier.writing.text import ranges
 
 
 def judge_input(
@@ -135,4 +153,108 @@ def judge_dump(
     params: Mapping[str, Any],
 ) -> Positions:
     """Judge the positions that the rows of a dump have."""
-    raise PefourierError(f"{shown(name)} holds cosines and sines; pass the model's config too")
+    if model is None:
+        raise PefourierError(f"{shown(name)} holds cosines and sines; pass the model's config too")
+    table = load(name) if name != "ids" else from_table(table_of_dump(content))
+    is_added = model.codes.injection == "add"
+    found = matched_rows(table, model) if is_added else recover_ids(table, model)
+    batch = with_files({"position_ids": found.ids}, files, name, model)
+    result = judge_positions(
+        batch, model, rules, spec=name, params=params, uncertainty=found.uncertainty
+    )
+    return replace(result, findings=(*result.findings, *map(with_place, found.findings)))
+
+
+@dataclass(frozen=True, eq=False)
+class Recovered:
+    """Ids read off a dump, and by how many positions each axis may be off."""
+
+    ids: np.ndarray
+    uncertainty: tuple[int, ...] = (0,)
+    findings: tuple[Finding, ...] = ()
+
+
+def matched_rows(table: Encoding, model: Model) -> Recovered:
+    """The rows of a model's own table that a dump holds, each exactly but for rounding."""
+    rows, dump = (np.asarray(enc.table(), dtype=float) for enc in (model.codes, table))
+    if rows.shape[1] != dump.shape[1]:
+        raise PefourierError(
+            f"{shown(table.label)} has {dump.shape[1]} columns; the table of {shown(model.spec)} "
+            f"has {rows.shape[1]}"
+        )
+    check_size(table.label, len(rows), len(dump))
+    squares = (rows**2).sum(axis=1)
+    nearest = (squares - 2 * dump @ rows.T).argmin(axis=1)
+    apart = np.abs(rows[nearest] - dump).max(axis=1)
+    limit = 8 * max(table.eps, model.codes.eps, FLOAT32_EPS) * np.abs(rows).max()
+    if (apart > limit).any():
+        raise PefourierError(
+            f"row {int((apart > limit).argmax())} of {shown(table.label)} is no row of the table "
+            f"of {shown(model.spec)}"
+        )
+    return Recovered(nearest)
+
+
+def table_of_dump(content: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The table of an array of waves, or of one of cosines and one of sines."""
+    arrays = {name.rpartition(".")[2].lower(): array for name, array in content.items()}
+    parts = [next((arrays[n] for n in names if n in arrays), None) for names in (COSINES, SINES)]
+    waves = list(arrays.values())[:1] if parts[0] is None or parts[1] is None else parts
+    return np.concatenate([np.squeeze(np.asarray(part, dtype=float)) for part in waves], axis=-1)
+
+
+def recover_ids(table: Encoding, model: Model) -> Recovered:
+    """The positions (n,), or (3, 1, n) on axes, of rows of cosines and sines; how far they are off.
+
+    A row of which no position explains all pairs to rounding is refused.
+    """
+    enc = at_rows_of(model.codes, table)
+    if enc.measure is None:
+        raise PefourierError(f"{shown(model.spec)} declares no frequencies to read positions by")
+    reference, waves = declared_pairs(enc), fit_pair_waves(table.table(), table.eps)
+    if waves is None or waves.form.part != "both" or len(waves.omega) != len(reference.omega):
+        found = "none" if waves is None else f"{len(waves.omega)}"
+        raise PefourierError(
+            f"{shown(table.label)} must hold cosines and sines of {len(reference.omega)} pairs, as "
+            f"{shown(model.spec)} rotates; it has {found}"
+        )
+    axis = axis_in(model.codes) if model.has_axes else None
+    for candidate in (waves, exchanged_waves(waves)):
+        parts = [axis == i for i in range(3)] if axis is not None else [None]
+        rows = [rows_on_axis(enc, reference, candidate, part) for part in parts]
+        if all(part is not None and part.explained.all() for part in rows):
+            ids = np.array([part.positions for part in rows])
+            uncertainty = tuple(int(part.uncertainty.max()) for part in rows)
+            lists = list_findings(enc, reference, candidate) if axis is None else ()
+            return Recovered(ids[:, None] if len(ids) > 1 else ids[0], uncertainty, lists)
+    known = [part.explained for part in rows if part is not None]
+    row = int((~np.all(known, axis=0)).argmax()) if known else 0
+    raise PefourierError(
+        f"no position of {shown(model.spec)} explains row {row} of {shown(table.label)}; pefourier "
+        "compare says how the frequencies differ"
+    )
+
+
+def list_findings(enc: Encoding, reference: PairWaves, waves: PairWaves) -> tuple[Finding, ...]:
+    """Which rows have which list of factors, of longrope, where these are two."""
+    readings = positions_in(enc, reference, waves)[1]
+    names = dict.fromkeys(readings.tolist())
+    if len(names) < 2:
+        return ()
+    places = (f"rows {ranges(np.flatnonzero(readings == name).tolist())}" for name in names)
+    words = ", ".join(f"{p} the {n} factors" for p, n in zip(places, names, strict=True))
+    return (finding("ids-two-lists", words=words),)
+
+
+def rows_on_axis(
+    enc: Encoding, reference: PairWaves, waves: PairWaves, part: np.ndarray | None
+) -> RowPositions | None:
+    """The position of each row, by all pairs or by those of one axis."""
+    if part is None:
+        return positions_in(enc, reference, waves)[0]
+    if not part.any():
+        return None
+    rows = waves.waves(np.arange(waves.length))[:, part] / waves.factor
+    eps = max(FLOAT32_EPS, waves.eps)
+    highest = max(8 * waves.length, FARTHEST)
+    return recover_positions(reference.omega[part], rows, eps, -waves.length, highest)

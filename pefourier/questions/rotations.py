@@ -321,9 +321,10 @@ def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, unrotated: int = 
     r"""The first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
 
     f are the pairs of a head that do not turn, those of frequency 0 and `unrotated` more: with
-    as many as turn B is never negative. Up to m a token like the query's is, on average over random heads,
-    preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used, and work,
-    far beyond: it is a fact about a base, not a failure. None where B stays positive below `limit`.
+    as many as turn B is never negative. Up to m a token like the query's is, on average over random
+    heads, preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used,
+    and work, far beyond: it is a fact about a base, not a failure. None where B stays positive
+    below `limit`.
 
     >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), unrotated=4)
     (1707, None)

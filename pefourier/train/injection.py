@@ -105,7 +105,8 @@ def load_injection(
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
             f"{spec} has codes of {table.shape[1]} dimensions for {len(enc)} points; "
-            f"{enc.injection!r} with d={d} and {heads} heads needs {k} dimensions for {length} tokens"
+            f"{enc.injection!r} with d={d} and {heads} heads needs {k} dimensions for {length} "
+            "tokens"
         )
     trained = (learn or enc.untrained) and enc.name != "none"
     if enc.injection == "rotate":

@@ -352,7 +352,7 @@ def above_the_fold(finding, answer, truth):
 
 def ratio_of(table):
     """Frequencies of positions that were divided: from 1 on by the ratio of the base that fits."""
-    m, rows = table.shape[1] // 2, np.arange(32)
+    m, rows = table.shape[1] // 2, np.arange(min(32, len(table)))
     bases = (100.0, 1e3, 1e4, 5e5)
     base = next(b for b in bases if fits(table[:32], rows, b ** (np.arange(m) / m), 1.0, 1e-2))
     return base ** (np.arange(m) / m)

@@ -33,6 +33,7 @@ from pefourier.encodings.sources.formats import (
     MEMORY,
     NPY_MAGIC,
     READERS,
+    WHOLE,
     WRITERS,
     RowBlocks,
     Stored,
@@ -52,6 +53,8 @@ from pefourier.writing.files import (
     write_whole,
 )
 
+MOST_IDS = 2**24  # of an array that is looked at for ids
+MOSTLY, FEWEST_TOKENS = 0.5, 4  # of the steps between ids, that are of one; tokens of a row
 STREAMED = ("", ".npy", ".csv", ".txt")  # suffixes of what is read from a pipe
 
 
@@ -232,6 +235,7 @@ def open_arrays(
 
 def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> str:
     """The name of the array that is meant: by `key`, the only table, or the one of positions."""
+    refuse_ids(arrays, key, file)
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
@@ -248,6 +252,35 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     if not (stored.is_table or stored.may_be_pairs or is_bias(stored.shape)):
         raise no_table(stored, key, file)
     return key
+
+
+def counts_tokens(array: np.ndarray) -> bool:
+    """Whether integers are position ids: one row, or rows that go up by one at most places.
+
+    >>> counts_tokens(np.arange(8)), counts_tokens(np.eye(8, dtype=int))
+    (True, False)
+    >>> counts_tokens(np.arange(12).reshape(3, 4))  # one run over all rows is a table
+    False
+    """
+    if array.shape[-1] < FEWEST_TOKENS or array.ndim == 1:
+        return array.ndim == 1
+    steps, whole = (np.diff(x.astype(np.int64)) == 1 for x in (array, array.ravel()))
+    is_one_run = array.size > array.shape[-1] and bool(whole.all())
+    return bool(steps.mean() >= MOSTLY) and not is_one_run
+
+
+def refuse_ids(arrays: Mapping[str, Stored], key: str | None, file: str) -> None:
+    """Refuse position ids, which are no vectors: by the name of an array, or as the only one."""
+    names = [name for name in arrays if name.rpartition(".")[2] == "position_ids"]
+    names = names or (list(arrays) if len(arrays) == 1 else [])
+    for name in [key] if key in arrays else names if key is None else []:
+        stored = arrays[name]
+        is_small = stored.kind in WHOLE - {"bool"} and 0 < math.prod(stored.shape) <= MOST_IDS
+        if is_small and counts_tokens(np.atleast_1d(stored.load(file, name))):
+            raise PefourierError(
+                f"{file} holds position ids of shape {stored.shape}, not vectors; pefourier "
+                "positions checks them"
+            )
 
 
 def no_table(stored: Stored, name: str, file: str) -> PefourierError:
