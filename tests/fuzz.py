@@ -37,6 +37,7 @@ import typer
 from stored import TABLE, npy_bytes, npy_file, npz_file, put
 from tiny_models import write_model
 
+from pefourier.api import positions
 from pefourier.cli.main import main as run_command
 from pefourier.cli.main import program
 from pefourier.encodings import load
@@ -44,6 +45,7 @@ from pefourier.encodings.loader import open_model
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
 from pefourier.errors import PefourierError
+from pefourier.ids.batch import NAMES
 from pefourier.questions.check_faithful import assess
 from pefourier.report.forms import as_json
 from pefourier.report.render import Answer, renderer_named
@@ -297,6 +299,44 @@ def calls_in_pickles(rng):
         return True
 
     return ended(read, named="'x.pt'") or (["hacked"] if os.path.exists("hacked") else None)
+
+
+@target
+def position_ids(rng):
+    """Batches of position ids with masks, segments, grids and dumps of odd shapes and values."""
+    draw = np.random.default_rng(rng.randrange(2**32))
+
+    def numbers():
+        shape = rng.choice([(7,), (2, 7), (3, 1, 7), (4, 2, 7), (1, 1, 7, 7), (), (0,), (2, 3)])
+        array = draw.integers(-3, 12, shape)
+        kinds = [np.int64, np.uint8, np.float32, np.float64, bool, np.int32]
+        array = array.astype(rng.choice(kinds)) if rng.random() < 0.6 else array
+        if array.dtype.kind == "f" and array.size and rng.random() < 0.4:
+            array.flat[0] = rng.choice([np.nan, np.inf, 0.5, -np.inf, 2.0**60])
+        return array
+
+    names = [name for role in NAMES.values() for name in role]
+    arrays = {
+        rng.choice([*names, "x", "cos", "sin"]): numbers() for _ in range(rng.randrange(1, 5))
+    }
+    if rng.random() < 0.7:
+        arrays["position_ids"] = np.tile(np.arange(7), (rng.choice([1, 2, 3]), 1))
+    np.savez("b.npz", **arrays)
+    Path("c.json").write_text(json.dumps(rng.choice(IDS_OF)))
+    options = {
+        "rank": rng.choice([None, None, "1/4", "x", "3/2"]),
+        "config": rng.choice([None, "c.json"]),
+    }
+    options["length"] = rng.choice([None, 5])
+    return ended(lambda: positions("b.npz", **options), lambda answer: bool(answer.verdict))
+
+
+IDS_OF = [  # configs whose ids have other rules
+    {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4},
+    {"model_type": "roberta", "hidden_size": 16, "max_position_embeddings": 9},
+    {"model_type": "opt", "hidden_size": 16, "max_position_embeddings": 9},
+    {"model_type": "bloom", "hidden_size": 64, "n_head": 4},
+]
 
 
 @cache

@@ -310,7 +310,7 @@ def grids_of(roles: Mapping[str, np.ndarray], role: str) -> np.ndarray | None:
     if role not in roles:
         return None
     grids = as_ids(roles[role], role)
-    if grids.shape[-1] != 3 or grids.min() < 1:
+    if grids.shape[-1:] != (3,) or grids.min() < 1:
         raise PefourierError(
             f"{role} must have three sides of at least 1 per image; got {grids.shape}"
         )
