@@ -282,6 +282,7 @@ def context(
 
     Layers, rotations, what a scaling does to each band of frequencies, angles never seen in
     training, and the effect of misreading the config.
+    For the position ids of a batch: pefourier positions.
 
     \b
     Example: pefourier context config.json --length 128k --against scaling-ignored

@@ -37,18 +37,19 @@ PICTURED_ROWS = 128  # of a table
 HEADINGS = {
     "context": "How far do rotations reach?",
     "usage": "Which frequencies do the weights use?",
-    "check-faithful": "Can positions be told apart and recovered?",
-    "spectrum": "Which frequencies are there?",
+    "check-faithful": "Can positions be distinguished and read back?",
+    "spectrum": "Which frequencies does it have?",
     "reconstruct": "What is left of a position?",
     "relations": "How do positions relate to one another?",
 }
 CAPTIONS = {
-    "context": "Each pair at its wavelength, by what the scaling does to it; dashed: trained.",
-    "usage": "How much of the scores each layer makes in which pairs, over their wavelengths.",
-    "check-faithful": "Singular values (dotted: what counts as zero), and inner products by lag.",
-    "spectrum": "Share of energy at each frequency (Eq. 15), or per factor ten of it.",
-    "reconstruct": "A 1 at each of some positions, rebuilt from frequencies alone (Algorithm 1).",
-    "relations": "Mean inner product of two codes by lag, as a share of that at lag 0.",
+    "context": "Pairs by wavelength, coloured by what the scaling does (dashed: trained length). "
+    "For the position ids of a batch: pefourier positions BATCH CONFIG.",
+    "usage": "Share of attention scores by pair wavelength, for each layer.",
+    "check-faithful": "Singular values (dotted: threshold for zero) and inner products by lag.",
+    "spectrum": "Share of energy at each frequency (Eq. 15), or per decade.",
+    "reconstruct": "Deltas at some positions, reconstructed from frequencies alone (Algorithm 1).",
+    "relations": "Mean inner product by lag, relative to lag 0.",
 }
 
 
