@@ -135,7 +135,9 @@ def find_affine_columns(
         return None, 0.0
     columns = nearest_columns(*units, correlation)
     signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
+    del units
     own_part, turned = parts[0][:, columns], a[:, columns] * signs
+    del parts
     varying = ~constant[0][columns] & ~constant[1]
     scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
     unexplained = b - turned * scales  # small, so that what is left of the scale is exact
@@ -144,8 +146,10 @@ def find_affine_columns(
     middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
     if (np.abs(scales - middle)[varying] * sizes[0][columns][varying] <= 4 * limit).all():
         scales[:] = middle
+    del own_part
     unexplained = b - turned * scales
     added = (unexplained.max(axis=0) + unexplained.min(axis=0)) / 2
+    del unexplained, turned
     limits = np.empty(a.shape)
     limits[:, columns] = np.broadcast_to(allowed, a.shape)[:, columns] * np.maximum(1.0, scales)
     limits += eps * np.abs(b).max(axis=1, keepdims=True)
@@ -192,10 +196,11 @@ def largest_left(
     x: np.ndarray, y: np.ndarray, allowed: np.ndarray, columns: np.ndarray, factors: np.ndarray
 ) -> float | None:
     """The largest difference of y and columns of x times factors; None where one is too large."""
-    worst, limits = 0.0, allowed if allowed.shape[1] == 1 else allowed[:, columns]
-    for rows in row_blocks(len(x), BLOCK, x.shape[1]):
+    worst = 0.0
+    for rows in (slice(FEW), *row_blocks(len(x), BLOCK, x.shape[1])):  # few rows rule most out
+        limits = allowed[rows] if allowed.shape[1] == 1 else allowed[rows][:, columns]
         residual = np.abs(x[rows][:, columns] * factors - y[rows])
-        if not (residual <= limits[rows]).all():
+        if not (residual <= limits).all():
             return None
         worst = max(worst, float(residual.max()))
     return worst
