@@ -120,17 +120,19 @@ def place_of(spec: str) -> str:
 
 
 def place_in(stored: Mapping[str, Fields], place: str) -> str:
-    """A place as a baseline spells it: the same file, or the only path that ends alike.
+    r"""A place as a baseline spells it: the same file, or the only path that ends alike.
 
     >>> place_in({"models/llama#full": {}, "gemma": {}}, "/data/models/llama#full")
     'models/llama#full'
+    >>> place_in({"rope": {}}, "a\0b") == "a\0b"
+    True
     """
     matches = [
         candidate
         for candidate in stored
         if f"/{place}".endswith(f"/{candidate}")
         or f"/{candidate}".endswith(f"/{place}")
-        or realpath(candidate) == realpath(place)
+        or ("\0" not in candidate + place and realpath(candidate) == realpath(place))
     ]
     return matches[0] if place not in stored and len(matches) == 1 else place
 
