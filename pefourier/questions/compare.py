@@ -551,7 +551,7 @@ def judged(result: Comparison) -> Comparison:
     result = replace(result, verdict=verdict, same=verdict == "the same")
     if result.same:
         result = replace(result, differing=0)
-        if result.first_difference:  # the same angles in other columns
+        if result.first_difference or result.positions:  # in other columns, or at other places
             places = ("max_difference", "first_difference", "largest_difference")
             result = replace(result, **dict.fromkeys(places))
     return replace(result, findings=(*difference_findings(result), *result.findings, *notes))
