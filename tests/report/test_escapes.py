@@ -139,12 +139,13 @@ def test_whatever_slot_a_name_stands_in_no_line_is_more_than_text(name, capsys):
 
 
 @pytest.mark.parametrize("name", ["x\x1b[31mPWNED\x07", "x\n::error file=README.md::pwned y"])
-def test_the_name_of_a_tensor_is_text(name, folder, run):
+def test_the_name_of_a_tensor_is_text(name, tmp_path, run):
     config = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
-    Path("config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text(json.dumps(config))
     tensor = {f"{name}.embed_positions.weight": np.eye(30, 8)}
-    safetensors(folder / "model.safetensors", tensor)
+    safetensors(tmp_path / "model.safetensors", tensor)
     for command in COMMANDS[:3]:
-        out = run(command, ".", "--length", "4").out
+        out = run(command, str(tmp_path), "--length", "4").out
+        assert "embed_positions" in out or command != "check-faithful"
         assert plain_lines(out)
         assert "::error" not in out.replace(r"\n::error", "")
