@@ -403,3 +403,28 @@ def test_ids_are_never_vectors(folder, run):
             done = run(command, str(folder / name))
             assert done.status == 2
             assert "pefourier positions" in done.err
+
+
+def test_a_sequence_within_the_window_shows_no_window(config):
+    mistral = config(LLAMA | {"model_type": "mistral", "sliding_window": 4})
+    for n, verdict in ((3, "as expected"), (4, "as expected"), (5, "wrong mask")):
+        causal = np.tri(n, dtype=bool)[None, None]
+        found = pefourier.positions([np.arange(n)], attention_mask=causal, config=mistral)
+        assert found.verdict == verdict
+
+
+def test_local_ids_change_scores_with_the_tokens_of_other_ranks(config):
+    for shard in ("every", "block", "zigzag"):
+        local = pefourier.positions(np.arange(8), config=config(LLAMA), rank="1/4", shard=shard)
+        assert local.consequence.scores_change
+        assert local.consequence.largest_change > 0.01
+
+
+def test_biases_by_distance_have_no_last_id():
+    assert pefourier.positions(np.arange(5000), config="alibi").verdict == "as expected"
+
+
+def test_depths_that_no_index_explains_are_larger_or_smaller():
+    depth = [0, 1, 1, 2]
+    assert pefourier.positions([0, 1, 5, 2], depth=depth).verdict == "gap"
+    assert pefourier.positions([0, 1, 0, 2], depth=depth).verdict == "backwards"

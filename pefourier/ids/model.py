@@ -88,6 +88,8 @@ class Model:
         limit = self.positions.allowed
         if is_table and limit is not None:
             limit = len(self.codes) + (first if among else 0)
+        if self.codes.injection == "bias":
+            limit = None  # distances have a bias at any length
         return Rules(
             start=first if among else 0, added=0 if among else first, limit=length or limit
         )

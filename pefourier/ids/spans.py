@@ -134,9 +134,9 @@ def judge_order(facts: Facts) -> Span:
     if facts.batch.depth is not None:
         at = int((shift != shift[0]).argmax()) if (shift != shift[0]).any() else 0
         counts = bool((np.diff(ids) == 1).all())
-        return facts.span(
-            "index for depth" if at and counts else displaced(facts) if not at else "backwards", at
-        )
+        if at and not counts:
+            return facts.span("gap" if shift[at] > 0 else "backwards", at)
+        return facts.span("index for depth" if at else displaced(facts), at)
     if (shift == shift[0]).all():
         return facts.span(displaced(facts), 0)
     if not facts.knows_documents and (guess := undecided(facts)) is not None:

@@ -13,6 +13,7 @@ class Visibility:
 
     causal: bool  # no query sees a later key
     window: int | None  # keys that a query sees, itself included, where these are the nearest
+    reach: int  # 1 + the largest distance of a key that is seen within a document
     two_sided: bool  # whether the window reaches to later keys as well
     documents_seen: bool | None = None  # a query sees a key of another document
     pads_seen: bool | None = None  # a token sees padding
@@ -45,7 +46,7 @@ def describe_mask(visible: np.ndarray, segments: np.ndarray | None = None) -> Vi
     is_window = reach < n and bool((visible & judged == inside).all())
     beyond = judged & (np.abs(lag) >= reach)
     window = reach if is_window and beyond.any() else None
-    return Visibility(causal, window, bool(window and not causal), documents, pads)
+    return Visibility(causal, window, reach, bool(window and not causal), documents, pads)
 
 
 def segments_by_matrix(segments: np.ndarray | None, count: int) -> np.ndarray | None:

@@ -209,7 +209,7 @@ def judge_positions(
         rows=tuple(spans),
         positions=batch.ids if uncertainty is not None else None,
         uncertainty=None if uncertainty is None else tuple(uncertainty),
-        consequence=consequence_of(batch, model, spans),
+        consequence=consequence_of(batch, model, spans, rules),
         mask=mask,
         findings=tuple(map(with_place, findings)),
         ids=batch.ids,
@@ -217,14 +217,20 @@ def judge_positions(
     )
 
 
-def consequence_of(batch: Batch, model: Model | None, spans: Sequence[Span]) -> Consequence:
+def consequence_of(
+    batch: Batch, model: Model | None, spans: Sequence[Span], rules: Rules
+) -> Consequence:
     """What changes in attention; not known where it is not known what is due."""
     bad = [span for span in spans if span.verdict != EXPECTED]
     if model is None or any(span.due is None for span in bad):
         return NOT_KNOWN
     tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
     ids = batch.ids[-3:] if batch.ids.shape[0] > 1 else batch.ids
-    return model.consequence([(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad])
+    pairs = [(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad]
+    if rules.rank is not None:  # a token of another rank, from which lags are counted
+        first = np.full((len(ids), 1), rules.start)
+        pairs = [tuple(np.hstack([first, part]) for part in pair) for pair in pairs]
+    return model.consequence(pairs)
 
 
 def label_of(batch: Batch, spec: str, params: Mapping[str, Any]) -> Encoding:
@@ -351,7 +357,10 @@ def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]
     if mask.pads_seen:
         found.append(finding("ids-mask-pads"))
     windows = {run.window for run in model.positions.layers} if model else set()
-    if windows and mask.window not in windows:
+    is_within = (
+        mask.window is None and None not in windows and mask.reach <= max(windows, default=0)
+    )
+    if windows and mask.window not in windows and not is_within:
         window = mask.window or "none"
         due = ", ".join(sorted(str(w or "none") for w in windows))
         found.append(finding("ids-mask-window", window=window, due=due))
