@@ -420,8 +420,15 @@ def test_local_ids_change_scores_with_the_tokens_of_other_ranks(config):
         assert local.consequence.largest_change > 0.01
 
 
-def test_biases_by_distance_have_no_last_id():
-    assert pefourier.positions(np.arange(5000), config="alibi").verdict == "as expected"
+def test_biases_by_distance_have_no_last_id(config):
+    bloom = {"model_type": "bloom", "hidden_size": 64, "n_head": 4, "seq_length": 2048}
+    assert pefourier.positions(np.arange(5000), config=config(bloom)).verdict == "as expected"
+
+
+def test_additive_masks_hide_by_any_large_number():
+    for hidden in (-1e9, float(np.finfo(np.float32).min), -65504.0):
+        mask = np.where(np.tri(6, dtype=bool), 0.0, hidden)[None, None]
+        assert pefourier.positions([np.arange(6)], attention_mask=mask).mask.causal
 
 
 def test_depths_that_no_index_explains_are_larger_or_smaller():
