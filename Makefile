@@ -49,9 +49,10 @@ test-all: $(BIN)/pytest  ## what is long and `make test` leaves out: whole grids
 coverage: $(BIN)/pytest  ## the same, and which lines they run: half as long again
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered
 
-lint: $(BIN)/pytest  ## style
+lint: $(BIN)/pytest  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict pefourier
 
 check: lint test test-all  ## style, and what CI runs
 

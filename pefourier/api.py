@@ -131,14 +131,14 @@ def check(
     >>> check("dft", length=80, d=64).closest_pair
     (0, 64)
     """
-    from pefourier.questions.check_faithful import assess
+    from pefourier.questions.check_faithful import check_faithful
 
     enc = load(encoding, **params)
     if enc.injection == "rotate" and "path" in enc.params:
         from pefourier.weights.usage import with_pairing
 
         enc = with_pairing(enc)
-    return assess(enc, progress)
+    return check_faithful(enc, progress)
 
 
 def compare(

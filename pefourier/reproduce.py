@@ -17,7 +17,7 @@ import numpy as np
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 from pefourier.report.forms import as_json, markdown_of
@@ -182,14 +182,14 @@ def equations() -> Iterator[Claim]:
     printed, true = basis[s, [largest, 2 * largest]]
     yield claim("equation_19", s=s, printed=printed, true=true, error=abs(printed - true))
     enc = build("dft", length=256)
-    yield claim("equation_21", error=size_of_error(enc.table(), basis), r=assess(enc))
+    yield claim("equation_21", error=size_of_error(enc.table(), basis), r=check_faithful(enc))
     g = density(build("dft")).density
     yield claim("equation_22", g=g, last=len(g) - 1)
 
 
 def figures_and_theorems() -> Iterator[Claim]:
     """Theorem 1, what Fig. 2 shows, and Definition 1 applied to the sinusoidal encoding."""
-    r = assess(build("dft", length=256))
+    r = check_faithful(build("dft", length=256))
     yield claim("theorem_1", r=r, error=size_of_error(r.inverse_error, 0.0))
     r = position_functions(build("sinusoidal", length=LENGTH), [40]).reconstructions[0]
     yield claim("figure_2_width", r=r, base=100 * r.values[40 + 15] / r.peak)
@@ -203,7 +203,7 @@ def figures_and_theorems() -> Iterator[Claim]:
     ]
     values = {"right": sum(is_at_peak), "all": len(is_at_peak), "names": ", ".join(names)}
     yield claim("figure_2_places", **values)
-    yield claim("definition_1", r=assess(build("sinusoidal", length=LENGTH)))
+    yield claim("definition_1", r=check_faithful(build("sinusoidal", length=LENGTH)))
 
 
 def size_of_error(values: np.ndarray | float, expected: np.ndarray | float) -> str:

@@ -141,10 +141,10 @@ def on_grid(name):
 
 
 def grid_pefourier(name):
-    from pefourier.questions.check_faithful import assess
+    from pefourier.questions.check_faithful import check_faithful
 
     def work():  # all that check-faithful answers
-        found = assess(on_grid(name))
+        found = check_faithful(on_grid(name))
         return found.min_distance * found.stable_rank
 
     return work

@@ -46,7 +46,7 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
 from pefourier.errors import PefourierError
 from pefourier.ids.batch import NAMES
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.report.forms import as_json
 from pefourier.report.render import Answer, renderer_named
 from pefourier.train.data.load import load_task
@@ -343,7 +343,9 @@ IDS_OF = [  # configs whose ids have other rules
 def stored_answer():
     """What the command writes for an answer."""
     enc = load("rope:d=8", 20)
-    return as_json(renderer_named("check_faithful").page([Answer(enc, assess(enc))])).encode()
+    return as_json(
+        renderer_named("check_faithful").page([Answer(enc, check_faithful(enc))])
+    ).encode()
 
 
 def string(text):

@@ -7,7 +7,7 @@ from grids import table_on
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
-from pefourier.questions.check_faithful import LADDER, assess, shortfalls
+from pefourier.questions.check_faithful import LADDER, check_faithful, shortfalls
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
 
@@ -24,11 +24,11 @@ LADDERED["distinct lags"] = ["alibi:causal=true 8 4", "t5 3 12"]
 @pytest.mark.parametrize(("verdict", "cases"), LADDERED.items())
 def test_both_sides_of_every_verdict(verdict, cases):
     for spec, length, d in map(str.split, cases):
-        assert assess(load(spec, int(length), int(d))).verdict == verdict
+        assert check_faithful(load(spec, int(length), int(d))).verdict == verdict
 
 
 def test_published_numbers_of_the_sinusoidal_encoding():
-    r = assess(build("sinusoidal", length=80, d=256))
+    r = check_faithful(build("sinusoidal", length=80, d=256))
     assert r.faithful
     assert r.min_distance == pytest.approx(2.6712016, abs=5e-8)
     assert r.closest_pair == (0, 1)
@@ -39,16 +39,16 @@ def test_published_numbers_of_the_sinusoidal_encoding():
 
 def test_coarse_isometric_tables_are_isometric():
     table = build("dft", length=32, d=32).table().astype(np.float32)
-    assert assess(from_table(table, eps=2.0**-23)).verdict == "isometric"
-    assert assess(from_table(table.astype(float))).verdict == "isometric"
-    assert assess(from_table(table + 1e-7 * np.eye(32))).verdict == "invertible"
+    assert check_faithful(from_table(table, eps=2.0**-23)).verdict == "isometric"
+    assert check_faithful(from_table(table.astype(float))).verdict == "isometric"
+    assert check_faithful(from_table(table + 1e-7 * np.eye(32))).verdict == "invertible"
 
 
 def test_shortfalls_name_what_is_lacking():
-    r = assess(build("sinusoidal", length=512, d=64))
+    r = check_faithful(build("sinusoidal", length=512, d=64))
     assert [len(shortfalls(r, rung)) for rung in LADDER] == [0, 0, 0, 1, 1, 1]
-    constant = assess(np.ones((8, 4)))
-    assert len(shortfalls(assess(np.eye(9, 64)), dtype="bfloat16:computed")) == 1
+    constant = check_faithful(np.ones((8, 4)))
+    assert len(shortfalls(check_faithful(np.eye(9, 64)), dtype="bfloat16:computed")) == 1
     assert shortfalls(constant, strict=True) == ["has constant-codes"]
 
 
@@ -57,9 +57,9 @@ def test_rungs_of_lags_are_required_as_before():
         ("alibi", 8, [0, 1, 1, 1]),
         ("alibi:causal=true", 8, [0, 0, 0, 1]),
     ):
-        r = assess(load(spec, length, 4))
+        r = check_faithful(load(spec, length, 4))
         assert [len(shortfalls(r, rung)) for rung in LADDER if rung != "separable"][:4] == lacking
-    assert shortfalls(assess(load("t5", 3, 12)), "invertible") == []
+    assert shortfalls(check_faithful(load("t5", 3, 12)), "invertible") == []
 
 
 def test_rows_before_a_line_are_left_out_of_everything(rng):
@@ -67,12 +67,12 @@ def test_rows_before_a_line_are_left_out_of_everything(rng):
     rows[[4, 7]] = rows[2]
     for table in (rows, rows[:2]):
         with_prefix, without = (
-            assess(table_on((len(table) - 1,), table, prefix=1)),
-            assess(table[1:]),
+            check_faithful(table_on((len(table) - 1,), table, prefix=1)),
+            check_faithful(table[1:]),
         )
         assert with_prefix.min_distance == without.min_distance
         assert [f.code for f in with_prefix.findings] == [f.code for f in without.findings]
-    r = assess(table_on((11,), rows, prefix=1))
+    r = check_faithful(table_on((11,), rows, prefix=1))
     assert (r.closest_pair, r.closest_ends) == ((2, 4), "(1) and (3)")
     assert "3 = 1, 6 = 1; row 0 is the first after --prefix 1" in r.findings[0].message
 
@@ -82,11 +82,11 @@ def test_masks_are_apart_from_biases():
     lag = np.arange(n) - np.arange(n)[:, None]
     slopes = -np.array([0.5, 0.25])[:, None, None] * np.abs(lag)
     causal = np.where(lag > 0, -np.inf, slopes)
-    r = assess(causal)
+    r = check_faithful(causal)
     assert (r.verdict, r.length, r.distinct) == ("distinct lags", n, n)
     assert density(causal).summary.centroid > 0
     assert relate(causal).verdict == "one direction"
-    for ask in (assess, density, relate):
+    for ask in (check_faithful, density, relate):
         with pytest.raises(PefourierError, match=r"-inf at lag -8, .*pefourier compare"):
             ask(np.where(np.abs(lag) > 3, -np.inf, slopes))
         with pytest.raises(PefourierError, match="-inf at lag 1, "):
@@ -95,8 +95,8 @@ def test_masks_are_apart_from_biases():
 
 def test_the_most_positions_that_are_distinct():
     for spec, length, d, most in (("dft", 80, 64, 64), ("shaw", 80, 16, 17), ("t5", 80, 12, 9)):
-        assert assess(load(spec, length, d)).distinct_up_to == most
-    assert assess(load("dft", 64, 64)).distinct_up_to is None
+        assert check_faithful(load(spec, length, d)).distinct_up_to == most
+    assert check_faithful(load("dft", 64, 64)).distinct_up_to is None
 
 
 @pytest.mark.parametrize("top", [1e100, 1e99, 1e-100])
@@ -104,4 +104,4 @@ def test_numbers_at_the_ends_of_the_range_make_no_warning(rng, top):
     table = rng.choice([0.0, 1.0, 1e-55, 1e-220], size=(60, 5))
     table[3, 2] = 1.0
     for numbers in (table * top, table):
-        assert 0 < assess(numbers).distinct <= 60
+        assert 0 < check_faithful(numbers).distinct <= 60

@@ -13,7 +13,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.products import DIRECT, toeplitz_residual
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.check_faithful import assess, shortfalls
+from pefourier.questions.check_faithful import check_faithful, shortfalls
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import density
@@ -44,7 +44,7 @@ SQUARE = [
 def test_published_numbers_of_a_square(row):
     name, gap, rank, stable, far, side, step, peak = row
     enc = full_dft((16, 16)) if name == "dft" else named(name, (16, 16))
-    r, k = assess(enc), relate(enc).kernel
+    r, k = check_faithful(enc), relate(enc).kernel
     assert r.gap**2 == pytest.approx(gap, abs=6e-5)
     assert (r.rank, r.toeplitz_residual) == (rank, 0.0)
     assert r.stable_rank == pytest.approx(stable, abs=6e-3)
@@ -66,7 +66,7 @@ def test_published_numbers_of_a_square(row):
 def test_mixed_frequencies_are_rounder_than_axes():
     enc = waves_on((16, 16), mixed_frequencies(seed=3))
     found = position_functions(enc, [(8, 8)]).reconstructions[0]
-    assert assess(enc).isotropy["A4"] < 0.5
+    assert check_faithful(enc).isotropy["A4"] < 0.5
     assert 0.27 < found.peak < 0.32  # of 12 heads with random angles; .294 published
 
 
@@ -122,10 +122,10 @@ def test_the_ladder_of_a_grid():
         "isometric": np.eye(15),
     }
     for verdict, table in tables.items():
-        assert assess(table_on(sides, table)).verdict == verdict
-    mixed = assess(table_on(sides, sums @ rng.normal(size=(8, 8))))  # no column on one axis
+        assert check_faithful(table_on(sides, table)).verdict == verdict
+    mixed = check_faithful(table_on(sides, sums @ rng.normal(size=(8, 8))))  # no column on one axis
     assert (mixed.verdict, mixed.axial, mixed.rank) == ("separable", False, 7)
-    short = assess(table_on(sides, tables["injective"]))
+    short = check_faithful(table_on(sides, tables["injective"]))
     assert shortfalls(short, "separable")
     assert not shortfalls(short, "injective")
 
@@ -133,11 +133,11 @@ def test_the_ladder_of_a_grid():
 def test_rows_before_a_grid_are_left_out():
     table = named("axial:convention=mae", (3, 5), 16, prefix=2).table()
     assert relate(table_on((3, 5), table, prefix=2)).prefix == 2
-    r = assess(table_on((3, 5), table, prefix=2))
+    r = check_faithful(table_on((3, 5), table, prefix=2))
     assert (r.length, r.prefix, r.grid, r.distinct) == (15, 2, (3, 5), 15)
     assert (r.closest_pair, r.displacement, r.prefix_zeros) == ((2, 3), (0, 1), 2)
     assert r.toeplitz_residual < 1e-7
-    assert assess(from_table(table)).verdict == "collides"
+    assert check_faithful(from_table(table)).verdict == "collides"
     plain, grid = load("sinusoidal", 20, 8), named("sinusoidal", (20,), 8)
     np.testing.assert_array_equal(density(plain).density, density(grid).density)
 
@@ -147,7 +147,7 @@ def test_numbers_of_a_spectrum_on_a_grid():
     s, table = density(enc), enc.table().astype(np.float32)
     assert s.density.shape == (14, 6)
     assert s.idle[0] == pytest.approx(175 / 192)
-    read = assess(table_on((14, 10), table, eps=2.0**-23))
+    read = check_faithful(table_on((14, 10), table, eps=2.0**-23))
     assert (read.idle, read.aliased) == (pytest.approx(s.idle), None)
     np.testing.assert_allclose(s.marginals[1], s.density.sum(axis=0))
     assert [m.sum() for m in (*s.marginals, s.radial["density"])] == pytest.approx([1, 1, 1])
@@ -165,7 +165,7 @@ def test_points_beyond_a_lattice_are_refused():
 
 def test_biases_of_displacements_have_answers_too(tmp_path, rng):
     enc = load("beit", None, 4, grid=(3, 4))
-    r = assess(enc)
+    r = check_faithful(enc)
     assert (r.grid, r.length) == ((5, 7), 35)
     assert (relate(enc).kernel, r.points) == (None, "displacements")
     stored = rng.normal(size=(13 * 13 + 3, 4))
@@ -181,12 +181,12 @@ def test_biases_of_displacements_have_answers_too(tmp_path, rng):
 def test_grids_of_few_points_and_of_zeros_are_no_error(sides):
     enc = named("axial", sides, 16)
     middle = [tuple(n // 2 for n in sides)]
-    for found in (assess(enc), density(enc), relate(enc), position_functions(enc, middle)):
+    for found in (check_faithful(enc), density(enc), relate(enc), position_functions(enc, middle)):
         assert found.conclusion.endswith(".")
     table = table_on(sides, enc.table())
-    assert assess(table).rank == assess(enc).rank
+    assert check_faithful(table).rank == check_faithful(enc).rank
     zeros = table_on(sides, np.zeros((np.prod(sides), 4)))
-    assert assess(zeros).rank == 0
+    assert check_faithful(zeros).rank == 0
     assert np.isnan(density(zeros).summary.lowest_bin_share)
     assert density(table_on((7, 11), np.ones((77, 3)))).verdict == "constant"
 

@@ -13,7 +13,7 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import toeplitz_residual
 from pefourier.report import catalogue
@@ -111,6 +111,6 @@ def test_code_of_position_3_and_the_verdict_are_those_of_the_reference(name):
     assert bool(row.derived) != bool(row.recorded)
     code = enc.codes(enc.domain.x[3:4])[0]
     np.testing.assert_allclose(code[: len(row.code)], row.code, atol=1e-14 if row.derived else 1e-8)
-    assert assess(built(name, LENGTH, DIM)).verdict == row.verdict
+    assert check_faithful(built(name, LENGTH, DIM)).verdict == row.verdict
     measured = toeplitz_residual(as_encoding(built(name, 12, 32).table()))
     assert (measured < 1e-9) == row.stationary

@@ -12,7 +12,7 @@ from sinusoids import GRID, NORMAL, S, waves
 
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import BUILDERS, build
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
@@ -88,7 +88,7 @@ IN_FORMATS = ("scale", "near-duplicates")  # the latter is of rows that bfloat16
 BIASES = ("kernel", "first_rise")  # logits: the unit is that of the softmax
 
 
-@pytest.mark.parametrize("question", [assess, relate])
+@pytest.mark.parametrize("question", [check_faithful, relate])
 def test_faithfulness_and_relations_do_not_depend_on_the_unit(case, question):
     enc, factor = case
     one, other = question(enc), question(scaled(enc, factor))
@@ -98,7 +98,7 @@ def test_faithfulness_and_relations_do_not_depend_on_the_unit(case, question):
             found = found / factor
         if name not in OF_UNITS and not (name in BIASES and enc.injection == "bias"):
             same(found, value)
-    if question == assess:
+    if question == check_faithful:
         assert unit_free(other.identified) == unit_free(one.identified)
         codes = [{f.code for f in r.findings} - {*IN_FORMATS} for r in (one, other)]
         assert codes[0] == codes[1]

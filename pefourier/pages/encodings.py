@@ -19,7 +19,7 @@ from pefourier.encodings.sources.weights import all_tensors
 from pefourier.errors import PefourierError
 from pefourier.geometry import Progress
 from pefourier.pages import document as html
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.context import describe_context
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
@@ -75,7 +75,7 @@ class Inquiry:
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
         """Ask all questions about an encoding; rows that prove to be a grid's are one for all."""
-        faithful = assess(enc, progress)
+        faithful = check_faithful(enc, progress)
         (enc,) = faithful.encodings
         results: dict[str, Any] = {
             "check-faithful": faithful,

@@ -168,7 +168,7 @@ class Faithfulness(Result):
         return [FormatRow(*row) for row in self.precision.items()]
 
 
-def assess(
+def check_faithful(
     encoding: Encoding | np.ndarray, progress: Callable[[str], Progress] | None = None
 ) -> Faithfulness:
     """Everything `pefourier check-faithful` reports.
@@ -184,9 +184,9 @@ def assess(
     Examples
     --------
     >>> from pefourier.encodings import load
-    >>> assess(load("dft", length=80, d=256)).verdict
+    >>> check_faithful(load("dft", length=80, d=256)).verdict
     'isometric'
-    >>> assess(load("dft", length=80, d=64)).closest_pair
+    >>> check_faithful(load("dft", length=80, d=64)).closest_pair
     (0, 64)
     """
     from pefourier.diagnosis import diagnose, without_rounding
@@ -363,7 +363,7 @@ def shortfalls(
     """What a result lacks of a required rung, of distinct codes in a format, or of having no fault.
 
     >>> from pefourier.encodings import load
-    >>> shortfalls(assess(load("sinusoidal")), "invertible")
+    >>> shortfalls(check_faithful(load("sinusoidal")), "invertible")
     ['is injective, where invertible is required']
     """
     lacking = []

@@ -9,7 +9,7 @@ from pefourier.encodings import load
 from pefourier.encodings.encoding import from_bias, from_table, without_prefix
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 
 LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"})
 ON_GRID = ["axial", "axial-rope", "mixed-rope", "swin", "fourier-features", "dft"]
@@ -116,7 +116,7 @@ def draws(rng, count):
             continue
         drawn += 1
         rows = without_prefix(enc)
-        yield f"{drawn} {label}", assess(enc), (rows, np.asarray(rows.table(), dtype=float))
+        yield f"{drawn} {label}", check_faithful(enc), (rows, np.asarray(rows.table(), dtype=float))
 
 
 def distances(table):
@@ -212,7 +212,7 @@ def fewer_are_distinct(answer, truth):
     size = np.abs(enc.domain.x)
     within, beyond = table[size < most], table[size < most + 1]
     if enc.origin == "formula":
-        again = assess(load(enc.name, most, answer.dimension))
+        again = check_faithful(load(enc.name, most, answer.dimension))
         assert again.verdict not in ("collides", "constant")
     return count_distinct(within) == len(within) and count_distinct(beyond) < len(beyond)
 

@@ -10,7 +10,7 @@ from claims.faithful import VERDICTS as OF_CHECK
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import build
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 
 
 def waves(position, omega, order="pairs"):
@@ -210,7 +210,7 @@ def draws(rng, count):
             made = make(rng)
             table, omega = made if isinstance(made, tuple) else (made, None)
             label, enc = make.__name__, from_table(table, params={"drawn": omega})
-        yield f"{drawn} {label}", assess(enc), (enc, np.asarray(enc.table(), dtype=float))
+        yield f"{drawn} {label}", check_faithful(enc), (enc, np.asarray(enc.table(), dtype=float))
 
 
 def numbers_in(pattern, finding):

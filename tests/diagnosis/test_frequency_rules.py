@@ -7,13 +7,13 @@ from pefourier.diagnosis.frequency_rules import follows_a_rule
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import build
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 
 S, I = np.arange(200)[:, None], np.arange(32)  # noqa: E741 (pairs, as in the papers)
 
 
 def aliased_in(enc):
-    found = [f.message for f in assess(enc).findings if f.code == "aliased-frequencies"]
+    found = [f.message for f in check_faithful(enc).findings if f.code == "aliased-frequencies"]
     return found[0].rpartition(": ")[2] if found else ""
 
 
@@ -76,6 +76,6 @@ def test_lists_that_no_rule_makes_are_warnings(rng):
         (longrope / max(longrope[0], 1), False),
         (np.full(32, 0.1), False),
     ):
-        findings = assess(build("rope", length=20, d=64, inv_freq=omega)).findings
+        findings = check_faithful(build("rope", length=20, d=64, inv_freq=omega)).findings
         codes = [f.code for f in findings if f.severity != "note"]
         assert codes == ["irregular-frequencies"] * irregular

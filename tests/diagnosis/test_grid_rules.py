@@ -7,7 +7,7 @@ from grids import table_on, waves_on
 from pefourier.encodings import load
 from pefourier.encodings.registry import read_conventions
 from pefourier.errors import PefourierError
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 
 SIDES, D = (7, 11), 64
 Y, X = np.indices(SIDES).reshape(2, -1)
@@ -29,7 +29,7 @@ def axial(spec, sides=SIDES, prefix=0):
 
 
 def codes_of(sides, table, **facts):
-    return [f.code for f in assess(table_on(sides, table, **facts)).findings]
+    return [f.code for f in check_faithful(table_on(sides, table, **facts)).findings]
 
 
 RIGHT = both(Y, X)
@@ -67,7 +67,7 @@ def test_axes_that_fit_together_are_not_blamed(name):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_each_mistake_is_named(name, dtype):
     table, distinct, least, residual, code = ZOO[name]
-    r = assess(table_on(SIDES, table.astype(dtype), eps=float(np.finfo(dtype).eps)))
+    r = check_faithful(table_on(SIDES, table.astype(dtype), eps=float(np.finfo(dtype).eps)))
     assert [f.code for f in r.findings] == [code]
     assert r.distinct == distinct
     assert r.min_distance == pytest.approx(least, abs=6e-5)
@@ -81,7 +81,7 @@ def test_blocks_of_merged_patches_are_named():
 
 def test_ends_that_coincide_are_named():
     nerf = waves_on((16, 16), np.kron(np.eye(2), 2 * np.pi / 15 * 2.0 ** np.arange(10)[:, None]))
-    r = assess(nerf)  # origin: formula
+    r = check_faithful(nerf)  # origin: formula
     codes = [f.code for f in r.findings]
     assert codes == ["ends-coincide", "ends-coincide", "aliased-frequencies"]
     assert (r.verdict, r.displacement) == ("collides", (0, 15))
@@ -91,7 +91,7 @@ def test_ends_that_coincide_are_named():
 def test_text_that_shares_the_code_of_a_patch_is_noted():
     for name, codes in (("flux", ["text-collides-with-patch"]), ("qwen-image", [])):
         enc = load(f"axial-rope:convention={name}", None, 128, grid=(4, 6), prefix=3)
-        assert [f.code for f in assess(enc).findings] == codes
+        assert [f.code for f in check_faithful(enc).findings] == codes
 
 
 def test_learned_tables_are_not_blamed(rng):
@@ -114,7 +114,7 @@ def test_a_table_of_any_convention_is_known_and_not_blamed(spec):
             table = load(spec, None, 96, grid=sides).table()
         except PefourierError:  # needs frames, or another table than of points
             continue
-        r = assess(table_on(sides, table.astype(np.float32), eps=2.0**-23))
+        r = check_faithful(table_on(sides, table.astype(np.float32), eps=2.0**-23))
         assert spec.partition("=")[2] in r.identified["conventions"]
         again = load(r.identified["spec"], None, 96, grid=sides).table()
         np.testing.assert_allclose(again, table, atol=1e-5)
@@ -126,8 +126,8 @@ def test_a_table_of_any_convention_is_known_and_not_blamed(spec):
 
 def test_no_convention_is_seen_where_there_is_none():
     for table in (axial("axial:rho=500"), RIGHT + 1e-3, 0 * RIGHT):
-        assert assess(table_on(SIDES, table)).identified is None
-    r = assess(table_on(SIDES, axial("axial:convention=mae"))).identified
+        assert check_faithful(table_on(SIDES, table)).identified is None
+    r = check_faithful(table_on(SIDES, axial("axial:convention=mae"))).identified
     assert (r["encoding"], r["params"]["rho"]) == ("axial", 1e4)
     assert r["max_difference"] < 1e-12
 
@@ -147,7 +147,7 @@ def test_codes_that_were_never_resized_follow_their_old_grid(sides, seed):
     table = smooth_codes(sides, seed=seed)
     assert codes_of(sides, table) == []
     height = next(h for h in range(2, len(table)) if len(table) % h == 0 and h not in sides)
-    (warning,) = assess(table_on((height, len(table) // height), table)).findings
+    (warning,) = check_faithful(table_on((height, len(table) // height), table)).findings
     assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
     assert "x".join(map(str, sides)) in warning.message
     free = np.random.default_rng(seed).normal(size=table.shape)
@@ -159,7 +159,9 @@ def test_points_within_rounding_are_one_for_verdict_and_finding():
         lines = [np.pi * (2 * np.arange(n) / (n - 1) - 1) for n in sides]
         y, x = (a.ravel() for a in np.meshgrid(*lines, indexing="ij"))
         phases = [np.outer(axis, 2.0 ** np.arange(4)) for axis in (y, x)]
-        r = assess(table_on(sides, np.hstack([f(p) for p in phases for f in (np.sin, np.cos)])))
+        r = check_faithful(
+            table_on(sides, np.hstack([f(p) for p in phases for f in (np.sin, np.cos)]))
+        )
         assert (r.verdict, r.distinct, r.min_distance) == (
             "collides",
             (sides[0] - 1) * (sides[1] - 1),
@@ -169,5 +171,5 @@ def test_points_within_rounding_are_one_for_verdict_and_finding():
 
 
 def test_the_residual_of_another_order_is_its_own():
-    (found,) = assess(table_on(SIDES[::-1], RIGHT)).findings
+    (found,) = check_faithful(table_on(SIDES[::-1], RIGHT)).findings
     assert "fits 7x11 (Toeplitz residual 0; 0.0" in found.message

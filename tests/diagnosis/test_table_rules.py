@@ -16,7 +16,7 @@ from pefourier.encodings.encoding import Finding, as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.relations import shift_residual
 
 
@@ -38,7 +38,7 @@ def short(table, name):
 
 def codes_of(enc, least="note"):
     wanted = ("error", "warning", "note")[: ("error", "warning", "note").index(least) + 1]
-    return [f"{f.code} {f.severity}" for f in assess(enc).findings if f.severity in wanted]
+    return [f"{f.code} {f.severity}" for f in check_faithful(enc).findings if f.severity in wanted]
 
 
 def below(exponent):
@@ -71,7 +71,7 @@ ZOO = {  # Toeplitz residual, shift residual, stable rank; findings; table
 @pytest.mark.parametrize("name", ZOO)
 def test_zoo(name):
     toeplitz, shift, stable_rank, findings, table = ZOO[name]
-    result = assess(table)
+    result = check_faithful(table)
     assert [f"{f.code} {f.severity}" for f in result.findings] == findings
     assert result.toeplitz_residual == pytest.approx(toeplitz, rel=0.01, abs=1e-14)
     assert shift_residual(as_encoding(table)) == pytest.approx(shift, rel=0.05, abs=1e-12)
@@ -171,7 +171,7 @@ def test_the_rank_counts_no_rounding():
     formula = np.linalg.svd(pairs(np.arange(512.0)[:, None] * omega), compute_uv=False)
     exact = int((formula > 1e-12 * formula[0]).sum())
     assert np.linalg.matrix_rank(table.astype(float), tol=3e-6) > exact + 20
-    assert exact - 20 < assess(table).rank <= exact
+    assert exact - 20 < check_faithful(table).rank <= exact
     near = rounded(waves(GRID), FORMATS["bfloat16"])
     kinds = ((float, 2.0**-52), (np.float32, 2.0**-23), (float, 2.0**-7))
     (rank,) = {decompose(from_table(near.astype(t), eps=eps)).rank for t, eps in kinds}
@@ -185,7 +185,7 @@ def test_short_grids_of_tensor2tensor_and_fairseq_are_no_wrong_base(d, padding):
     table = np.pad(pairs(phase), ((0, 0), (0, d % 2)))
     table[1] *= not padding
     for dtype in (np.float64, np.float32, np.float16):
-        found = assess(stored(table, dtype))
+        found = check_faithful(stored(table, dtype))
         params = found.identified["params"]
         assert (params["rho"], params["divisor"]) == (1e4, "d/2-1")
         assert {f.severity for f in found.findings} == {"note"}
@@ -198,7 +198,7 @@ def test_tables_rounded_to_16_bits_and_stored_wider(name, dtype):
     for table, others in ((waves(GRID), []), (NORMAL, ["random-codes note"])):
         enc = stored(rounded(table, FORMATS[name]), dtype)
         assert sorted(codes_of(enc)) == sorted([*others, "stored-wider note"])
-        assert (assess(enc).identified is None) == (table is NORMAL)
+        assert (check_faithful(enc).identified is None) == (table is NORMAL)
     for table in (waves(GRID), np.eye(80)):  # of which few digits say nothing
         assert codes_of(stored(table, dtype)) == []
     whole = np.add.outer(np.arange(200.0), np.arange(8.0))
@@ -313,7 +313,7 @@ def test_mismatched_pairs_are_found_in_16_bits(d, name, twice, first):
 def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name):
     for size in [(80, 256), (128, 64), (17, 8), (3, 4), (1, 2)]:
         enc = build(name, length=size[0], d=size[1])
-        result = assess(enc)
+        result = check_faithful(enc)
         beyond_its_period = name == "dft" and size[0] > size[1]
         fast = enc.measure is not None and np.abs(enc.measure.frequencies).max() > np.pi
         codes = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
@@ -341,7 +341,7 @@ TURNED += [("queries-keys-differ", "warning", "rope")]  # by the same angles, fr
 def test_a_function_that_is_no_rotation_is_not_said_to_be_rope(code, severity, name):
     seen = Finding(code, severity, "seen")
     table = np.hstack([np.cos(S * GRID), np.sin(S * GRID)])
-    result = assess(from_table(table, findings=(seen,)))
+    result = check_faithful(from_table(table, findings=(seen,)))
     assert (result.identified or {"encoding": None})["encoding"] == name
     assert [f.code for f in result.findings] == [code, "cosines-first"][: 2 if name else 1]
 
@@ -368,16 +368,16 @@ def test_a_sine_at_0_is_no_padding():
 
 
 def test_mirrored_rows_and_angles_of_0_are_named():
-    mirrored = assess(pairs(np.abs(np.arange(79) - 39)[:, None] * GRID)).findings[0]
+    mirrored = check_faithful(pairs(np.abs(np.arange(79) - 39)[:, None] * GRID)).findings[0]
     assert (mirrored.code, "rows 39 + k and 39 - k" in mirrored.message) == ("duplicate-rows", True)
-    unrotated = assess(pairs(0 * S * GRID)).findings[0]
+    unrotated = check_faithful(pairs(0 * S * GRID)).findings[0]
     assert (unrotated.code, "angle 0" in unrotated.message) == ("constant-codes", True)
-    same = assess(np.ones((8, 4))).findings[0]
+    same = check_faithful(np.ones((8, 4))).findings[0]
     assert (same.code, "angle 0" in same.message) == ("constant-codes", False)
 
 
 def test_one_row_is_singular():
     table = NORMAL.copy()
     table[9] = table[4]
-    assert "1 of 128 rows repeats" in assess(table).findings[0].message
-    assert "position s - 1;" in assess(waves(GRID, offset=-1)).findings[0].message
+    assert "1 of 128 rows repeats" in check_faithful(table).findings[0].message
+    assert "position s - 1;" in check_faithful(waves(GRID, offset=-1)).findings[0].message

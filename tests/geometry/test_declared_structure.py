@@ -15,7 +15,7 @@ from pefourier.errors import PefourierError
 from pefourier.geometry import even_odd_svd, precision, singular_values
 from pefourier.geometry.precision import FORMATS, first_duplicate, format_losses
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
 
 
@@ -28,7 +28,7 @@ def test_rows_are_hashed_once_where_few_columns_tell_them_apart(monkeypatch):
 
     monkeypatch.setattr(precision, "row_hashes", count)
     n = 2**14
-    assess(build("rope", length=n, d=128))
+    check_faithful(build("rope", length=n, d=128))
     assert sum(hashed) < 9 * n  # of positions and of phases, in each of four formats
 
 
@@ -88,20 +88,20 @@ def test_a_grid_by_its_axes_is_never_decomposed_whole(monkeypatch):
     monkeypatch.setattr(singular_values, "factor", record)
     enc = build("axial", d=256, grid=(40, 44))
     tracemalloc.start()
-    result = assess(enc)
+    result = check_faithful(enc)
     position_functions(enc, [(3, 4)])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert shapes == 2 * [(83, 256)]
     assert peak < 0.9 * 8 * 40 * 44 * 256
     assert result.distinct == 40 * 44
-    assert assess(build("axial", d=64, grid=(150, 200))).distinct == 30_000
+    assert check_faithful(build("axial", d=64, grid=(150, 200))).distinct == 30_000
 
 
 def test_orthogonal_rows_need_no_decomposition(monkeypatch):
     monkeypatch.setattr(even_odd_svd, "factor", None)
     for n in (2048, 1501):
-        result = assess(build("dft", length=n, d=2048))
+        result = check_faithful(build("dft", length=n, d=2048))
         assert (result.verdict, result.condition_number, result.rank) == ("isometric", 1.0, n)
         assert result.inverse_error == 0.0
     rebuilt = position_functions(build("dft", length=1500, d=1500), [0, 749, 1499])

@@ -7,7 +7,7 @@ from double_loop import assert_agree, by_definition
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.closest import ClosestPair, closest_pair
-from pefourier.questions.check_faithful import assess, shortfalls
+from pefourier.questions.check_faithful import check_faithful, shortfalls
 
 RANDOM = np.random.default_rng(20261122)
 
@@ -45,7 +45,7 @@ def test_calendars_have_as_many_codes_as_their_period_has_steps(name, dtype):
     count = codes_of(turns, n)
     assert found_in(table_of(turns, n, dtype)) == ClosestPair(0.0, (0, count), count)
     if dtype is float and n > count:
-        result = assess(table_of(turns, n, float))
+        result = check_faithful(table_of(turns, n, float))
         assert (result.verdict, result.distinct, result.gap) == ("collides", count, 0.0)
         assert not shortfalls(result, strict=True)
         assert "repeating-codes" in [f.code for f in result.findings]
@@ -121,7 +121,7 @@ def test_units_in_the_last_place_are_a_distance_where_rounding_explains_them_not
 def test_rows_of_zeros_hide_no_period(dtype, front):
     """Once 8 rows of padding made a day's 24 codes 165, and a bug of four of them."""
     hours = table_of(HARMONICS, 168, dtype)
-    result = assess(np.pad(hours, [(front, 8), (0, 0)]))
+    result = check_faithful(np.pad(hours, [(front, 8), (0, 0)]))
     assert (result.distinct, result.gap) == (25, 0.0)
     told = {f.code: f.severity for f in result.findings}
     assert told["repeating-codes"] == "note"

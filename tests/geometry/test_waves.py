@@ -7,7 +7,7 @@ from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.geometry.waves import align, deviations, fit_sinusoid_pairs, look_random
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 
 
 @pytest.mark.parametrize("unit", [2.0, 2e-80])
@@ -55,5 +55,5 @@ def test_only_what_is_drawn_looks_random(name):
 def test_structure_of_any_kind_is_no_noise(rng):
     noise, waves = rng.normal(size=(64, 64)), load("sinusoidal", 64, 64).table()
     tables = [noise, rng.permutation(waves), noise + waves, np.linalg.qr(noise)[0]]
-    found = ["random-codes" in [f.code for f in assess(table).findings] for table in tables]
+    found = ["random-codes" in [f.code for f in check_faithful(table).findings] for table in tables]
     assert found == [True, False, False, False]

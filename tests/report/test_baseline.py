@@ -10,7 +10,7 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.report.baseline import differences, fields_of_record, has_changed
 from pefourier.report.forms import as_json
 from pefourier.report.render import Answer, renderer_named
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def answer_of(enc):
-    return Answer(enc, assess(enc))
+    return Answer(enc, check_faithful(enc))
 
 
 def record_of(enc):

@@ -5,7 +5,7 @@ import pytest
 from grids import mixed_frequencies, waves_on
 
 from pefourier.encodings import load
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import density
 from pefourier.report import plot
@@ -39,7 +39,7 @@ def answers():
 
 @pytest.mark.parametrize(
     ("draw", "find", "panels"),
-    [(spectrum, density, 8), (reconstruct, position_functions, 12), (faithful, assess, 2)],
+    [(spectrum, density, 8), (reconstruct, position_functions, 12), (faithful, check_faithful, 2)],
 )
 def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):
     with plot.figure_style():

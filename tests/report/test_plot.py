@@ -12,7 +12,7 @@ from tiny_models import write_model
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare as compare_encodings
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import kernel, relate
@@ -39,7 +39,7 @@ def test_curves_are_the_numbers_of_the_answers(pair):
     panels = reconstruct(answers).axes
     values = answers[1].result.reconstructions[1].values
     np.testing.assert_array_equal(panels[1].lines[1].get_ydata(), values)
-    left, right = faithful([Answer(e, assess(e)) for e in pair]).axes
+    left, right = faithful([Answer(e, check_faithful(e)) for e in pair]).axes
     table = pair[0].table()
     sigma = np.linalg.svd(table, compute_uv=False)
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
@@ -63,7 +63,7 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
     if stored:
         np.save(tmp_path / "codes.npy", enc.table().astype(stored))
         enc = load(str(tmp_path / "codes.npy"))
-    found = assess(enc)
+    found = check_faithful(enc)
     axes, _ = faithful([Answer(enc, found)]).axes
     sigma, zero, _ = (np.asarray(line.get_ydata()) for line in axes.lines)
     assert (sigma > zero[0]).sum() == found.rank

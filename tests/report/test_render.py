@@ -17,7 +17,7 @@ from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions
 from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
 from pefourier.encodings.registry import BUILDERS
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
 from pefourier.questions.design import design_base
 from pefourier.questions.encode import Written
@@ -53,7 +53,12 @@ def reach(source):
 
 
 QUESTIONS = {"compare": beside, "spectrum": density, "reconstruct": position_functions}
-QUESTIONS |= {"check-faithful": assess, "relations": relate, "encode": written, "context": reach}
+QUESTIONS |= {
+    "check-faithful": check_faithful,
+    "relations": relate,
+    "encode": written,
+    "context": reach,
+}
 FOLDER = Path(tempfile.mkdtemp())
 
 
@@ -179,14 +184,18 @@ CASES = [  # verdict, question, what makes the encoding
     ("exact", position_functions, lambda: table(np.eye(30), (5, 6))),
     ("sharp point", position_functions, lambda: load("learned", None, 16, grid=(5, 6))),
     ("blurred point", position_functions, lambda: load("mixed-rope:heads=12", None, 64, **GRID)),
-    ("collides", assess, lambda: load("dft", 80, 64)),
-    ("symmetric in the lag", assess, lambda: load("alibi", 40, 16)),
-    ("distinct lags", assess, lambda: load("alibi:causal=true", 40, 16)),
-    ("constant", assess, lambda: table(1 + 1e-7 * np.random.default_rng(0).normal(size=(9, 4)))),
-    ("injective", assess, lambda: load("sinusoidal", 80, 256)),
-    ("separable", assess, lambda: load("axial", None, 16, grid=(5, 6))),
-    ("invertible", assess, lambda: load("learned", 12, 16)),
-    ("isometric", assess, lambda: load("dft", 80, 256)),
+    ("collides", check_faithful, lambda: load("dft", 80, 64)),
+    ("symmetric in the lag", check_faithful, lambda: load("alibi", 40, 16)),
+    ("distinct lags", check_faithful, lambda: load("alibi:causal=true", 40, 16)),
+    (
+        "constant",
+        check_faithful,
+        lambda: table(1 + 1e-7 * np.random.default_rng(0).normal(size=(9, 4))),
+    ),
+    ("injective", check_faithful, lambda: load("sinusoidal", 80, 256)),
+    ("separable", check_faithful, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("invertible", check_faithful, lambda: load("learned", 12, 16)),
+    ("isometric", check_faithful, lambda: load("dft", 80, 256)),
     ("written", written, lambda: load("dft", 8, 4)),
     ("no lags", relate, lambda: load("tree", 30, 16)),
     ("zero codes", relate, lambda: load("none", 40, 16)),
@@ -279,7 +288,7 @@ def test_every_encoding_has_an_answer_to_every_question(name, command):
 def test_a_conclusion_ends_with_the_two_worst_findings():
     severities = enumerate(("note", "warning", "error", "error"))
     found = [Finding(f"c{i}", severity, f"case {i}") for i, severity in severities]
-    told = replace(assess(load("dft", 8, 8)), findings=found).conclusion
+    told = replace(check_faithful(load("dft", 8, 8)), findings=found).conclusion
     assert told.endswith(" Case 2. Case 3.")
     assert "Case 1" not in told
 

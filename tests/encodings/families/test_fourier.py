@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 
 GRID = (3, 5)
 ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)
@@ -68,7 +68,7 @@ def test_nerfs_features_are_its_formula_whose_ends_coincide():
     ]
     np.testing.assert_allclose(features("nerf").table(), np.transpose(by_hand), atol=1e-12)
     for coordinates, collides in (("own", True), ("centred", False)):
-        found = assess(
+        found = check_faithful(
             build("fourier-features", d=40, grid=(16, 16), mapping="nerf", coordinates=coordinates)
         )
         assert (found.verdict == "collides") == collides

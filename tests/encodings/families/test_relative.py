@@ -7,7 +7,7 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
-from pefourier.questions.check_faithful import assess
+from pefourier.questions.check_faithful import check_faithful
 
 EIGHT = [2.0**-i for i in range(1, 9)]
 BETWEEN = [2.0 ** -(i + 0.5) for i in range(4)]
@@ -52,7 +52,7 @@ TOLD_APART = [
 @pytest.mark.parametrize(("spec", "length", "verdict", "distinct"), TOLD_APART)
 def test_which_lags_can_be_told_apart(spec, length, verdict, distinct):
     enc = load(spec, length=length, d=4)
-    found = assess(enc)
+    found = check_faithful(enc)
     assert (found.verdict, found.distinct) == (verdict, distinct)
     assert enc.injection == ("key" if spec.startswith("shaw") else "bias")
 
