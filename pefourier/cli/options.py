@@ -210,7 +210,7 @@ class OutputOptions:
         colour = takes_colours(sys.stdout)
         conclusion, words = map(printable_lines, (page.conclusion(), page.words()))
         conclusion += "\n" * bool(conclusion)  # an empty line ends it
-        chart = page.chart(colour) if page.chart and draws_dots(sys.stdout) else ""
+        chart = page.chart(colour=colour) if page.chart and draws_dots(sys.stdout) else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 

@@ -4,12 +4,12 @@ A section for each question, made from its answers alone as every other form is:
 findings, a picture; numbers and the meanings of words are folded, with the command that gives them.
 """
 
-import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding
@@ -105,7 +105,7 @@ class Inquiry:
         if enc.injection != "rotate" or source_of(enc.spec) not in ("config", "gguf"):
             return None
         if not path.endswith(".gguf"):
-            path = os.path.dirname(path) or "."
+            path = str(Path(path).parent)
             if next(all_tensors(path), None) is None:
                 return None
         part = split_spec(enc.spec)[1]
@@ -188,7 +188,7 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     )
     pictures = [
         html.figure(
-            renderer.figure,
+            renderer.pictures(),
             part,
             f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}",
         )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
-from pefourier.errors import shorten
+from pefourier.errors import PefourierError, shorten
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -229,8 +229,14 @@ class Renderer:
 
     command: str
     figure: Callable[[Sequence[Answer], Look], Figure] | None = None
-    chart: Callable[[Sequence[Answer], bool], str] | None = None
+    chart: Callable[..., str] | None = None  # of answers, with colour=
     facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # beside fields, in JSON
+
+    def pictures(self) -> Callable[[Sequence[Answer], Look], Figure]:
+        """What draws the answers; a question without a picture is refused."""
+        if self.figure is None:
+            raise PefourierError(f"{self.command} has no picture")
+        return self.figure
 
     def conclude(self, result: Any) -> tuple[str, ...]:
         """The verdict, its meaning and action with numbers filled in, and the worst findings."""
@@ -317,7 +323,7 @@ def figure_of(result: Result, width: float | None, title: str) -> Figure:
     from pefourier.report import plot
 
     look = plot.Look(width, title=title)
-    return plot.draw_styled(renderer_of(result).figure, [answer_of(result)], look)
+    return plot.draw_styled(renderer_of(result).pictures(), [answer_of(result)], look)
 
 
 def in_a_line(result: Result) -> str:
