@@ -1,4 +1,4 @@
-"""One function adds an encoding; its row in tests/reference.py and the laws wait for it."""
+"""One function adds an encoding; its row in tests/helpers/reference.py and the laws wait for it."""
 
 import re
 

@@ -1,6 +1,6 @@
 """Inputs by the thousand, damaged and malicious: each ends in an answer or in one line.
 
-`make fuzz` or ``python tests/fuzz.py --seconds 3600`` draws inputs until the time is up, watches
+`make fuzz` draws inputs until the time is up, watches
 for what no file may cause (an import, unpickling, a program that is started), and stops at the
 first input that ends in another way; its files are kept, and `draw` with its target and the seed
 that is printed draws it again. `make test-all` draws 100 of each.

@@ -1,6 +1,6 @@
 """The JSON Schema of all answers: made from the types of results, and held to answers.
 
-`PYTHONPATH=. python tests/json_schema.py` writes pefourier/report/answers.schema.json.
+`PYTHONPATH=. python tests/tools/json_schema.py` writes pefourier/report/answers.schema.json.
 """
 
 import json

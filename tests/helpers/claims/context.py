@@ -406,7 +406,7 @@ FINDINGS = {
 }
 WITHOUT = {
     "no rotation": "a statement of what the input is not",
-    "logits scaled": "a factor, recomputed in tests/test_context.py",
+    "logits scaled": "a factor, recomputed in tests/questions/test_context.py",
     "a grid": "what the input is",
     "rope-long-factor": "which list is used, compared with that list by `frequencies`",
     "codes repeat": "the finding repeating-codes, claimed of check-faithful",

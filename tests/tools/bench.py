@@ -22,7 +22,7 @@ import numpy as np
 
 RUNS = 3
 SLOW = 20.0  # seconds from which a contender runs once
-OUT = Path(__file__).parents[1] / "figures" / "bench.json"
+OUT = Path(__file__).parents[2] / "figures" / "bench.json"
 
 
 def frequencies(d):

@@ -218,7 +218,7 @@ def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, folder, rng):
     save_file(weights, "model.safetensors")
     pair = "rope:d=16", "rope:d=16,layout=interleaved"
     assert run("compare", *pair, "--permutation", "order.npy").status == 1
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"    import numpy as np, safe.*?\n\n", readme, re.DOTALL)
     exec(textwrap.dedent(recipe), {})  # a document's own code
     after = load_file("reordered.safetensors")

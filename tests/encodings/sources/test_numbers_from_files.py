@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from test_cases import gguf_bytes
+from stored import gguf_bytes
 
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model

@@ -31,7 +31,7 @@ from rotary_modules import (
     rotations,
 )
 
-SOURCES = Path(__file__).parents[1] / "pefourier" / "encodings" / "sources"
+SOURCES = Path(__file__).parents[2] / "pefourier" / "encodings" / "sources"
 FILE = SOURCES / "models.json"
 BY_HAND = json.loads((SOURCES / "models_by_hand.json").read_text())
 SWITCHED = {  # keys without which a type does not rotate

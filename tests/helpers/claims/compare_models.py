@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from test_cases import gguf_bytes
+from stored import gguf_bytes
 
 import pefourier
 

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
-from test_cases import gguf_bytes
+from stored import gguf_bytes
 
 import pefourier
 from pefourier.encodings import load

@@ -187,6 +187,6 @@ ACTIONS = dict.fromkeys(
     ["slow pairs favoured", "fast pairs favoured", "few pairs used"], rows_hold_half
 )
 WITHOUT = {
-    "probably a mistake": "the correlations of norms are tested in tests/test_usage.py",
+    "probably a mistake": "the correlations of norms are tested in tests/weights/test_usage.py",
     "usage-weights-only": "about what weights do not say",
 }

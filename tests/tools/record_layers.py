@@ -1,7 +1,7 @@
-"""Write tests/recorded_layers.json: which layers of each model type turn queries and keys.
+"""Write tests/helpers/recorded_layers.json: which layers of each model type turn queries and keys.
 
-Usage: python tests/record_layers.py, six minutes. Every model type with a rotation is built on the
-meta device by its own code and run on shapes alone; whatever turns queries and keys (functions of
+Usage: PYTHONPATH=tests/helpers python tests/tools/record_layers.py
+It takes six minutes. Every model type with a rotation is built on the meta device by its own code and run on shapes alone; whatever turns queries and keys (functions of
 its module with rotary, rotate or rope in their names) notes the layer that calls it. A record is a
 letter a layer: R turned, . did not, ? did not finish, of the defaults and of edits of them. Twelve
 layers at most, where the type lets one choose.
@@ -23,7 +23,7 @@ from torch import nn
 
 from pefourier.encodings.sources.config import type_row
 
-FILE = Path(__file__).with_name("recorded_layers.json")
+FILE = Path(__file__).parents[1] / "helpers" / "recorded_layers.json"
 TURNS = re.compile(r"rot(ary|ate)|rope|multimodal")
 MAKES = re.compile(r"compute|get_|build|init|permut|validat|standardi")
 MIXES = re.compile(r"^(?!.*norm).*(attn|attention|mixer|conv|mamba|temporal|ssm|rec)")
