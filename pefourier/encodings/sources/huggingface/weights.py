@@ -18,15 +18,14 @@ from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_to
 from pefourier.encodings.families.relative import of_lags, t5_buckets
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import (
-    HEADS,
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     WIDTH,
     ModelConfig,
-    Section,
     first_names,
-    read_object,
 )
+from pefourier.encodings.sources.json_object import HEADS, Section, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.writing.files import os_errors
 
@@ -253,6 +252,27 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
 def has_no_table(model: ModelConfig) -> bool:
     """Whether a model whose type has a table has none, and vectors of distances alone at most."""
     return "relative" in model.row and not model.config.values.get("position_biased_input", True)
+
+
+def declared_table(model: ModelConfig) -> Encoding | None:
+    """A table of positions that has the size its config sets, and numbers that are not known.
+
+    Buckets of distances, where there is no other table; None where weights or formulas tell more.
+    """
+    enc, row, longest = untrained_distances(model), model.row, model.longest()
+    if enc is not None:
+        return enc
+    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
+    elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
+    if not is_table or elsewhere:
+        return None
+    first = first_row(model)  # rows before the one of position 0, which a number stands for
+    among = row.get("first") == "padding"
+    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+    return replace(build("learned", length=length, d=1), params=params)
 
 
 def untrained_distances(model: ModelConfig) -> Encoding | None:

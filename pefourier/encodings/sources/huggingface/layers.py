@@ -2,7 +2,7 @@
 
 Keys are those of transformers: ``layer_types`` or the pattern of the model type, ``no_rope_layers``
 and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
-and ``attention_chunk_size``. A row of `pefourier.encodings.sources.config` may say otherwise:
+and ``attention_chunk_size``. A row of `pefourier.encodings.sources.huggingface.config` may say otherwise:
 ``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
 key is set, ``square``, where it is the side of a window of an image, which has whole blocks of so
 many patches a side, of so many pixels, each [key, default], ``previous``, keys of how many
@@ -31,14 +31,8 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import (
-    LONGEST,
-    MOST_LAYERS,
-    ModelConfig,
-    Section,
-    type_row,
-)
-from pefourier.encodings.sources.rope_config import (
+from pefourier.encodings.sources.huggingface.config import LONGEST, ModelConfig, type_row
+from pefourier.encodings.sources.huggingface.rope import (
     EVIDENCE,
     PAIRED,
     PARAMS,
@@ -47,7 +41,8 @@ from pefourier.encodings.sources.rope_config import (
     rotates,
     turns_by_type,
 )
-from pefourier.encodings.sources.rope_scaling import NAMED, SEEN, TUNED
+from pefourier.encodings.sources.huggingface.scaling import NAMED, SEEN, TUNED
+from pefourier.encodings.sources.json_object import MOST_LAYERS, Section
 from pefourier.errors import PefourierError, shown
 
 TYPES = ("layer_types", "layers_block_type", "attention_layers")

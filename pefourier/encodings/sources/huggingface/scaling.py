@@ -20,16 +20,15 @@ from pefourier.encodings.checks import is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import logits_gain, scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import (
-    HEADS,
+from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     ORIGINAL,
     WIDTH,
     ModelConfig,
     Rotary,
-    Section,
     family_of,
 )
+from pefourier.encodings.sources.json_object import HEADS, Section
 from pefourier.errors import PefourierError, shown, unknown
 
 TURNED = "qk_rope_head_dim"

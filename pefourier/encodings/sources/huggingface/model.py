@@ -3,7 +3,7 @@
 Conventions
 -----------
 What a model's code adds to its config (defaults, the offset of its first position, the order of
-columns) is in the rows of `pefourier.encodings.sources.config`, by ``model_type``. What
+columns) is in the rows of `pefourier.encodings.sources.huggingface.config`, by ``model_type``. What
 transformers refuses is refused here; what it only warns of is a finding of the encoding. Keys that
 name code of the model's own (``auto_map``) are never followed.
 
@@ -30,20 +30,16 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_fit, count_points, size_of
 from pefourier.encodings.registry import BUILDERS, REASONS
-from pefourier.encodings.sources import weights
-from pefourier.encodings.sources.config import (
-    HEADS,
+from pefourier.encodings.sources.huggingface import weights
+from pefourier.encodings.sources.huggingface.config import (
     WIDTH,
     ModelConfig,
-    Section,
-    TrackedKeys,
     choose_part,
-    read_object,
     type_row,
     version,
 )
-from pefourier.encodings.sources.layers import LayerRun, layer_schedule, note_unread
-from pefourier.encodings.sources.rope_config import (
+from pefourier.encodings.sources.huggingface.layers import LayerRun, layer_schedule, note_unread
+from pefourier.encodings.sources.huggingface.rope import (
     PAIRED,
     Pairing,
     layer_sections,
@@ -52,6 +48,7 @@ from pefourier.encodings.sources.rope_config import (
     rotates,
     sections_of,
 )
+from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import read_toml, split_spec
 
@@ -312,6 +309,14 @@ class ModelFile:
                 notes = (*enc.findings, *notes, *code_notes(model.config))
                 return replace(enc, spec=self.spec, findings=notes)
         raise no_answer(model)
+
+    def table_without_weights(self) -> Encoding | None:
+        """A learned table as long as its config says, where the weights are not at hand.
+
+        The numbers of its rows are not known. Of distances alone their buckets; None for all else.
+        """
+        enc = weights.declared_table(self.model)
+        return enc and note_unread(replace(enc, spec=self.spec), self.model, self.section)
 
 
 def open_config(spec: str) -> ModelFile:

@@ -17,18 +17,15 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters, turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import (
-    HEADS,
-    LAYERS,
+from pefourier.encodings.sources.huggingface.config import (
     WIDTH,
     ModelConfig,
     Rotary,
-    Section,
     first_names,
     rotary,
     type_row,
 )
-from pefourier.encodings.sources.rope_scaling import (
+from pefourier.encodings.sources.huggingface.scaling import (
     SEEN,
     ConfigCase,
     inferred_original,
@@ -41,6 +38,7 @@ from pefourier.encodings.sources.rope_scaling import (
     trained_as_stated,
     warn_of_keys,
 )
+from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
