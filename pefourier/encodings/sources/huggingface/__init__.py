@@ -7,6 +7,7 @@ Other folders import from here alone.
 """
 
 from pefourier.encodings.sources.huggingface.config import (
+    PAIRED,
     ModelConfig,
     model_types,
     type_row,
@@ -19,7 +20,7 @@ from pefourier.encodings.sources.huggingface.layers import (
     read_temperature,
 )
 from pefourier.encodings.sources.huggingface.model import ModelFile, open_config
-from pefourier.encodings.sources.huggingface.rope import INDEXER, PAIRED
+from pefourier.encodings.sources.huggingface.rope import INDEXER
 from pefourier.encodings.sources.huggingface.scaling import (
     family_lost,
     lost_family,

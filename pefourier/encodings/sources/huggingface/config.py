@@ -19,12 +19,12 @@ both; each a list of sizes, whose sum are its rows (empty: not known here).
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
@@ -33,6 +33,9 @@ from pefourier.encodings.sources.json_object import HEADS, LAYERS, SINGLE, Secti
 from pefourier.errors import PefourierError, shown
 
 Sized = tuple[tuple[str, ...], int | None]  # keys of a size, the first that is set, and its default
+Pairing = Literal["halves", "neighbours"]
+PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
+PARAMS = "params.json"  # of weights as Mistral and Meta publish them
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def model_types() -> dict[str, dict[str, Any]]:
     2
     """
     here = Path(__file__)
-    rows = json.loads(here.with_name("models.json").read_bytes())
+    rows: dict[str, dict[str, Any]] = json.loads(here.with_name("models.json").read_bytes())
     for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
         for kind in by_hand["types"].split():
             rows[kind] = merge(rows.get(kind, {}), by_hand)
@@ -117,7 +120,8 @@ def kinds_by_class() -> dict[str, str]:
 
 def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[str, Any]:
     """What published models of a type with this base were trained with; empty: it is not known."""
-    for family in row.get("families", ()):
+    families: Sequence[Mapping[str, Any]] = row.get("families", ())
+    for family in families:
         if family["base"] == base and layer in family.get("layers", [layer]):
             return family
     return {}
@@ -125,7 +129,7 @@ def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[s
 
 def version() -> str:
     """The version of transformers that the rows were made from."""
-    return model_types()["transformers"]
+    return str(model_types()["transformers"])
 
 
 def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
@@ -171,7 +175,7 @@ class ModelConfig:
     grid: tuple[int, ...] = ()  # asked for; empty where the config is to say it
     prefix: int = 0
 
-    @property
+    @cached_property
     def rope_key(self) -> str:
         """The key of the section of its rotation that is read."""
         self.config.values.get("rope_parameters")  # which has a finding of its own beside the other
@@ -194,7 +198,7 @@ class ModelConfig:
         keys, usual = rotary(self.row, next(iter(self.row.get("layers", {"": {}})))).heads
         return self.config.count(*keys, *HEADS) or usual
 
-    @property
+    @cached_property
     def layers(self) -> int:
         """How many layers of all kinds the config sets; 0 where it sets none."""
         single = self.config.count(*SINGLE, minimum=0) or 0
@@ -209,11 +213,8 @@ class ModelConfig:
     def tables(self) -> dict[str, int | None]:
         """Rows of tables of positions beyond which input is refused, by side; None: not known."""
         ends = self.row.get("ends", {})
-        rows = {side: [self.sized(size) for size in sizes] for side, sizes in ends.items()}
-        return {
-            side: None if None in counts or not counts else sum(counts)
-            for side, counts in rows.items()
-        }
+        rows = {side: [self.sized(size) or 0 for size in sizes] for side, sizes in ends.items()}
+        return {side: sum(sizes) if sizes and all(sizes) else None for side, sizes in rows.items()}
 
     def longest(self) -> int | None:
         """The longest sequence that the config allows, or its model type by default."""
@@ -246,12 +247,13 @@ class ModelConfig:
 
     def dimension(self, value: int | None, keys: str) -> int:
         """The dimension a config sets, or the one given where it sets none."""
-        if value is None and self.d is None:
+        d = self.d if value is None else value
+        if d is None:
             raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
-        if self.d is not None and value not in (None, self.d):
+        if self.d not in (None, d):
             statement = f"{shown(self.file)} sets a dimension of {value} ({keys})"
             raise PefourierError(f"{statement}, --d {self.d} another; leave out --d")
-        return self.d if value is None else value
+        return d
 
     def positions(self) -> tuple[int, tuple[Finding, ...]]:
         """How many positions to show, and a note where neither config nor request tells."""
@@ -296,7 +298,9 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         if name and (name in inner or (name.endswith("_config") and name in config.values)):
             part = remainder
         else:
-            inside = (key for key in NESTED if isinstance(config.values.get(key), dict))
+            inside = (
+                k for k in NESTED if k in config.values and isinstance(config.values[k], dict)
+            )
             name = row["text"] if "text" in row else next(inside, "")
         if not name:
             values = config.values

@@ -7,222 +7,55 @@ columns) is in the rows of `pefourier.encodings.sources.huggingface.config`, by 
 transformers refuses is refused here; what it only warns of is a finding of the encoding. Keys that
 name code of the model's own (``auto_map``) are never followed.
 
-The grid of a vision model stands in its row under ``axial``, or a list of such, of which the first
-counts whose ``when`` [key, value] holds. Keys: ``encoding`` (learned: a table in the weights) with
-its ``own`` parameters and those that are ``read`` (parameter: keys); ``d`` (``head``, or ``width``
-over ``heads``; ``times``: head times heads); ``sides``, one an axis: a ``size`` over another, each
-[key, default] (``first``: one more for the first frame); ``usual`` sides where a config has none;
-``prefix`` and a key of ``registers``; ``reference``, bases over scales; ``pretrained``, a key that
-has the window of SwinV2's pretraining, or one for each stage; ``rescaled``, a key of the factor up
-to which training stretches coordinates, and its default.
+Keys that speak of positions by their names are unread where nothing has looked at them. One that is
+null, false or empty asks for nothing; some state what the reader knows without them, or what no
+model of transformers takes from its config: `HARMLESS`.
 """
 
-import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.columns import axes_of_sections, exchanged
-from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import check_fit, count_points, size_of
-from pefourier.encodings.registry import BUILDERS, REASONS
+from pefourier.encodings.registry import REASONS
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import (
+    LONGEST,
+    PAIRED,
     WIDTH,
     ModelConfig,
+    Pairing,
     choose_part,
     type_row,
     version,
 )
-from pefourier.encodings.sources.huggingface.layers import LayerRun, layer_schedule, note_unread
+from pefourier.encodings.sources.huggingface.grid import read_axes
+from pefourier.encodings.sources.huggingface.layers import (
+    LayerRun,
+    known_temperature,
+    layer_schedule,
+)
 from pefourier.encodings.sources.huggingface.rope import (
-    PAIRED,
-    Pairing,
+    EVIDENCE,
     layer_sections,
     layout_of,
     read_rotation,
     rotates,
     sections_of,
 )
+from pefourier.encodings.sources.huggingface.scaling import NAMED, SEEN
 from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import read_toml, split_spec
-
-Block = Mapping[str, Any]
-SCALED_FROM = 64  # patches a side that PixArt's scale is one for
-
-
-def read_axes(model: ModelConfig) -> Encoding | None:
-    """The positions on the grid of a vision model; None where its type is not known to have one."""
-    block = block_of(model)
-    if block is None:
-        return None
-    is_learned = block["encoding"] == "learned"
-    if is_learned or block.get("stored"):
-        enc = read_grid(model, block)
-        if enc is not None or is_learned:
-            return enc  # without weights another reader says where the table is
-    if model.part:
-        raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
-    return formula(model, block)
-
-
-def block_of(model: ModelConfig) -> Block | None:
-    """The block of the model's row that its config asks for."""
-    blocks = model.row.get("axial", [])
-    for block in blocks if isinstance(blocks, list) else [blocks]:
-        key, expected, usual = block.get("when", ("", None, None))
-        if not key or model.config.values.get(key, usual) == expected:
-            return block
-    return None
-
-
-def formula(model: ModelConfig, block: Block) -> Encoding:
-    """The encoding that the model computes, or that its training starts from."""
-    sides, findings = sides_of(model, block)
-    parameters = {**block.get("own", {}), **values_read(model, block)}
-    if "reference" in block:
-        parameters["reference"] = references(model, block)
-    if "divided_by" in block:  # indices, of each axis of the order, as frequencies are
-        numbers = tuple(divisor_of(model, *divisor) for divisor in block["divided_by"])
-        parameters |= {"stretch": numbers, "stretch_by": "linear"}
-    if "pretrained" in block:
-        parameters["pretrained"] = pretrained(model, block, len(sides))
-    if block["encoding"] in ("axial", "axial-rope"):
-        parameters["prefix"] = prefix_of(model, block)
-    if "note" in block:
-        untrained = BUILDERS[block["encoding"]].untrained
-        code = ("untrained", "biases") if untrained else ("grid-convention",)
-        findings = (*findings, finding(*code, note=block["note"]))
-    d = dimension_of(model, block)
-    enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
-    if "rescaled" not in block:
-        return enc
-    key, usual = block["rescaled"]
-    rescaled = model.config.number(key) if key in model.config.values else usual
-    return replace(enc, params={**enc.params, "rescaled": rescaled})
-
-
-def dimension_of(model: ModelConfig, block: Block) -> int:
-    """Size of a head, or of the whole model where codes are added."""
-    sizes = {key: value_of(model, spec) for key, spec in block["d"].items() if key != "times"}
-    head, width, heads = (sizes.get(key) for key in ("head", "width", "heads"))
-    if head is None and heads and width % heads:
-        raise PefourierError(f"{model.config.label}: {heads} heads do not divide its width {width}")
-    d = head or (width // heads if heads else width)
-    return model.dimension(d * heads if block["d"].get("times") else d, "size of a head or width")
-
-
-def pretrained(model: ModelConfig, block: Block, axes: int) -> tuple[int, ...]:
-    """The window of pretraining, of a list that of the first stage; empty where there is none."""
-    key = block["pretrained"]
-    value = model.config.values.get(key)
-    size = value[0] if isinstance(value, list) and value else value
-    window = replace(model.config, values={key: size}).count(key, minimum=0)
-    return (window,) * axes if window else ()
-
-
-def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int | None:
-    """A whole number [keys, default] of a config; of a list the one at a place."""
-    keys, default = spec
-    key, value = model.config.first(*([keys] if isinstance(keys, str) else keys))
-    if isinstance(value, list) and -len(value) <= place < len(value):
-        value = value[place]
-    return replace(model.config, values={key: value}).count(key) or default
-
-
-def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
-    """Sides of the grid: as asked for, as the config has them, or usual ones with a note."""
-    if model.grid:
-        return tuple(model.grid), ()
-    if "sides" not in block:
-        sides = tuple(block["usual"])
-        details = {"config": model.config.label, "grid": size_of(sides)}
-        return sides, (finding("grid-default", **details),)
-    places = range(-len(block["sides"]), 0)  # of a list: the last are rows and columns
-    sides = [side_of(model, *axis) for axis in zip(block["sides"], places, strict=True)]
-    return tuple(sides), ()
-
-
-def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
-    """Points along one axis."""
-    size, over = (
-        value_of(model, axis[key], place) if key in axis else 1 for key in ("size", "over")
-    )
-    first = bool(axis.get("first"))
-    side = (size - first) // over + first
-    side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
-    if side < 1:
-        raise PefourierError(f"{model.config.label} has no patch of {over} in {size}; give --grid")
-    return side
-
-
-def prefix_of(model: ModelConfig, block: Block) -> int:
-    """Rows before the grid."""
-    registers = block.get("registers")
-    rows = model.config.count(registers, minimum=0) or 0 if registers else 0
-    return model.prefix or block.get("prefix", 0) + rows
-
-
-def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
-    """Parameters whose keys are in the config, also in its rope_parameters."""
-    parameters = {}
-    rope = model.config.section("rope_parameters")
-    kind = rope.values.get("rope_type", "axial")
-    if kind not in ("axial", "default"):
-        raise rope.wrong("rope_type", kind, "axial or default: no scaling is known on axes")
-    for name, key in block.get("read", {}).items():
-        section = rope if rope.values.get(key) is not None else model.config
-        value = section.parameter(key, tuple[float, ...] if name != "rho" else float)
-        if value is not None:
-            parameters[name] = value
-    return parameters
-
-
-def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
-    """The base of each axis of the order, over the scale of its coordinates."""
-    bases = []
-    for axis in block["reference"]:
-        key, default = axis["scale"]
-        if default == "by size":
-            default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
-        bases.append(side_of(model, axis, -1) / divisor_of(model, key, default))
-    return tuple(bases)
-
-
-def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
-    """A number of a config by which something is divided."""
-    divisor = model.config.number(key)
-    if divisor == 0:
-        raise model.config.wrong(key, 0, "a number other than 0")
-    return usual if divisor is None else divisor
-
-
-def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
-    """The table of positions in the weights beside the config, on its grid."""
-    tensors = weights.tensors_beside(model, weights.GRID_TENSOR)
-    tensors = tensors or weights.tensors_beside(model, weights.TENSOR)
-    if len(tensors) != 1:
-        return None
-    ((name, path),) = tensors.items()
-    # rows before the grid are counted from its end
-    enc = weights.load_tensor(replace(model, length=None), name, path)
-    sides, findings = sides_of(model, block)
-    if not (model.grid or model.prefix):
-        shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
-        doubts = weights.shape_findings(model, name, path, shape, (rows, None))
-        enc = replace(enc, findings=(*enc.findings, *doubts))
-    if enc.domain.grid:
-        return enc
-    prefix = model.prefix or max(len(enc) - count_points(sides), 0)
-    check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
-    params = {**enc.params, "grid": sides, "prefix": prefix}
-    findings = (*enc.findings, *findings)
-    return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
 
 
 @dataclass(frozen=True)
@@ -240,7 +73,9 @@ class ModelFile:
     @property
     def layers(self) -> list[LayerRun]:
         """Layers that are alike."""
-        return layer_schedule(self.model)
+        return layer_schedule(
+            self.model, layer_sections(self.model) if rotates(self.model) else None
+        )
 
     @property
     def rotations(self) -> list[str]:
@@ -260,10 +95,10 @@ class ModelFile:
         inner = part.removesuffix(self.model.part).removesuffix(".")
         return f"{path}#{'.'.join(filter(None, (inner, layer)))}" if layer else self.spec
 
-    def axis_of_pairs(self, pairs: int) -> np.ndarray | None:
+    def axis_of_pairs(self, pairs: int) -> NDArray[np.int64] | None:
         """Which of the axes t, y, x turns each pair; None where all turn by one position."""
         sections = sections_of(self.model)
-        return sections and axes_of_sections(*sections, pairs)
+        return None if sections is None else axes_of_sections(*sections, pairs)
 
     @property
     def pairing(self) -> Pairing | None:
@@ -326,7 +161,7 @@ def open_config(spec: str) -> ModelFile:
     (full_attention), encoder or decoder, or the name of a tensor of learned positions.
     """
     path, part = split_spec(spec)
-    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    file = str(Path(path, "config.json")) if Path(path).is_dir() else path
     section = Section(shown(file), TrackedKeys(read_object(file)))
     config, kind, part = choose_part(section, part)
     model = ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})
@@ -420,3 +255,128 @@ def read_sinusoid(model: ModelConfig) -> Encoding | None:
     if not row.get("cosines_first"):
         return weights.read_stored_sinusoid(model, enc)
     return replace(enc, codes=lambda x: exchanged(enc.codes(x), row["table"]["layout"]))
+
+
+OF_POSITIONS = re.compile(
+    "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk_|relative_att|"
+    "local_attention|attention_chunk|max_pos"
+)
+HARMLESS = {*LONGEST} | set(
+    """_sliding_window_pattern keep_window_size max_relative_positions model_max_length n_ctx
+    num_position_embeddings num_sliding_attention_heads original_max_position_embeddings
+    position_id_per_seconds qk_nope_head_dim qk_rope_head_dim rope_interleave
+    sliding_window_pattern""".split()
+)
+MISSPELT = 0.85  # ratio of letters from which on one key is meant for another
+SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # where use_sliding_window is false
+SCHEDULED = {  # keys that a row's field says how to read
+    "slides": ("max_window_layers", "sliding_window"),
+    "window": ("sliding_window",),
+    "windows": ("sliding_window",),
+    "unrotated": ("no_rope_layer_interval",),
+    "axial": ("window_size", "use_relative_position_bias", "use_shared_relative_position_bias"),
+}
+USUAL_WAYS = ("rope", "rotary", "absolute")  # of positions, which say no more than the type does
+STATING = (  # keys under which something is said, and the parameter that says it, too
+    ("theta|base", "rho"),
+    ("dim", "rotated"),
+    ("factor|rotary_p|rope_p|fraction", "partial"),
+)
+
+
+def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str, ...]:
+    """Keys about positions in a config and around it that nothing has read, in their order."""
+    with suppress(PefourierError):  # which those who ask for it are told
+        read_the_rest(model)
+    unrotated, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
+    foreign = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
+    for section in (model.config, outer):
+        values = section.untracked.values
+        unread = sorted(getattr(section.values, "unread", ()))
+        if section is not model.config:  # what other parts of it read
+            unread = [key for key in unread if key not in foreign]
+        misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
+        for key in unread:
+            if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
+                # of no positions: what its keys say of a rotation is switched off
+                unread_keys |= set() if unrotated and key in EVIDENCE else {key}
+    return tuple(sorted(unread_keys | sections_not_read(model))[:SEEN])
+
+
+def sections_not_read(model: ModelConfig) -> set[str]:
+    """Sections of a rotation that the model type does not read, or not as they are written."""
+    row, values = model.row, model.config.untracked.values
+    if not row or not rotates(model):
+        return set()
+    unread, section = set(row.get("unread", ())), values.get(model.rope_key)
+    if isinstance(section, dict) and section:
+        is_by_layer = any(isinstance(value, dict) for value in section.values())
+        untyped = "type" in unread and "type" in section and "rope_type" not in section
+        needs_layers = row.get("flat", []) == [] and model.rope_key == "rope_parameters"
+        if untyped or (needs_layers and not is_by_layer if "layers" in row else is_by_layer):
+            unread.add(model.rope_key)
+    return {key for key in unread - {"type"} if values.get(key)}
+
+
+def read_the_rest(model: ModelConfig) -> None:
+    """Look at the keys of every rotation, of layers, of windows and of what queries grow by.
+
+    A schedule in which no layer has a window has been read; then a window changes nothing.
+    """
+    for name in SCHEDULED.keys() & model.row.keys():
+        for key in SCHEDULED[name]:
+            model.config.values.get(key)
+    sections = layer_sections(model) if rotates(model) else None
+    for _, turns in (sections or {}).values():
+        for keys in filter(None, (turns.bases, turns.shares, turns.size)):
+            model.config.first(*keys)
+    layer_schedule(model, sections)
+    known_temperature(model)
+    model.tables()
+
+
+def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
+    """Whether a key that is not read states a base or a share which the rotation has anyway."""
+    value = values[key]
+    return any(re.search(names, key) and value == enc.params.get(name) for names, name in STATING)
+
+
+def near_key(key: str, values: Mapping[str, Any]) -> list[str]:
+    """The key of a rotation that another one is nearly, where it is not set itself."""
+    candidates = sorted(EVIDENCE - values.keys())
+    return get_close_matches(key[:80], candidates, n=1, cutoff=MISSPELT)
+
+
+def is_about(key: str, values: Mapping[str, Any]) -> bool:
+    """Whether a key asks for something that positions depend on.
+
+    >>> is_about("rope_interval", {"rope_interval": 4}), is_about("alibi", {"alibi": False})
+    (True, False)
+    """
+    value = values[key]
+    is_config = isinstance(value, dict) and key.endswith("_config")
+    if value in (None, False, "", [], {}) or key in HARMLESS or is_config:
+        return False
+    if not OF_POSITIONS.search(key):
+        return False
+    if key == "position_embedding_type":
+        return value not in USUAL_WAYS
+    return not (key in SWITCHED_OFF and values.get("use_sliding_window") is False)
+
+
+def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
+    """An encoding that was read from a config, with the keys that were not, each with a finding.
+
+    The first are named, but for those with a finding already.
+    """
+    unread = find_unread(model, outer, enc)
+    values, findings = model.config.untracked.values, []
+    messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
+    within = enc.params.get("unread", ())
+    for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
+        similar = "".join(near_key(key, values))
+        details = {"key": shown(key), "value": shown(values.get(key, "…")), "near": similar}
+        variant = "misspelt" if similar else "plain"
+        findings.append(finding("unread-key", variant, config=model.config.label, **details))
+    params = {**enc.params, "unread": unread} if unread else enc.params
+    return replace(enc, params=params, findings=(*enc.findings, *findings))
