@@ -15,23 +15,14 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import load, open_model, source_of
-from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import ModelConfig
-from pefourier.encodings.sources.layers import (
+from pefourier.encodings.sources.huggingface import (
+    INDEXER,
     LayerRun,
+    ModelConfig,
     Temperature,
     lint_layers,
-    note_unread,
     read_temperature,
-)
-from pefourier.encodings.sources.rope_config import INDEXER
-from pefourier.encodings.sources.rope_scaling import trained_as_stated
-from pefourier.encodings.sources.weights import (
-    TENSOR,
-    first_row,
-    has_no_table,
-    tensors_beside,
-    untrained_distances,
+    trained_as_stated,
 )
 from pefourier.errors import shown
 
@@ -231,7 +222,8 @@ def is_scaled(encodings: Sequence[Encoding]) -> bool:
 def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
     """The encoding of one type of layer, or of all."""
     layer_spec = open_model(spec).spec_of(part) if part else spec
-    return table_of_config(spec) or load(layer_spec, length, d)
+    table = open_model(spec).table_without_weights() if source_of(spec) == "config" else None
+    return table or load(layer_spec, length, d)
 
 
 def positions_of(enc: Encoding) -> int:
@@ -248,31 +240,6 @@ def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
     enc = load(spec, None, d)
     on_a_line = enc.injection == "rotate" and len(enc.domain.sides) == 1
     return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
-
-
-def table_of_config(spec: str) -> Encoding | None:
-    """A table of learned positions as long as its config says, where the weights are not at hand.
-
-    What its codes are is not known; of distances their buckets are. None for all else.
-    """
-    if source_of(spec) != "config":
-        return None
-    file = open_model(spec)
-    model = file.model
-    enc, row, longest = untrained_distances(model), model.row, model.longest()
-    if enc is None:
-        embedding_type = model.config.values.get("position_embedding_type", "absolute")
-        is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
-        is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
-        elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
-        if not is_table or elsewhere:
-            return None
-        first = first_row(model)  # rows before the one of position 0, which a number stands for
-        among = row.get("first") == "padding"
-        length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
-        params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
-        enc = replace(build("learned", length=length, d=1), params=params)
-    return note_unread(replace(enc, spec=spec), model, file.section)
 
 
 def axis_in(enc: Encoding) -> np.ndarray | None:
