@@ -37,9 +37,10 @@ ON_CIRCLE = 0.02  # of the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
+Floats = NDArray[np.float64]
 Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to codes (n, d)
 Operator = Callable[  # R(p) of queries, of keys
-    [NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
+    [NDArray[np.int64]], tuple[Floats, Floats]
 ]
 
 
@@ -52,19 +53,17 @@ class Measure:
     (…, axes): :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
     """
 
-    frequencies: NDArray[np.float64]  # (m,) radians per position, not folded into [0, pi]
-    weights: NDArray[np.float64]  # (m,) summing to one
+    frequencies: Floats  # (m,) radians per position, not folded into [0, pi]
+    weights: Floats  # (m,) summing to one
     squared_length: float | None = field(default=None, init=False)  # of a `KernelMeasure`
     period: int | None = None
-    offset: float | NDArray[np.float64] = 0  # phases of position x are omega_j (x + offset)
+    offset: float | Floats = 0  # phases of position x are omega_j (x + offset)
 
-    def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> NDArray[np.float64]:
+    def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> Floats:
         """Phases of the codes of positions x, shape (len(x), m)."""
         return self.angles(np.asarray(x) + self.offset, columns)
 
-    def angles(
-        self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1
-    ) -> NDArray[np.float64]:
+    def angles(self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1) -> Floats:
         """Angles omega_j lag / per, reduced to half a turn where that is exact.
 
         >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
@@ -93,20 +92,20 @@ class KernelMeasure(Measure):
     squared_length: float = field(kw_only=True)  # of a code
 
     @cached_property
-    def amplitudes(self) -> NDArray[np.float64]:
+    def amplitudes(self) -> Floats:
         """Factor before each cosine and sine of the codes."""
         return np.sqrt(self.squared_length * self.weights)
 
-    def kernel(self, lags: NDArray[Any]) -> NDArray[np.float64]:
+    def kernel(self, lags: NDArray[Any]) -> Floats:
         """Inner product of two codes `lags` apart, as a share of their squared length."""
         return np.cos(self.angles(lags)) @ self.weights
 
 
 def equal_pairs(
-    frequencies: NDArray[np.float64],
+    frequencies: Floats,
     *,
     amplitude: float = 1.0,
-    offset: float | NDArray[np.float64] = 0,
+    offset: float | Floats = 0,
 ) -> KernelMeasure:
     """The measure of one sine and one cosine of the same amplitude at each of m frequencies."""
     m = len(frequencies)
@@ -149,10 +148,10 @@ class Encoding:
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
     rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # on other sides, where drawn
-    rates: NDArray[np.float64] | None = None  # of waves in time, beside columns without a measure
+    rates: Floats | None = None  # of waves in time, beside columns without a measure
     measure: Measure | None = field(default=None, init=False)  # of a `DeclaredEncoding`
     operator: Operator | None = field(default=None, init=False)  # of an `OperatorEncoding`
-    bias: NDArray[np.float64] | None = field(default=None, init=False)  # of a `BiasEncoding`
+    bias: Floats | None = field(default=None, init=False)  # of a `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -196,7 +195,7 @@ class Encoding:
             check_magnitude(self.spec, largest_number(codes))
         return codes
 
-    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Floats]]:
         """The table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
             yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
@@ -230,7 +229,7 @@ class OperatorEncoding(Encoding):
 class BiasEncoding(Encoding):
     """A bias of each query to each key, whose codes are those of lags."""
 
-    bias: NDArray[np.float64] = field(kw_only=True)  # (heads, n, n)
+    bias: Floats = field(kw_only=True)  # (heads, n, n)
 
 
 def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
@@ -346,11 +345,11 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
     shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
-    profile: NDArray[np.float64] = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
+    profile = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
     causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
-    def codes(x: NDArray[Any]) -> NDArray[np.float64]:
+    def codes(x: NDArray[Any]) -> Floats:
         if not shifted:
             way_out = f"compare it; other questions need a number a lag{reshaping(bias.shape)}"
             shape = f"biases (heads, queries, keys) = {bias.shape}"
@@ -359,7 +358,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
             raise PefourierError(f"{name} holds -inf at lag {lag}, in a mask: {way_out}")
-        return profile[np.asarray(x) + n - 1]
+        return np.asarray(profile[np.asarray(x) + n - 1])
 
     facts = {"origin": "code", "lattice": n, **facts}
     return BiasEncoding(
@@ -439,9 +438,9 @@ def without_mean(enc: Encoding) -> Encoding:
     array([-2., -1.,  3.])
     """
     enc = without_prefix(enc)
-    mean: NDArray[np.float64] = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
+    mean: Floats = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.float64]:
+    def codes(x: NDArray[Any]) -> Floats:
         return np.asarray(enc.codes(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}

@@ -5,15 +5,17 @@ table). Sinusoids and the DFT declare their spectral measure; the others are est
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions, time_axis
 from pefourier.encodings.encoding import (
     Encoding,
+    Floats,
     KernelMeasure,
     Measure,
     ShiftInvariantEncoding,
@@ -46,7 +48,7 @@ def none(length: int, d: int) -> Encoding:
 def onehot(length: int, d: int) -> Encoding:
     """The position function itself: one at column s mod d, zero elsewhere."""
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         table = np.zeros((len(x), d))
         table[np.arange(len(x)), np.asarray(x) % d] = 1.0
         return table
@@ -65,7 +67,7 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
     """
     top = max(length - 1, 1) if normalise else 1
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1)
 
     return Encoding("ramp", positions(length), d, codes)
@@ -73,7 +75,7 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
 
 def geometric_frequencies(
     d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
-) -> np.ndarray:
+) -> Floats:
     """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last one is 1/rho exactly."""
     check_above("rho", rho)
     i = np.arange(d // 2 if count is None else count)
@@ -94,7 +96,7 @@ def sinusoidal(
     divisor: Literal["d", "d/2-1"] = "d",
     offset: int = 0,
     odd: Literal["sine", "d+1", "zero"] = "sine",
-    times: np.ndarray | None = None,
+    times: Floats | None = None,
 ) -> Encoding:
     """Sines and cosines at geometric frequencies (Vaswani et al., 2017, section 3.5).
 
@@ -140,7 +142,7 @@ def sinusoidal(
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return waves(plain.phases(x), layout, d=d)
 
     return with_measure(Encoding("sinusoidal", domain, d, codes, params=noted), measure)
@@ -165,7 +167,7 @@ def dft(length: int, d: int) -> Encoding:
     weights = np.where(single, 1.0, 2.0) / d
     measure = KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         phases = measure.phases(x)
         cosines = np.sqrt(weights) * np.cos(phases)
         sines = np.sqrt(weights) * np.sin(phases)

@@ -27,7 +27,6 @@ def axial(
     *,
     grid: tuple[int, ...] = (),
     prefix: int = 0,
-    convention: str = "",
     **settings: Any,
 ) -> Encoding:
     """Sines and cosines of each axis of a grid, in columns of its own.
@@ -66,7 +65,6 @@ def axial_rope(
     *,
     grid: tuple[int, ...] = (),
     prefix: int = 0,
-    convention: str = "",
     **settings: Any,
 ) -> Encoding:
     """Rotation by the axes of a grid: each pair of a head is turned by one of them.

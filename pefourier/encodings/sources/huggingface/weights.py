@@ -252,7 +252,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         slots = {"name": shown(name), "last": shown([*layers][-1])}
         doubts = (*doubts, finding("biases-by-layer", **slots, count=len(layers)))
     d = model.dimension(bias.shape[1], f"tensor {name}")
-    enc = of_lags("t5", length, d, settings["causal"], codes, injection="bias")
+    enc = of_lags("t5", length, d, codes, causal=settings["causal"])
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
     params["model_type"] = model.kind
     return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
@@ -306,7 +306,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     length = model.positions()[0]
     sizes = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
     params = {**sizes, "model_type": model.kind, "path": model.file}
-    enc = of_lags("deberta", length, 1, causal=False, codes=codes, injection="key")
+    enc = of_lags("deberta", length, 1, codes, "key", causal=False)
     return replace(enc, params=params)
 
 
