@@ -97,6 +97,19 @@ def test_no_module_imports_itself_in_a_circle():
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_configs_are_read_through_one_entry():
+    """Other folders, and tests, know what huggingface/__init__.py hands on, not its files."""
+    folder = PACKAGE / "encodings/sources/huggingface"
+    inner = {
+        f"{path.name}: {module}"
+        for path in [*FILES, *PACKAGE.parent.glob("tests/**/*.py")]
+        if folder not in path.parents
+        for module, _ in imports(path)
+        if module.startswith("pefourier.encodings.sources.huggingface.")
+    }
+    assert inner == set()
+
+
 @pytest.mark.parametrize(
     ("library", "rooms"),
     [("matplotlib", {"plot.py"}), ("torch", {"nn.py", "formats.py"}), ("rich", set())],

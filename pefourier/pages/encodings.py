@@ -15,7 +15,7 @@ from typing import Any
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.sources.weights import all_tensors
+from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.errors import PefourierError
 from pefourier.geometry import Progress
 from pefourier.pages import document as html

@@ -15,7 +15,6 @@ from pefourier.encodings.model_positions import (
     ModelPositions,
     describe_positions,
 )
-from pefourier.encodings.sources.config import HEADS, rotary
 from pefourier.encodings.sources.gguf_file import GgufFile
 from pefourier.errors import PefourierError, shown
 from pefourier.weights.heads import (
@@ -127,10 +126,7 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     file = open_model(model.spec)
     config, row = file.model.config, file.model.row
     by_type = "layers" in row  # types of layers may have key heads of their own
-    keys, usual = (
-        rotary(row, next(iter(row.get("layers", {"": {}})))).heads if row else (HEADS, None)
-    )
-    heads = config.count(*keys, *HEADS) or usual
+    heads = file.model.query_heads
     kv = None if by_type else config.count(*KV_HEADS)
     grouped = kind in known_names()["grouped"]
     if kind == "falcon":

@@ -15,8 +15,8 @@ import numpy as np
 
 from pefourier.encodings.sources.formats import DECODERS, KINDS, bfloat16
 from pefourier.encodings.sources.gguf_file import BLOCKS, NUMPY, read_header
+from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.encodings.sources.weights import all_tensors
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.files import missing, os_errors, status_of, suffix_among
 

@@ -56,10 +56,18 @@ def reason(error: Exception) -> str:
 UNREAD = {".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".html", ".py", ".md"}  # no data
 
 
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder that can be reached."""
+    try:
+        return Path(path).is_dir()
+    except OSError:  # such as a name that is too long
+        return False
+
+
 def missing(path: str) -> PefourierError:
     """The error for a file that is not there, with the nearest name in its folder."""
     folder, name = os.path.split(path)
-    if not os.path.isdir(folder or "."):
+    if not is_folder(folder):
         return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
     hint = f"There is no such file in {shown(folder or '.')}."
     return unknown("file", name, data_names(folder, name), hint)
@@ -112,7 +120,7 @@ def check_place(path: str) -> None:
     folder = os.path.dirname(os.path.realpath(path))
     if status and stat.S_ISDIR(status.st_mode):
         raise PefourierError(f"cannot write {shown(path)}: it is a folder; name a file in it")
-    if not os.path.isdir(folder):
+    if not is_folder(folder):
         raise PefourierError(f"cannot write {shown(path)}: make the folder {shown(folder)} first")
     places = [path] if status else []
     if not (status and in_place(path, status)):

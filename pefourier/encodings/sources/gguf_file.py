@@ -32,14 +32,15 @@ from pefourier.encodings.families.rotary import (
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import Section, type_row
-from pefourier.encodings.sources.layers import LayerRun
-from pefourier.encodings.sources.rope_scaling import (
+from pefourier.encodings.sources.huggingface import (
+    LayerRun,
     family_lost,
     lost_family,
     original_of_linear,
     trained_as_stated,
+    type_row,
 )
+from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 

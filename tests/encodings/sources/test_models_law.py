@@ -19,8 +19,7 @@ from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torc
 from pefourier import context
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
-from pefourier.encodings.sources.config import type_row, version
-from pefourier.encodings.sources.rope_config import PAIRED
+from pefourier.encodings.sources.huggingface import PAIRED, type_row, version
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 

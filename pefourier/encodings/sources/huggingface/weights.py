@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypedDict
 
 import numpy as np
 
@@ -18,15 +19,14 @@ from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_to
 from pefourier.encodings.families.relative import of_lags, t5_buckets
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import (
-    HEADS,
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     WIDTH,
     ModelConfig,
-    Section,
     first_names,
-    read_object,
 )
+from pefourier.encodings.sources.json_object import HEADS, Section, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.writing.files import os_errors
 
@@ -42,7 +42,7 @@ Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase of a position
 
 
-def tensors_beside(model: ModelConfig, pattern: re.Pattern) -> dict[str, str]:
+def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
     """Names of tensors in the config's folder, and their files; those of the part that is named."""
     part = model.part
     return {
@@ -76,7 +76,7 @@ def first_row(model: ModelConfig) -> int:
     """The row of the model's table that belongs to position 0."""
     first = model.row.get("first", 0)
     if first != "padding":
-        return first
+        return int(first)
     padding = model.config.count("pad_token_id", minimum=0)
     return 2 if padding is None else padding + 1
 
@@ -146,16 +146,16 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
     is_on_axes = "axial" in model.row
     if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
         return ()
-    keys = model.row.get("length", LONGEST)[0], *LONGEST
-    keys = ("max_target_positions", *keys) if "decoder" in name.split(".") else keys
+    keys: list[str] = ["max_target_positions"] if "decoder" in name.split(".") else []
+    keys += [model.row.get("length", LONGEST)[0], *LONGEST]
     first = model.row.get("first", 0)
     positions = None if is_on_axes else model.config.count(*keys)
     if first == "padding":  # is among them; sinusoids with it are made as long as need be
         rows = None if "table" in model.row else positions
     else:
         rows = positions and positions + first
-    keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
-    widths = [width for key in keys if (width := model.config.count(key))]
+    width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
+    widths = [width for key in width_keys if (width := model.config.count(key))]
     columns = shape[1] if shape[1] in widths else widths[-1] if widths else None
     if rows == shape[1] and shape[0] in widths:
         columns = shape[0]
@@ -204,8 +204,16 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
     return bool((difference <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
-def bucket_keys(model: ModelConfig) -> dict[str, int | bool]:
+class Buckets(TypedDict):
     """What sets T5's buckets."""
+
+    buckets: int
+    max_distance: int
+    causal: bool
+
+
+def bucket_keys(model: ModelConfig) -> Buckets:
+    """T5's buckets as a config has them."""
     return {
         "buckets": model.config.count("relative_attention_num_buckets") or 32,
         "max_distance": model.config.count("relative_attention_max_distance") or 128,
@@ -241,18 +249,39 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
-        details = {"name": shown(name), "count": len(layers), "last": shown([*layers][-1])}
-        doubts = (*doubts, finding("biases-by-layer", **details))
+        slots = {"name": shown(name), "last": shown([*layers][-1])}
+        doubts = (*doubts, finding("biases-by-layer", **slots, count=len(layers)))
     d = model.dimension(bias.shape[1], f"tensor {name}")
-    enc = of_lags("t5", length, d, bool(settings["causal"]), codes, injection="bias")
+    enc = of_lags("t5", length, d, codes, causal=settings["causal"])
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
-    params |= {"model_type": model.kind}
+    params["model_type"] = model.kind
     return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
 
 
 def has_no_table(model: ModelConfig) -> bool:
     """Whether a model whose type has a table has none, and vectors of distances alone at most."""
     return "relative" in model.row and not model.config.values.get("position_biased_input", True)
+
+
+def declared_table(model: ModelConfig) -> Encoding | None:
+    """A table of positions that has the size its config sets, and numbers that are not known.
+
+    Buckets of distances, where there is no other table; None where weights or formulas tell more.
+    """
+    enc, row, longest = untrained_distances(model), model.row, model.longest() or 0
+    if enc is not None:
+        return enc
+    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
+    elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
+    if not is_table or elsewhere:
+        return None
+    first = first_row(model)  # rows before the one of position 0, which a number stands for
+    among = row.get("first") == "padding"
+    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+    return replace(build("learned", length=length, d=1), params=params)
 
 
 def untrained_distances(model: ModelConfig) -> Encoding | None:
@@ -275,9 +304,9 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
         return np.clip(distance + span, 0, 2 * span - 1)[:, None].astype(float)
 
     length = model.positions()[0]
-    params = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
-    params |= {"model_type": model.kind, "path": model.file}
-    enc = of_lags("deberta", length, 1, causal=False, codes=codes, injection="key")
+    sizes = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
+    params = {**sizes, "model_type": model.kind, "path": model.file}
+    enc = of_lags("deberta", length, 1, codes, "key", causal=False)
     return replace(enc, params=params)
 
 
