@@ -8,11 +8,11 @@ per position. `Measure` is the spectral measure of the paper's Eq. 15: frequenci
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from pefourier.encodings.checks import (
     reshaping,
     table_axes,
 )
-from pefourier.encodings.domain import Domain, lattice, positions
+from pefourier.encodings.domain import Domain, lags_between, lattice, positions
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import printable
 
@@ -37,9 +37,10 @@ ON_CIRCLE = 0.02  # of the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Floats = NDArray[np.float64]
 Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to codes (n, d)
-Operator = Callable[[NDArray[np.int64]], tuple[Floats, Floats]]  # R(p) of queries, of keys
+Operator = Callable[  # R(p) of queries, of keys
+    [NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,30 +52,30 @@ class Measure:
     (…, axes): :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
     """
 
-    frequencies: Floats  # (m,) radians per position, as declared (not folded into [0, pi])
-    weights: Floats  # (m,) summing to one
+    frequencies: NDArray[np.float64]  # (m,) radians per position, not folded into [0, pi]
+    weights: NDArray[np.float64]  # (m,) summing to one
     squared_length: float | None = field(default=None, init=False)  # of a `KernelMeasure`
     period: int | None = None
-    offset: float | Floats = 0  # the codes of position x have the phases omega_j (x + offset)
+    offset: float | NDArray[np.float64] = 0  # phases of position x are omega_j (x + offset)
 
-    def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> Floats:
+    def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> NDArray[np.float64]:
         """Phases of the codes of positions x, shape (len(x), m)."""
         return self.angles(np.asarray(x) + self.offset, columns)
 
-    def angles(self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1) -> Floats:
+    def angles(
+        self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1
+    ) -> NDArray[np.float64]:
         """Angles omega_j lag / per, reduced to half a turn where that is exact.
 
         >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
         array([[3., 5.]])
         """
-        times = np.multiply.outer if self.frequencies.ndim == 1 else matrix_products
         if self.period is None:
-            omega = self.frequencies[columns] / per
-            return times(np.asarray(lags, dtype=float), omega)
-        modulus = self.period * per
-        turns = times(np.asarray(lags) % modulus, self.index(self.period)[columns]) % modulus
+            return products(np.asarray(lags, dtype=float), self.frequencies[columns] / per)
+        modulus, index = self.period * per, self.index(self.period)[columns]
+        turns: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
         turns -= modulus * (2 * turns > modulus)
-        return turns * (2 * np.pi / modulus)
+        return np.asarray(turns * (2 * np.pi / modulus), dtype=float)
 
     def index(self, period: int) -> NDArray[np.int64]:
         """The integers k of frequencies 2 pi k / period."""
@@ -92,17 +93,20 @@ class KernelMeasure(Measure):
     squared_length: float = field(kw_only=True)  # of a code
 
     @cached_property
-    def amplitudes(self) -> Floats:
+    def amplitudes(self) -> NDArray[np.float64]:
         """Factor before each cosine and sine of the codes."""
         return np.sqrt(self.squared_length * self.weights)
 
-    def kernel(self, lags: NDArray[Any]) -> Floats:
+    def kernel(self, lags: NDArray[Any]) -> NDArray[np.float64]:
         """Inner product of two codes `lags` apart, as a share of their squared length."""
         return np.cos(self.angles(lags)) @ self.weights
 
 
 def equal_pairs(
-    frequencies: Floats, *, amplitude: float = 1.0, offset: float | Floats = 0
+    frequencies: NDArray[np.float64],
+    *,
+    amplitude: float = 1.0,
+    offset: float | NDArray[np.float64] = 0,
 ) -> KernelMeasure:
     """The measure of one sine and one cosine of the same amplitude at each of m frequencies."""
     m = len(frequencies)
@@ -111,9 +115,11 @@ def equal_pairs(
     return KernelMeasure(frequencies, weights, squared_length=squared_length, offset=offset)
 
 
-def matrix_products(lags: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """Inner products of lags (…, axes) and frequencies (m, axes), shape (…, m)."""
-    return lags @ frequencies.T
+def products(lags: NDArray[Any], frequencies: NDArray[Any]) -> NDArray[Any]:
+    """Products of lags (…) and frequencies (m,), or of (…, axes) and (m, axes), shape (…, m)."""
+    if frequencies.ndim == 1:
+        return np.asarray(np.multiply.outer(lags, frequencies))
+    return np.asarray(lags @ frequencies.T)
 
 
 @dataclass(frozen=True)
@@ -143,10 +149,10 @@ class Encoding:
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
     rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # on other sides, where drawn
-    rates: Floats | None = None  # of waves in time, beside columns that have no measure
+    rates: NDArray[np.float64] | None = None  # of waves in time, beside columns without a measure
     measure: Measure | None = field(default=None, init=False)  # of a `DeclaredEncoding`
     operator: Operator | None = field(default=None, init=False)  # of an `OperatorEncoding`
-    bias: Floats | None = field(default=None, init=False)  # of a `BiasEncoding`
+    bias: NDArray[np.float64] | None = field(default=None, init=False)  # of a `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -181,7 +187,7 @@ class Encoding:
         """The request as shown to a person."""
         return printable(self.spec)
 
-    def table(self, x: np.ndarray | None = None) -> np.ndarray:
+    def table(self, x: NDArray[Any] | None = None) -> NDArray[np.floating]:
         """All codes, or those of points x: (n, d). A file's keep their own floating-point type."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
@@ -190,7 +196,7 @@ class Encoding:
             check_magnitude(self.spec, largest_number(codes))
         return codes
 
-    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """The table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
             yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
@@ -224,7 +230,7 @@ class OperatorEncoding(Encoding):
 class BiasEncoding(Encoding):
     """A bias of each query to each key, whose codes are those of lags."""
 
-    bias: Floats = field(kw_only=True)  # (heads, n, n)
+    bias: NDArray[np.float64] = field(kw_only=True)  # (heads, n, n)
 
 
 def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
@@ -266,7 +272,7 @@ def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def largest_number(table: np.ndarray) -> float:
+def largest_number(table: NDArray[Any]) -> float:
     """The largest of the sizes |x| of a table's numbers; NaN where one of them is.
 
     >>> largest_number(np.array([[1.0, -3.0]]))
@@ -276,7 +282,7 @@ def largest_number(table: np.ndarray) -> float:
     return float(np.max([(float(part.max()), -float(part.min())) for part in parts]))
 
 
-def unit_of(table: np.ndarray) -> float:
+def unit_of(table: NDArray[Any]) -> float:
     """The power of two by which a table's largest number comes to lie in [1/2, 1); 1 for zeros.
 
     Times it a table keeps all of its digits, and sums of any power of its numbers are numbers.
@@ -288,7 +294,7 @@ def unit_of(table: np.ndarray) -> float:
     return float(np.ldexp(1.0, min(-exponent, 1023)))
 
 
-def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
+def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encoding:
     """The encoding whose code of position s is row s of a table (n, d), by default of user code.
 
     >>> from_table(np.eye(3)).dim
@@ -308,7 +314,7 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
         return rows_of(table, within(x, len(table), name))
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
@@ -326,7 +332,7 @@ def is_bias(shape: tuple[int, ...]) -> bool:
     return batch == 1 and heads > 1 and sides[0] == sides[1] > 2
 
 
-def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
+def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding:
     """The bias (heads, n, n) of each query to each key, whose codes are those of lags.
 
     Keys after the query that are all masked by -inf have no lag. Refused are biases that depend on
@@ -335,17 +341,16 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
     """
-    bias = np.asarray(array, dtype=float)
-    bias = bias[0] if bias.ndim == 4 else bias
-    heads, n, _ = bias.shape
+    heads, n = array.shape[-3:-1]
+    bias = np.asarray(array, dtype=float).reshape(heads, n, n)
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
     shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
-    profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T  # of lags 1 - n … n - 1
+    profile: NDArray[np.float64] = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
     causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.float64]:
         if not shifted:
             way_out = f"compare it; other questions need a number a lag{reshaping(bias.shape)}"
             shape = f"biases (heads, queries, keys) = {bias.shape}"
@@ -357,18 +362,19 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
         return profile[np.asarray(x) + n - 1]
 
     facts = {"origin": "code", "lattice": n, **facts}
-    domain = Domain("lag", np.arange(1 - n, 1 if causal else n))
-    return BiasEncoding(name, domain, heads, codes, injection="bias", bias=bias, **facts)
+    return BiasEncoding(
+        name, lags_between(n, causal=causal), heads, codes, injection="bias", bias=bias, **facts
+    )
 
 
-def rows_up_to(table: np.ndarray, length: int | None, label: str) -> np.ndarray:
+def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:
     """The first `length` rows of a table, by default all."""
     if length is not None and length > len(table):
         raise PefourierError(f"{label} has {len(table)} positions, fewer than --length {length}")
     return table[:length]
 
 
-def rows_of(table: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+def rows_of(table: NDArray[Any], rows: NDArray[np.int64] | slice) -> NDArray[Any]:
     """Some rows of a table; of a mapped file a copy, looking before and after at its length.
 
     A page that a file no longer has, because somebody made it shorter, would end the process.
@@ -382,15 +388,14 @@ def rows_of(table: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
     return part
 
 
-def check_length(table: np.memmap) -> None:
+def check_length(table: np.memmap[Any, Any]) -> None:
     """Refuse a mapped file that is shorter than its table."""
-    if os.path.getsize(table.filename) < table.offset + table.nbytes:
-        raise PefourierError(
-            f"{shown(str(table.filename))} became shorter while it was read; write it again"
-        )
+    path = Path(str(table.filename))
+    if path.stat().st_size < table.offset + table.nbytes:
+        raise PefourierError(f"{shown(str(path))} became shorter while it was read; write it again")
 
 
-def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
+def within(x: NDArray[Any], length: int, name: str) -> NDArray[np.int64] | slice:
     """Row indices for points of a table of `length` rows; a run of rows as a slice (no copy)."""
     check_inside(x, length, "position", f"the positions {name} has a code for")
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
@@ -398,7 +403,7 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     return np.asarray(x, dtype=np.int64)
 
 
-def check_inside(x: np.ndarray, count: int, noun: str, limits: str) -> None:
+def check_inside(x: NDArray[Any], count: int, noun: str, limits: str) -> None:
     """Refuse points beyond 0 … count - 1."""
     if len(x) and not (0 <= np.min(x) and np.max(x) < count):
         worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
@@ -434,10 +439,9 @@ def without_mean(enc: Encoding) -> Encoding:
     array([-2., -1.,  3.])
     """
     enc = without_prefix(enc)
-    total = sum(block.sum(axis=0) for _, block in enc.blocks())
-    mean = total / len(enc)
+    mean: NDArray[np.float64] = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(enc.codes(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
@@ -464,7 +468,7 @@ def as_encoding(encoding: Any) -> Encoding:
     return replace(enc, domain=lattice(sides), params={"grid": sides, "prefix": 0})
 
 
-def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
+def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     """An array less a single axis before or between its two, and whether it was one of pairs.
 
     Points on a circle along a last axis of 2, cosines and sines, come to stand side by side.
@@ -481,7 +485,7 @@ def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 
-def numbers(answer: Any) -> tuple[np.ndarray, float]:
+def numbers(answer: Any) -> tuple[NDArray[Any], float]:
     """An array or torch tensor in float64, with the resolution of the type it came in.
 
     Of complex numbers, as what code that rotates keeps, real and imaginary parts stand side by
@@ -511,7 +515,7 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 
 
-def as_array(answer: Any) -> tuple[np.ndarray, float]:
+def as_array(answer: Any) -> tuple[NDArray[Any], float]:
     """An array, or a tensor's numbers in float64, and the resolution of its type."""
     torch = sys.modules.get("torch")  # who gives a tensor has imported it
     if torch is None or not isinstance(answer, torch.Tensor):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import (
     Encoding,
@@ -47,8 +48,10 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
     >>> by_axis([0.911, None]), by_axis([0.25])
     ('y 0.911, x –', '0.25')
     """
-    if values is None or len(values) == 1:
-        return values and number(values[0], digits)
+    if values is None:
+        return None
+    if len(values) == 1:
+        return number(values[0], digits)
     return by_name(axis_names(len(values)), values, digits)
 
 
@@ -130,13 +133,13 @@ def axis_measure(measure: Measure, axis: int) -> Measure:
     return Measure(frequencies, weights, period=measure.period, offset=offset)
 
 
-def axis_lines(grid: np.ndarray) -> list[np.ndarray]:
+def axis_lines(grid: NDArray[np.floating]) -> list[NDArray[np.floating]]:
     """The codes along each axis, the others at their first point."""
     axes = range(grid.ndim - 1)
     return [grid[tuple(slice(None) if b == a else 0 for b in axes)] for a in axes]
 
 
-def axis_columns(grid: np.ndarray) -> list[np.ndarray] | None:
+def axis_columns(grid: NDArray[np.floating]) -> list[NDArray[np.int64]] | None:
     """Columns (the last index) that change along each axis alone; None: some along several."""
     moves = np.array([changing_columns(grid, a) for a in range(grid.ndim - 1)])
     if (moves.sum(axis=0) > 1).any():
@@ -144,7 +147,7 @@ def axis_columns(grid: np.ndarray) -> list[np.ndarray] | None:
     return [np.flatnonzero(along) for along in moves]
 
 
-def changing_columns(grid: np.ndarray, axis: int) -> np.ndarray:
+def changing_columns(grid: NDArray[np.floating], axis: int) -> NDArray[np.bool_]:
     """Which columns (the last index) differ anywhere along an axis."""
     lines = np.moveaxis(grid, axis, 0)
     changes = np.zeros(grid.shape[-1], dtype=bool)

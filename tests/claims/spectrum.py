@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from pefourier.encodings import build
-from pefourier.encodings.domain import lattice, positions
+from pefourier.encodings.domain import BasisDomain, lattice, positions
 from pefourier.encodings.encoding import (
     Encoding,
     ShiftInvariantEncoding,
@@ -122,7 +122,7 @@ def energy_of(answer):
         if not enc.domain.irregular:
             omega = np.arctan2(np.sin(omega), np.cos(omega))
         return omega, shares, mean
-    if enc.domain.basis is not None:
+    if isinstance(enc.domain, BasisDomain):
         energy = ((enc.domain.basis.T @ table) ** 2).sum(axis=1)
         return enc.domain.omega[:, None], energy / total, mean
     sides = enc.domain.sides

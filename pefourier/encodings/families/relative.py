@@ -30,7 +30,7 @@ def of_lags(
     injection: Literal["bias", "key"] = "bias",
 ) -> Encoding:
     """An encoding whose codes belong to lags."""
-    return Encoding(name, lags_between(length, causal), d, codes, injection=injection)
+    return Encoding(name, lags_between(length, causal=causal), d, codes, injection=injection)
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
