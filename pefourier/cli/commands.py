@@ -393,7 +393,8 @@ def usage(
     from pefourier.weights.usage import use_of_model
 
     show = percentages(model, quiet)
-    result = use_of_model(model, length, layers, every_head, against, stats, show)
+    files = {"against": against, "stats": stats}
+    result = use_of_model(model, length, layers, every_head=every_head, **files, begin=show)
     print_result(result, output, figure)
 
 

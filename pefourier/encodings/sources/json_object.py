@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.checks import is_count, is_number
@@ -122,7 +123,7 @@ def read_object(file: str) -> dict[str, Any]:
         raise missing(file)
     if status.st_size > LARGEST_CONFIG:
         raise PefourierError(f"{shown(file)} has {status.st_size} bytes; a config has under 2^26")
-    with os_errors("read", file), open(file, "rb") as stream:
+    with os_errors("read", file), Path(file).open("rb") as stream:
         data = stream.read(LARGEST_CONFIG)
     try:
         value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)

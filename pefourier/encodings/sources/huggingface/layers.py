@@ -2,18 +2,18 @@
 
 Keys are those of transformers: ``layer_types`` or the pattern of the model type, ``no_rope_layers``
 and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
-and ``attention_chunk_size``. A row of `pefourier.encodings.sources.huggingface.config` may say otherwise:
-``windows`` [keys, share of the number there that a query sees], ``window`` and ``chunk`` where no
-key is set, ``square``, where it is the side of a window of an image, which has whole blocks of so
-many patches a side, of so many pixels, each [key, default], ``previous``, keys of how many
-tokens before itself a query sees, ``local``, which types of layers have
-one, ``slides``, which layers do where ``use_sliding_window`` says so, ``rotation_of``, by which
-rotation types of layers turn that have none under their own name, ``indexed`` [key, type of the
-layers whose numbers stand there, type of the others, numbers where the key is not set: null for
-all], ``coded`` [key of a number for each layer, type of the layers that each stands for],
-``every`` [keys of how often a layer of type full_attention comes], ``from_end``, where a
-pattern is laid from the last layer on, every so many of which have no positions, ``dense_turn``,
-where dense layers at the start turn whatever their type.
+and ``attention_chunk_size``. A row of a model type (models.json) may say otherwise: ``windows``
+[keys, share of the number there that a query sees], ``window`` and ``chunk`` where no key is set,
+``square``, where it is the side of a window of an image, which has whole blocks of so many patches
+a side, of so many pixels, each [key, default], ``previous``, keys of how many tokens before itself
+a query sees, ``local``, which types of layers have one, ``slides``, which layers do where
+``use_sliding_window`` says so, ``rotation_of``, by which rotation types of layers turn that have
+none under their own name, ``indexed`` [key, type of the layers whose numbers stand there, type of
+the others, numbers where the key is not set: null for all], ``coded`` [key of a number for each
+layer, type of the layers that each stands for], ``every`` [keys of how often a layer of type
+full_attention comes], ``from_end``, where a pattern is laid from the last layer on, every so many
+of which have no positions, ``dense_turn``, where dense layers at the start turn whatever their
+type.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -238,7 +238,7 @@ def turns_by_type(model: ModelConfig, kind: str) -> bool:
     if any(name in kind for name in RECURRENT):
         return False
     if "without_window" in row and model.config.values.get("sliding_window", ...) is None:
-        return row["without_window"] == "all"
+        return bool(row["without_window"] == "all")
     return kind in row.get("turning", [kind])
 
 

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ from pefourier.encodings.sources.huggingface.rope import (
 from pefourier.encodings.sources.huggingface.scaling import NAMED, SEEN
 from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
-from pefourier.writing.files import read_toml, split_spec
+from pefourier.writing.files import inside, is_folder, read_toml, split_spec
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,11 @@ class ModelFile:
     spec: str
     model: ModelConfig  # its part is the type of layer that is named
     section: Section  # all that is in the file
+
+    @property
+    def kind(self) -> str:
+        """The model_type."""
+        return self.model.kind
 
     @property
     def layers(self) -> list[LayerRun]:
@@ -161,7 +165,7 @@ def open_config(spec: str) -> ModelFile:
     (full_attention), encoder or decoder, or the name of a tensor of learned positions.
     """
     path, part = split_spec(spec)
-    file = str(Path(path, "config.json")) if Path(path).is_dir() else path
+    file = inside(path, "config.json") if is_folder(path) else path
     section = Section(shown(file), TrackedKeys(read_object(file)))
     config, kind, part = choose_part(section, part)
     model = ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})

@@ -11,12 +11,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TypedDict
+from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_to
+from pefourier.encodings.encoding import Encoding, Finding, Floats, from_table, rows_up_to
 from pefourier.encodings.families.relative import of_lags, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
@@ -28,7 +30,7 @@ from pefourier.encodings.sources.huggingface.config import (
 )
 from pefourier.encodings.sources.json_object import HEADS, Section, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.writing.files import os_errors
+from pefourier.writing.files import inside, os_errors
 
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
@@ -47,9 +49,14 @@ def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, st
     part = model.part
     return {
         name: path
-        for name, path in all_tensors(os.path.dirname(model.file) or ".")
+        for name, path in all_tensors(folder_of(model))
         if pattern.search(name) and (not part or part == name or part in name.split("."))
     }
+
+
+def folder_of(model: ModelConfig) -> str:
+    """The folder of a config."""
+    return os.path.split(model.file)[0] or "."
 
 
 def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
@@ -57,18 +64,18 @@ def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
     from pefourier.encodings.sources.tables import array_names
 
     with os_errors("look into", folder):
-        files = sorted(os.listdir(folder))
+        files = sorted(path.name for path in Path(folder).iterdir())
     index = next((name for name in files if INDEX.fullmatch(name)), None)
     if index is not None:
-        placed = Section(shown(index), read_object(os.path.join(folder, index)))
+        placed = Section(shown(index), read_object(inside(folder, index)))
         for name, file in placed.section("weight_map").values.items():
-            if not isinstance(file, str) or os.path.basename(file) != file:
+            if not isinstance(file, str) or "/" in file or os.sep in file:
                 raise placed.wrong(name, file, "the name of a file beside it")
-            yield name, os.path.join(folder, file)
+            yield name, inside(folder, file)
         return
     for file in files:
         if WEIGHTS.fullmatch(file):
-            path = os.path.join(folder, file)
+            path = inside(folder, file)
             yield from ((name, path) for name in array_names(path))
 
 
@@ -111,7 +118,7 @@ def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple
     """The name and file of the one tensor there is."""
     if len(tensors) > 1:
         raise PefourierError(
-            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of {noun}, "
+            f"{shown(folder_of(model))} holds several tables of {noun}, "
             f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
         )
     return next(iter(tensors.items()), None)
@@ -237,13 +244,15 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         return None
     name, path = tensor
     bias, eps = read_table(path, name)
+    table: Floats = np.asarray(bias, dtype=float)
     settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
         rows = f"{len(bias)} rows, relative_attention_num_buckets is {settings['buckets']}"
         raise PefourierError(f"{name} of {shown(path)} has {rows}")
 
-    def codes(lag: np.ndarray) -> np.ndarray:
-        return np.asarray(bias, dtype=float)[t5_buckets(lag, **settings)]
+    def codes(lag: NDArray[Any]) -> Floats:
+        rows: Floats = table[t5_buckets(lag, **settings)]
+        return rows
 
     length, silent = model.positions()
     heads = model.sized(model.own("heads", HEADS))
@@ -297,7 +306,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     is_logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
     span = buckets if is_logarithmic else longest
 
-    def codes(lag: np.ndarray) -> np.ndarray:
+    def codes(lag: NDArray[Any]) -> Floats:
         distance = -np.asarray(lag)
         if is_logarithmic:
             distance = deberta_buckets(distance, buckets, longest)
@@ -310,7 +319,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     return replace(enc, params=params)
 
 
-def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndarray:
+def deberta_buckets(distance: NDArray[Any], buckets: int, longest: int) -> NDArray[np.int64]:
     """Buckets of query - key (He et al., 2021): single up to half of them, then logarithmic.
 
     >>> deberta_buckets(np.array([-511, -128, -1, 0, 5, 200]), 256, 512)
@@ -321,4 +330,4 @@ def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndar
     with np.errstate(divide="ignore"):
         steps = np.log(size / middle) / np.log((longest - 1) / middle) * (middle - 1)
     far = (np.ceil(steps) + middle) * np.sign(distance)
-    return np.where(size <= middle, distance, far).astype(int)
+    return np.where(size <= middle, distance, far).astype(np.int64)
