@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Option
 
-from pefourier.cli.options import EncodingOptions, FigureOptions, OutputOptions
+from pefourier.cli.options import EncodingOptions, FigureOptions, File, OutputOptions
 from pefourier.cli.process import note
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
@@ -92,19 +91,16 @@ class Requirements:
 
     strict: Annotated[
         bool,
-        Option("--strict"),
         "Exit with status 1 on any error or warning; with --baseline, also on any change from the "
         "baseline.",
     ] = False
     skip_unknown: Annotated[
         bool,
-        Option("--skip-unknown"),
         "Skip, with a note, any config.json that is not a model's, or whose positional encoding "
         "it does not tell.",
     ] = False
     baseline: Annotated[
-        str | None,
-        Option(metavar="FILE"),
+        File,
         "Earlier answer, written with --json. Exit with status 1 if a verdict, a distance or a "
         "finding is worse than in it.",
     ] = None

@@ -21,6 +21,7 @@ from pefourier.cli.answers import (
 from pefourier.cli.options import (
     EncodingOptions,
     FigureOptions,
+    File,
     Lattice,
     OutputOptions,
     Points,
@@ -51,9 +52,7 @@ class DensityOptions:
         "Source of the frequencies: declared by the encoding, or measured from its table.",
     ] = "auto"
     demean: Annotated[
-        bool,
-        Option("--demean"),
-        "Remove the mean row of the table, which is the same at every position.",
+        bool, "Remove the mean row of the table, which is the same at every position."
     ] = False
 
 
@@ -165,8 +164,7 @@ def compare(
         "engine's arithmetic; 0 requires identical bits (default: what rounding explains).",
     ] = None,
     permutation: Annotated[
-        str | None,
-        Option(metavar="FILE"),
+        File,
         "Write the permutation of a head's rows that turns the first rotation into the second "
         "(.npy or .json).",
     ] = None,

@@ -16,14 +16,17 @@ from pefourier.cli.answers import (
 )
 from pefourier.cli.options import (
     SHORT_NAMES,
+    Count,
+    Dimension,
     FigureOptions,
+    File,
+    Length,
     OutputOptions,
     Paths,
+    Prefix,
+    Sides,
     Specs,
-    count,
-    counted,
     layer_range,
-    of_encodings,
     sides,
 )
 from pefourier.cli.process import percentages
@@ -45,15 +48,32 @@ class ModelRequirements(Requirements):
 
     strict: Annotated[
         bool,
-        Option("--strict"),
         "Exit with status 1 on any error or warning, and with --length where that goes beyond "
         "what the model was made for; with --baseline, also on any change from the baseline.",
     ] = False
     baseline: Annotated[
-        str | None,
-        Option(metavar="FILE"),
+        File,
         "Earlier answer, written with --json. Exit with status 1 if rotations, layers, windows or "
         "factors have changed, or if more pairs reach angles never seen in training.",
+    ] = None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a model's positions are to reach, as `api.context` takes it."""
+
+    length: Annotated[
+        Length,
+        "Number of positions to examine, such as 128k (for the trained length use --trained).",
+    ] = None
+    trained: Annotated[Count, "Trained length, if you know it."] = None
+    d: Annotated[int | None, "Head size; for named rotations only."] = None
+    against: Annotated[
+        str | None,
+        Option(metavar="OTHER"),
+        "Another SPEC to compare with, or misreadings of the config: scaling-ignored, "
+        "partial-ignored, local-for-global, layout, or a setting of rope such as base=NUMBER or "
+        "original=N; separate several with commas.",
     ] = None
 
 
@@ -63,21 +83,8 @@ def context(
     output: OutputOptions,
     figure: FigureOptions,
     required: ModelRequirements,
+    reach: Reach,
     specs: Specs = None,
-    length: Annotated[
-        int | None,
-        counted("--length", "-S"),
-        "Number of positions to examine, such as 128k (for the trained length use --trained).",
-    ] = None,
-    trained: Annotated[int | None, counted(), "Trained length, if you know it."] = None,
-    d: Annotated[int | None, "Head size; for named rotations only."] = None,
-    against: Annotated[
-        str | None,
-        Option(metavar="OTHER"),
-        "Another SPEC to compare with, or misreadings of the config: scaling-ignored, "
-        "partial-ignored, local-for-global, layout, or a setting of rope such as base=NUMBER or "
-        "original=N; separate several with commas.",
-    ] = None,
     require: Annotated[
         Literal["fits"] | None,
         "Exit with status 1 unless the length fits: up to the length that the config states with "
@@ -85,7 +92,6 @@ def context(
     ] = None,
     brief: Annotated[
         bool,
-        Option("--brief"),
         "Print one line per config: the file, its verdict, and the codes of its errors and "
         "warnings.",
     ] = False,
@@ -108,7 +114,7 @@ def context(
     from pefourier.report.render import answer_of, renderer_named
 
     def ask(spec: str) -> "Answer":
-        return answer_of(api.context(spec, length=length, trained=trained, d=d, against=against))
+        return answer_of(api.context(spec, **vars(reach)))
 
     results = answer_each(specs, ask, quiet=output.quiet, skip=required.skip_unknown)
     renderer = renderer_named("context")
@@ -117,7 +123,7 @@ def context(
     if brief:
         lines = "".join(map(brief_line, results.answers))
         page = replace(page, words=lambda: lines, conclusion=str, chart=None)
-    if require or (required.strict and length is not None):
+    if require or (required.strict and reach.length is not None):
         unmet = misfits(results.answers, is_certain=require is None)
         page = replace(page, reasons=[*page.reasons, *unmet])
     print_and_exit(page, results, output)
@@ -141,10 +147,33 @@ def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
     return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What is known of position ids, as `api.positions` takes it."""
+
+    mask: Annotated[
+        File, "Attention mask: 0 and 1 per token, segment numbers, or queries by keys."
+    ] = None
+    segments: Annotated[
+        File, "Where documents begin: segment numbers per token (0: padding), or cu_seqlens."
+    ] = None
+    depth: Annotated[File, "Depth of each token in a tree of draft tokens."] = None
+    rank: Annotated[
+        str | None, Option(metavar="R/N"), "This rank holds the tokens of rank R of N."
+    ] = None
+    shard: Annotated[
+        Shard | None,
+        "How tokens are split among ranks (default: any of the three fits): every Nth token, one "
+        "block per rank, or zigzag (a block and its mirror).",
+    ] = None
+    length: Annotated[Length, "Ids must be below N (default: what the config allows)."] = None
+
+
 @register("positions")
 def positions(
     output: OutputOptions,
     figure: FigureOptions,
+    batch: Batch,
     ids: Annotated[
         str,
         Argument(metavar="INPUT"),
@@ -156,32 +185,6 @@ def positions(
         str | None,
         Argument(metavar="CONFIG"),
         "The model's config.json or folder, or a named encoding.",
-    ] = None,
-    mask: Annotated[
-        str | None,
-        Option(metavar="FILE"),
-        "Attention mask: 0 and 1 per token, segment numbers, or queries by keys.",
-    ] = None,
-    segments: Annotated[
-        str | None,
-        Option(metavar="FILE"),
-        "Where documents begin: segment numbers per token (0: padding), or cu_seqlens.",
-    ] = None,
-    depth: Annotated[
-        str | None, Option(metavar="FILE"), "Depth of each token in a tree of draft tokens."
-    ] = None,
-    rank: Annotated[
-        str | None, Option(metavar="R/N"), "This rank holds the tokens of rank R of N."
-    ] = None,
-    shard: Annotated[
-        Shard | None,
-        "How tokens are split among ranks (default: any of the three fits): every Nth token, one "
-        "block per rank, or zigzag (a block and its mirror).",
-    ] = None,
-    length: Annotated[
-        int | None,
-        counted("--length", "-S"),
-        "Ids must be below N (default: what the config allows).",
     ] = None,
 ) -> None:
     """Check position ids.
@@ -195,19 +198,36 @@ def positions(
     """
     from pefourier import api
 
-    result = api.positions(
-        ids,
-        config=config,
-        mask=mask,
-        segments=segments,
-        depth=depth,
-        rank=rank,
-        shard=shard,
-        length=length,
-    )
+    result = api.positions(ids, config=config, **vars(batch))
     print_result(result, output, figure)
     if result.verdict != "as expected":
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Which weights, as `use_of_model` takes it."""
+
+    length: Annotated[
+        Length, "Number of positions, such as 128k (default: the trained length)."
+    ] = None
+    layers: Annotated[
+        range | None, Option(metavar="A-B", parser=layer_range), "Layers to read (default: all)."
+    ] = None
+    every_head: Annotated[
+        bool, Option("--all"), "Include the shares of each head in JSON and CSV."
+    ] = False
+    against: Annotated[
+        str | None,
+        Option(metavar="OTHER"),
+        "Another checkpoint of the model, such as before fine-tuning or context extension, to "
+        "show what moved; with --stats, another file of means.",
+    ] = None
+    stats: Annotated[
+        File,
+        "File of mean activations (.pt, .npz, .safetensors), with names such as "
+        "layer00_head00.q_abs_mean, in place of weights. MODEL may then be a config.json.",
+    ] = None
 
 
 @register("usage")
@@ -215,32 +235,10 @@ def usage(
     *,
     output: OutputOptions,
     figure: FigureOptions,
+    weights: Weights,
     model: Annotated[
         str, Argument(metavar="MODEL"), "A model's folder, its .safetensors file, or a .gguf file."
     ],
-    length: Annotated[
-        int | None,
-        counted("--length", "-S"),
-        "Number of positions, such as 128k (default: the trained length).",
-    ] = None,
-    layers: Annotated[
-        range | None, Option(metavar="A-B", parser=layer_range), "Layers to read (default: all)."
-    ] = None,
-    every_head: Annotated[
-        bool, Option("--all"), "Include the shares of each head in JSON and CSV."
-    ] = False,
-    against: Annotated[
-        str | None,
-        Option(metavar="OTHER"),
-        "Another checkpoint of the model, such as before fine-tuning or context extension, to "
-        "show what moved; with --stats, another file of means.",
-    ] = None,
-    stats: Annotated[
-        str | None,
-        Option(metavar="FILE"),
-        "File of mean activations (.pt, .npz, .safetensors), with names such as "
-        "layer00_head00.q_abs_mean, in place of weights. MODEL may then be a config.json.",
-    ] = None,
 ) -> None:
     """Which rotary frequencies do a model's weights use?
 
@@ -253,28 +251,14 @@ def usage(
     """
     from pefourier.weights.usage import use_of_model
 
-    result = use_of_model(
-        model,
-        length=length,
-        layers=layers,
-        every_head=every_head,
-        against=against,
-        stats=stats,
-        begin=percentages(model, quiet=output.quiet),
-    )
-    print_result(result, output, figure)
+    show = percentages(model, quiet=output.quiet)
+    print_result(use_of_model(model, begin=show, **vars(weights)), output, figure)
 
 
-@register("design")
-def design(
-    output: OutputOptions,
-    figure: FigureOptions,
-    length: Annotated[
-        int | None,
-        counted("--length", "-S"),
-        "Number of positions, such as 64k; with --extend-from, the trained length.",
-    ] = None,
-    d: Annotated[int | None, counted(), "Dimension of a vector, or size of a head."] = None,
+@dataclass(frozen=True)
+class Criteria:
+    """What a base is chosen by."""
+
     criteria: Annotated[
         list[str] | None,
         Option("--for", metavar="CRITERION"),
@@ -282,35 +266,56 @@ def design(
         "wavelength=K (the slowest pair completes a rotation in K lengths) or phase=E:N (its "
         "cosine stays at E after N layers) (default: all but the last two). Language models use "
         "bound; short series use turns. Repeatable.",
-    ] = None,
-    base: Annotated[
-        list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."
-    ] = None,
+    ] = None
+    base: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = (
+        None
+    )
     dtype: Annotated[
         Format | None,
         "Round vectors to this format, and report the smallest distance after rounding too.",
-    ] = None,
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The same as questions take it."""
+        dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
+        return {"criteria": self.criteria or (), "bases": self.base or (), "dtype": dtype}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is to be told apart: positions, a grid, or a span of time."""
+
+    length: Annotated[
+        Length, "Number of positions, such as 64k; with --extend-from, the trained length."
+    ] = None
+    d: Annotated[Count, "Dimension of a vector, or size of a head."] = None
     grid: Annotated[
-        Sequence[int] | None,
-        Option(metavar="HxW", parser=sides),
-        "Grid, such as 14x14 or 8x30x52, in place of --length; each axis gets its own base.",
-    ] = None,
+        Sides, "Grid, such as 14x14 or 8x30x52, in place of --length; each axis gets its own base."
+    ] = None
     span: Annotated[
         str | None,
         Option(metavar="TIME"),
         "Time that the positions cover, with --resolution in place of --length: 90min, 250ms, 2y "
         "(years of 365.25 days), or a number without a unit.",
-    ] = None,
+    ] = None
     resolution: Annotated[
         str | None, Option(metavar="TIME"), "Time from one position to the next."
-    ] = None,
+    ] = None
+
+
+@register("design")
+def design(
+    output: OutputOptions,
+    figure: FigureOptions,
+    extent: Extent,
+    choice: Criteria,
     extend_from: Annotated[
         str | None,
         Option(metavar="CONFIG"),
         "Extend this rotation (a model's config, or rope:…) to the length --to by linear, ntk, "
         "yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
     ] = None,
-    to: Annotated[int | None, counted(), "Number of positions to extend to, such as 128k."] = None,
+    to: Annotated[Count, "Number of positions to extend to, such as 128k."] = None,
 ) -> None:
     """Which encoding, and which base, for my length?
 
@@ -323,7 +328,7 @@ def design(
     Example: pefourier design --length 64k --d 128 --for bound
     Example: pefourier design --extend-from config.json --to 128k
     """
-    if grid is not None and (to is not None or length is not None):
+    if extent.grid is not None and (to is not None or extent.length is not None):
         raise PefourierError("--grid stands in place of --length, and without --to; leave one out")
     if (extend_from is None) != (to is None):
         raise PefourierError("--extend-from and --to go together: the config, and the length")
@@ -331,22 +336,13 @@ def design(
     from pefourier import api
     from pefourier.questions.extend import extend
 
-    bases, full = base or (), SHORT_NAMES.get(dtype or "", dtype)
     result: Any
+    size, d = extent.grid or extent.length, extent.d
     if extend_from is not None and to is not None:
-        result = extend(
-            extend_from, to, trained=length, d=d, criteria=criteria or (), bases=bases, dtype=full
-        )
+        result = extend(extend_from, to, trained=extent.length, d=d, **choice.settings())
     else:
-        result = api.design(
-            grid or length,
-            d,
-            span=span,
-            resolution=resolution,
-            criteria=criteria or (),
-            bases=bases,
-            dtype=full,
-        )
+        times = {"span": extent.span, "resolution": extent.resolution}
+        result = api.design(size, d, **times, **choice.settings())
     print_result(result, output, figure)
 
 
@@ -359,34 +355,23 @@ def resize(
     old: Annotated[
         Sequence[int] | None,
         Option("--from", metavar="HxW", parser=sides),
-        "Sides of the table's grid (default: its known grid, or a square). Leave out for a text "
-        "model's table.",
+        "Sides of the table's grid (default: those that its inner products have). Leave out for a "
+        "text model's table.",
     ] = None,
     new: Annotated[
         Sequence[int],
         Option("--to", metavar="HxW", parser=sides),
         "Sides of the new grid; for a text model's table the new length, such as 2048.",
     ],
-    prefix: Annotated[
-        int | None,
-        of_encodings(metavar="N", parser=count),
-        "Number of rows before the grid that have no place on it: class, register and "
-        "distillation tokens.",
-    ] = None,
-    d: Annotated[
-        int | None,
-        of_encodings("--d", metavar="N", parser=count),
-        "Dimension of a vector (default: 256).",
-    ] = None,
+    prefix: Prefix = None,
+    d: Dimension = None,
     method: Annotated[
         Interpolation | None,
         "Interpolation method (default: bicubic; rotations and Swin V2 are recomputed by their "
         "formula). bicubic: as in torch; bilinear; antialias: bicubic with antialias=True; "
         "fourier: zero-padded spectrum, mirrored at the edges.",
     ] = None,
-    out: Annotated[
-        str | None, Option(metavar="FILE"), "Table to write: .npy, .npz, .csv, .safetensors."
-    ] = None,
+    out: Annotated[File, "Table to write: .npy, .npz, .csv, .safetensors."] = None,
 ) -> None:
     """What becomes of positions at another size of images, or length of texts?
 

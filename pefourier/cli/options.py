@@ -1,15 +1,15 @@
 """Options that commands share, in groups, and how the values of options are read.
 
-The fields of a group are options of each command that takes it: see `cli.registry`.
+The fields of a group are options of each command that takes it, under its heading: see
+`cli.registry`.
 """
 
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
 
 import typer
 from typer import Argument, Option
@@ -117,10 +117,16 @@ def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
     return points
 
 
-counted = partial(Option, metavar="N", parser=count)
-of_encodings = partial(Option, rich_help_panel="Encodings")
-of_answers = partial(Option, rich_help_panel="Answers")
-of_figures = partial(Option, rich_help_panel="Figures")
+Count = Annotated[int | None, Option(metavar="N", parser=count)]
+Length = Annotated[int | None, Option("--length", "-S", metavar="N", parser=count)]
+Sides = Annotated[Sequence[int] | None, Option(metavar="HxW", parser=sides)]
+File = Annotated[str | None, Option(metavar="FILE")]
+Dimension = Annotated[Count, "Dimension of a vector (default: 256)."]
+Prefix = Annotated[
+    Count,
+    "Number of rows before the grid that have no place on it: class, register and "
+    "distillation tokens.",
+]
 Specs = Annotated[
     list[str] | None,
     Argument(metavar="SPEC", autocompletion=spec_names),
@@ -131,7 +137,6 @@ Specs = Annotated[
 ]
 Paths = Annotated[
     bool,
-    of_encodings("--paths"),
     "Treat every argument as the path of a file or folder, whatever it looks like; write -- "
     "before the paths. For hooks and scripts that receive names from others.",
 ]
@@ -141,8 +146,7 @@ Points = Annotated[
     "Positions, as 5 40 75 or 5,40,75; on a grid, points such as 3,4.",
 ]
 Lattice = Annotated[
-    int | None,
-    counted(),
+    Count,
     "Number N of lattice points (default: the dimension d, or the length if you pass a longer one "
     "or a config sets it). On a grid: points per axis (default: the sides of the grid).",
 ]
@@ -157,18 +161,18 @@ Sigma = Annotated[
 class FigureOptions:
     """Where a figure is written, and how it is to look."""
 
-    plot: Annotated[
-        str | None, of_figures(metavar="FILE"), "Write a figure: .png, .pdf or .svg."
-    ] = None
+    heading: ClassVar[str] = "Figures"
+
+    plot: Annotated[File, "Write a figure: .png, .pdf or .svg."] = None
     width: Annotated[
         float | None,
-        of_figures(metavar="INCHES"),
+        Option(metavar="INCHES"),
         "Width of the figure in inches: 3.4 for one column of a paper, 7 for a full page.",
     ] = None
     dpi: Annotated[
-        int | None, of_figures(min=20, max=2400), "Dots per inch of a .png (default: 200)."
+        int | None, Option(min=20, max=2400), "Dots per inch of a .png (default: 200)."
     ] = None
-    title: Annotated[str | None, of_figures(metavar="TEXT"), "Title above the figure."] = None
+    title: Annotated[str | None, Option(metavar="TEXT"), "Title above the figure."] = None
 
     def __post_init__(self) -> None:
         """Refuse a figure that could not be written, before anything is computed."""
@@ -205,14 +209,16 @@ class FigureOptions:
 class OutputOptions:
     """The form of an answer: words, unless an option names another of `forms.FORMS`."""
 
-    quiet: Annotated[
-        bool, of_answers("--quiet", "-q"), "Suppress progress and notes on stderr."
-    ] = False
-    as_json: Annotated[bool, of_answers("--json"), "Answer in JSON."] = False
-    as_csv: Annotated[bool, of_answers("--csv"), "Answer in CSV."] = False
+    heading: ClassVar[str] = "Answers"
+
+    quiet: Annotated[bool, Option("--quiet", "-q"), "Suppress progress and notes on stderr."] = (
+        False
+    )
+    as_json: Annotated[bool, Option("--json"), "Answer in JSON."] = False
+    as_csv: Annotated[bool, Option("--csv"), "Answer in CSV."] = False
     form: Annotated[
         Literal["text", "json", "csv", "github", "sarif", "lint", "md", "latex"] | None,
-        of_answers("--format"),
+        Option("--format"),
         "Output format: github and sarif report findings to GitHub Actions and code scanning, "
         "lint prints one line per error or warning, md and latex are for documents.",
     ] = None
@@ -260,39 +266,29 @@ class Sizes(TypedDict):
 class EncodingOptions:
     """Which encodings, and what holds of all of them."""
 
+    heading: ClassVar[str] = "Encodings"
+
     specs: Specs = None
-    d: Annotated[
-        int | None,
-        of_encodings("--d", metavar="N", parser=count),
-        "Dimension of a vector (default: 256).",
-    ] = None
+    d: Dimension = None
     length: Annotated[
-        int | None,
-        of_encodings("--length", "-S", metavar="N", parser=count),
+        Length,
         "Number of positions, such as 4096, 3e5, 128k (131072) or 1M (default: 80; for a file, "
         "all its rows).",
     ] = None
     grid: Annotated[
-        Sequence[int] | None,
-        of_encodings(metavar="HxW", parser=sides),
+        Sides,
         "Sides of the grid whose points are the rows, such as 14x14 (rows x columns) or 8x30x52 "
         "(frames x rows x columns); the last axis varies fastest.",
     ] = None
-    prefix: Annotated[
-        int | None,
-        of_encodings(metavar="N", parser=count),
-        "Number of rows before the grid that have no place on it: class, register and "
-        "distillation tokens.",
-    ] = None
+    prefix: Prefix = None
     rho: Annotated[
         float | None,
-        of_encodings("--rho", "--base", "--theta"),
+        Option("--rho", "--base", "--theta"),
         "Base of geometric frequencies, also called rope_theta (default: 10000).",
     ] = None
-    seed: Annotated[int | None, of_encodings(), "Seed of random encodings."] = None
+    seed: Annotated[int | None, "Seed of random encodings."] = None
     times: Annotated[
-        str | None,
-        of_encodings(metavar="FILE"),
+        File,
         "File of irregular times (.csv, .npy): one column of numbers for sinusoidal, mtan, "
         "mtan-fixed and time2vec; for fourier-features one column per axis, such as latitude and "
         "longitude.",

@@ -150,9 +150,7 @@ def explain(
         Argument(),
         "A field, verdict, finding, option, parameter, encoding or command.",
     ] = None,
-    schema: Annotated[
-        bool, Option("--schema"), "Print the JSON Schema of all answers that --json writes."
-    ] = False,
+    schema: Annotated[bool, "Print the JSON Schema of all answers that --json writes."] = False,
 ) -> None:
     """What does a word mean?
 

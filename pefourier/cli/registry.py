@@ -5,8 +5,10 @@ its default. A parameter whose type is a dataclass stands for all fields of it.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -20,27 +22,17 @@ from pefourier.errors import PefourierError
 HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Function = TypeVar("Function", bound=Callable[..., None])
-OptionOf = Callable[[str, Any], Any]
-COMMANDS: dict[str, tuple[Callable[..., None], OptionOf, dict[str, Any]]] = {}
-
-
-def with_help(_: str, kind: Any) -> Any:
-    """A type as typer reads it, with the text in it as the help of its option."""
-    if get_origin(kind) is not Annotated:
-        return kind
-    plain, *facts, text = get_args(kind)
-    option = facts[0] if facts else typer.Option()
-    option.help = text
-    return Annotated[plain, option]
+OptionOf = Callable[[str, Any, str | None], Any]
+COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionOf], dict[str, Any]]] = {}
 
 
 def register(
-    name: str, *, option_of: OptionOf = with_help, **context_settings: Any
+    name: str, *, option_of: Mapping[str, OptionOf] | None = None, **context_settings: Any
 ) -> Callable[[Function], Function]:
-    """Register a command; `option_of` makes typer's option of the name and type of a field."""
+    """Register a command; `option_of` says of a parameter how its fields become options."""
 
     def keep(function: Function) -> Function:
-        COMMANDS[name] = function, option_of, context_settings
+        COMMANDS[name] = function, option_of or {}, context_settings
         return function
 
     return keep
@@ -53,24 +45,21 @@ def add_command(program: typer.Typer, name: str) -> None:
     add(flatten(name, function, option_of))
 
 
-def flatten(name: str, function: Callable[..., None], option_of: OptionOf) -> Callable[..., None]:
+def flatten(
+    name: str, function: Callable[..., None], option_of: Mapping[str, OptionOf]
+) -> Callable[..., None]:
     """A command with the fields of its dataclasses as options, beside its own parameters."""
-    own = inspect.signature(function, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
-    options = [
-        inspect.Parameter(
-            f.name, KEYWORD, default=f.default, annotation=option_of(f.name, kinds[f.name])
-        )
-        for group in groups.values()
-        for kinds in [get_type_hints(group, include_extras=True)]
-        for f in fields(group)
-    ]
-    of_groups = {option.name for option in options}
-    options += [
-        p.replace(kind=KEYWORD, annotation=with_help(p.name, p.annotation))
-        for p in own
-        if p.name not in groups
-    ]
+    own = inspect.signature(function, eval_str=True).parameters
+    groups = {
+        key: list(fields_as_options(p.annotation, option_of.get(key, typer_option)))
+        for key, p in own.items()
+        if is_dataclass(p.annotation)
+    }
+    single = {
+        key: p.replace(kind=KEYWORD, annotation=typer_option(key, p.annotation))
+        for key, p in own.items()
+        if key not in groups
+    }
 
     def command(**values: Any) -> None:
         try:
@@ -79,9 +68,9 @@ def flatten(name: str, function: Callable[..., None], option_of: OptionOf) -> Ca
                     raise PefourierError("--paths takes paths of files and folders; got none")
                 values["specs"] = list(map(as_path, values["specs"]))
             refuse_overwriting(values)
-            given = {key: values[key] for key in values.keys() - of_groups}
-            for key, group in groups.items():
-                given[key] = group(**{f.name: values[f.name] for f in fields(group)})
+            given = {key: values[key] for key in single}
+            for key, options in groups.items():
+                given[key] = own[key].annotation(**{o.name: values[o.name] for o in options})
             function(**given)
         except PefourierError as error:
             if values.get("form") in ANNOTATIONS:
@@ -89,8 +78,27 @@ def flatten(name: str, function: Callable[..., None], option_of: OptionOf) -> Ca
             raise
 
     command.__doc__ = function.__doc__
-    vars(command)["__signature__"] = inspect.Signature(options)
+    vars(command)["__signature__"] = inspect.Signature([*chain(*groups.values()), *single.values()])
     return command
+
+
+def fields_as_options(group: Any, option_of: OptionOf) -> Iterator[inspect.Parameter]:
+    """The fields of a dataclass as options, under its heading."""
+    kinds, heading = get_type_hints(group, include_extras=True), getattr(group, "heading", None)
+    for field in fields(group):
+        kind = option_of(field.name, kinds[field.name], heading)
+        yield inspect.Parameter(field.name, KEYWORD, default=field.default, annotation=kind)
+
+
+def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
+    """A type as typer reads it, with the text in it as help; a flag stands without its opposite."""
+    if get_origin(kind) is not Annotated:
+        return kind
+    plain, *facts, text = get_args(kind)
+    flags = [f"--{name.replace('_', '-')}"] if plain is bool else []
+    option = copy(facts[0]) if facts else typer.Option(*flags)
+    option.help, option.rich_help_panel = text, heading
+    return Annotated[plain, option]
 
 
 class CommandInGroups(TyperCommand):
@@ -101,10 +109,12 @@ class CommandInGroups(TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
-                panel = getattr(parameter, "rich_help_panel", None)
-                panel = "Answers" if parameter.name == "help" else panel
-                kind = f"{parameter.param_type_name.capitalize()}s"
-                groups.setdefault(panel or kind, []).append(record)
+                heading = getattr(parameter, "rich_help_panel", None) or "Options"
+                if parameter.param_type_name == "argument":
+                    heading = "Arguments"
+                elif parameter.name == "help":
+                    heading = "Answers"
+                groups.setdefault(heading, []).append(record)
         for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
             with formatter.section(name):
                 formatter.write_dl(groups[name])

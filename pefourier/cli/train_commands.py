@@ -1,6 +1,7 @@
 """The commands that train: the comparison of encodings, and the paper."""
 
 from contextlib import suppress
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
@@ -8,8 +9,8 @@ from typer import Option
 
 from pefourier.cli.options import OutputOptions, spec_names
 from pefourier.cli.process import note
-from pefourier.cli.registry import register, with_help
-from pefourier.train.options import FLAGS, PUBLISHED, SYNTHETIC, Options, flag_of
+from pefourier.cli.registry import register, typer_option
+from pefourier.train.options import FLAGS, HEADINGS, PUBLISHED, SYNTHETIC, Options, flag_of
 
 if TYPE_CHECKING:
     from pefourier.train.summary import Summary
@@ -22,21 +23,20 @@ def dataset_names(incomplete: str) -> list[str]:
 
 
 COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
+NAMES = [field.name for field in fields(Options)]
 
 
-def train_option(name: str, kind: Any) -> Any:
-    """A field of `Options` as typer reads it; flags stand without their opposite."""
-    plain, facts, text = get_args(kind)
-    if not isinstance(facts, dict):
-        return with_help(name, kind)
+def train_option(name: str, kind: Any, _: str | None) -> Any:
+    """A field of `Options` as typer reads it."""
+    plain, *facts, text = get_args(kind)
     flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
-    if get_origin(plain) is tuple:  # tuple[str, ...]: an option that may be repeated
-        plain = list[str]
-    option = Option(*flags, help=text, autocompletion=COMPLETIONS.get(name), **facts)
-    return Annotated[plain, option]
+    option = Option(*flags, metavar=[*facts, None][0], autocompletion=COMPLETIONS.get(name))
+    first = max((one for one in HEADINGS if NAMES.index(one) <= NAMES.index(name)), key=NAMES.index)
+    plain = list[str] if get_origin(plain) is tuple else plain  # tuple[str, ...]: is repeated
+    return typer_option(name, Annotated[plain, option, text], HEADINGS[first])
 
 
-@register("train", option_of=train_option)
+@register("train", option_of={"options": train_option})
 def train(
     *,
     options: Options,

@@ -19,11 +19,13 @@ LOOK = 25  # steps between two looks at validation windows, at least
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 FIND = 0.1  # difference in F1 asked about, where nothing is said
 FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short one
-# Headings of help, as typer's options have them
-DATA, COMPARISON = {"rich_help_panel": "Data"}, {"rich_help_panel": "Comparison"}
-TRAINING, MODEL = {"rich_help_panel": "Training"}, {"rich_help_panel": "Model"}
-RUNNING = {"rich_help_panel": "Running and files"}
-DIR = {"metavar": "DIR"}
+HEADINGS = {  # of help, each by the first option below it
+    "dataset": "Data",
+    "encoding": "Comparison",
+    "steps": "Training",
+    "d": "Model",
+    "device": "Running and files",
+}
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
@@ -49,11 +51,14 @@ def flag_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """What `pefourier train` was asked; fields of more than one value may be given repeatedly."""
+    """What `pefourier train` was asked; fields of more than one value may be given repeatedly.
+
+    A type stands with what the shell shows of the option: the name of its value, if any, and help.
+    """
 
     dataset: Annotated[
         tuple[str, ...],
-        DATA | {"metavar": "NAME|PATH"},
+        "NAME|PATH",
         f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; only position solves them; "
         f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
         "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y and optionally "
@@ -61,141 +66,122 @@ class Options:
         ".csv with columns id, time, label, optionally group, and channels. Groups, such as "
         "patients, are not split. Repeatable.",
     ] = ("order:length=24,noise=0.25",)
-    data: Annotated[str | None, DATA | DIR, f"Folder of {', '.join(PUBLISHED)}."] = None
-    window: Annotated[int | None, DATA, "Rows of a window of a recording (default: 100)."] = None
+    data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
+    window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
     stride: Annotated[
-        int | None, DATA, "Rows from one training window to the next (default: those of a window)."
+        int | None, "Rows from one training window to the next (default: those of a window)."
     ] = None
     columns: Annotated[
         str | None,
-        DATA | {"metavar": "time=A,…"},
+        "time=A,…",
         "Columns of a .csv by role: time=t,series=unit,label=state,group=plant; a role left out "
         "has the column of its name.",
     ] = None
     missing: Annotated[
         Missing | None,
-        DATA,
         "Value for missing numbers: the previous one of a channel in its series, the channel's "
         "mean in it, or none (drop the row). By default missing numbers are refused.",
     ] = None
     split: Annotated[
-        Split, DATA, "How windows are split; random leaks training data and is for comparison only."
+        Split, "How windows are split; random leaks training data and is for comparison only."
     ] = "blocks"
     positive: Annotated[
         tuple[str, ...],
-        DATA | {"metavar": "NAME"},
+        "NAME",
         "Class of which precision, recall and F1 are reported if there are two (default: the "
         "rarer; of recordings the anomaly, of built-in tasks the second; if the rarer has 40% or "
         "more, neither: scores are means over both). Repeatable, one name per dataset.",
     ] = ()
     test_length: Annotated[
         str | None,
-        DATA | {"metavar": "N,N"},
+        "N,N",
         "Also test on windows of these lengths, such as 24,48,96; built-in tasks only, which can "
         "be drawn at any length.",
     ] = None
     encoding: Annotated[
         tuple[str, ...],
-        COMPARISON | {"metavar": "SPEC"},
+        "SPEC",
         "Encoding to train with, SPEC@rms=SIZE to scale it, order-free for a baseline blind to "
         "order. Repeatable.",
     ] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
     beside: Annotated[
         tuple[str, ...],
-        COMPARISON | {"metavar": "METHOD"},
+        "METHOD",
         "Another method on the same splits, fitted once per fold: trees (boosted, on means, "
         "deviations, minima and maxima; scikit-learn) or minirocket (aeon). Repeatable.",
     ] = ()
-    seeds: Annotated[int, COMPARISON, "Runs with each encoding."] = 8
-    folds: Annotated[
-        int | None, COMPARISON, "Cross-validation folds to run (default: all, 5 or 1)."
-    ] = None
+    seeds: Annotated[int, "Runs with each encoding."] = 8
+    folds: Annotated[int | None, "Cross-validation folds to run (default: all, 5 or 1)."] = None
     resamples: Annotated[
         int | None,
-        COMPARISON,
         "Splits of a set that has a test part: its own, then others drawn with its sizes.",
     ] = None
     learn: Annotated[
         bool,
-        COMPARISON,
         "Also train fixed vectors, and the frequencies of rotations, from where they start; "
         "learned tables always are trained.",
     ] = False
     find: Annotated[
         float | None,
-        COMPARISON,
         f"Smallest difference in F1 of interest (default: {FIND}): a difference that would be "
         "detected with 80% power and is not counts as none; otherwise there are too few folds or "
         "runs.",
     ] = None
     steps: Annotated[
         int | None,
-        TRAINING,
         f"Most updates of the weights (default: {STEPS}, or {EPOCHS} epochs if that is more). "
         f"Weights are validated after every epoch, or every {LOOK} steps if an epoch is shorter.",
     ] = None
-    epochs: Annotated[int | None, TRAINING, "The same in passes over the training windows."] = None
+    epochs: Annotated[int | None, "The same in passes over the training windows."] = None
     patience_steps: Annotated[
         int | None,
-        TRAINING,
         "End a run after this many steps without better weights on validation; 0: never "
         f"(default: {PATIENCE_STEPS}, or {PATIENCE} epochs if that is more).",
     ] = None
-    patience: Annotated[
-        int | None, TRAINING, "The same in epochs, in place of --patience-steps."
-    ] = None
-    batch_size: Annotated[int, TRAINING, "Windows in a step."] = 32
-    rate: Annotated[float, TRAINING, "Learning rate of Adam."] = 3e-3
-    warmup: Annotated[int, TRAINING, "Epochs over which the rate rises from 0."] = 0
+    patience: Annotated[int | None, "The same in epochs, in place of --patience-steps."] = None
+    batch_size: Annotated[int, "Windows in a step."] = 32
+    rate: Annotated[float, "Learning rate of Adam."] = 3e-3
+    warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
     dropout: Annotated[
         float,
-        TRAINING,
         "Share dropped from the input with its vectors, from the output of sub-layers and within "
         "them.",
     ] = 0.0
     search: Annotated[
         tuple[str, ...],
-        TRAINING | {"metavar": "KEY=A,B…"},
+        "KEY=A,B…",
         "Settings to choose among by validation, separately for each run: rate=3e-4,1e-3,3e-3 "
         "dropout=0,.2.",
     ] = ()
-    d: Annotated[int, MODEL, "Dimension of the model."] = 32
-    heads: Annotated[int, MODEL, "Heads of attention."] = 4
-    layers: Annotated[int, MODEL, "Layers of attention."] = 1
-    ffn: Annotated[
-        int | None, MODEL, "Width within the feed-forward layer (default: twice --d)."
-    ] = None
-    patch: Annotated[int, MODEL, "Rows in a token."] = 1
+    d: Annotated[int, "Dimension of the model."] = 32
+    heads: Annotated[int, "Heads of attention."] = 4
+    layers: Annotated[int, "Layers of attention."] = 1
+    ffn: Annotated[int | None, "Width within the feed-forward layer (default: twice --d)."] = None
+    patch: Annotated[int, "Rows in a token."] = 1
     tokens: Annotated[
         int | None,
-        MODEL,
         "Most tokens of a long window, in place of --patch: each dataset gets its own patch.",
     ] = None
     inject: Annotated[
         Inject,
-        MODEL,
         "How vectors enter: added to the first map of the input, or side by side with it "
         "(concat), by a map of their own.",
     ] = "add"
-    device: Annotated[str, RUNNING, "auto, cpu, cuda or cuda:0."] = "auto"
+    device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
     processes: Annotated[
         int | None,
-        RUNNING,
         "Processes on this machine that share the work (default: one per core if it is long).",
     ] = None
-    out: Annotated[str | None, RUNNING | DIR, "Folder for results, written as they come."] = None
+    out: Annotated[str | None, "DIR", "Folder for results, written as they come."] = None
     resume: Annotated[
         bool,
-        RUNNING,
         "Continue in --out with the options of its config.json; other options may be left out, "
         "and must not differ.",
     ] = False
     save_models: Annotated[
-        str | None, RUNNING | DIR, "Folder for trained classifiers, one .safetensors per run."
+        str | None, "DIR", "Folder for trained classifiers, one .safetensors per run."
     ] = None
-    plot: Annotated[
-        str | None, RUNNING | {"metavar": "FILE"}, "Figure of the comparison: .png, .pdf or .svg."
-    ] = None
+    plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
 
     def __post_init__(self) -> None:
         """Names of encodings are those that synonyms stand for; lists of the shell are tuples."""
