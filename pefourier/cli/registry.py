@@ -49,15 +49,15 @@ def flatten(
     name: str, function: Callable[..., None], option_of: Mapping[str, OptionOf]
 ) -> Callable[..., None]:
     """A command with the fields of its dataclasses as options, beside its own parameters."""
-    own = inspect.signature(function, eval_str=True).parameters
+    parameters = inspect.signature(function, eval_str=True).parameters
     groups = {
         key: list(fields_as_options(p.annotation, option_of.get(key, typer_option)))
-        for key, p in own.items()
+        for key, p in parameters.items()
         if is_dataclass(p.annotation)
     }
     single = {
         key: p.replace(kind=KEYWORD, annotation=typer_option(key, p.annotation))
-        for key, p in own.items()
+        for key, p in parameters.items()
         if key not in groups
     }
 
@@ -68,10 +68,12 @@ def flatten(
                     raise PefourierError("--paths takes paths of files and folders; got none")
                 values["specs"] = list(map(as_path, values["specs"]))
             refuse_overwriting(values)
-            given = {key: values[key] for key in single}
+            arguments = {key: values[key] for key in single}
             for key, options in groups.items():
-                given[key] = own[key].annotation(**{o.name: values[o.name] for o in options})
-            function(**given)
+                arguments[key] = parameters[key].annotation(
+                    **{o.name: values[o.name] for o in options}
+                )
+            function(**arguments)
         except PefourierError as error:
             if values.get("form") in ANNOTATIONS:
                 annotate_refusals(name, values, error)

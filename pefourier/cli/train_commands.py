@@ -31,7 +31,7 @@ def train_option(name: str, kind: Any, _: str | None) -> Any:
     plain, *facts, text = get_args(kind)
     flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
     option = Option(*flags, metavar=[*facts, None][0], autocompletion=COMPLETIONS.get(name))
-    first = max((one for one in HEADINGS if NAMES.index(one) <= NAMES.index(name)), key=NAMES.index)
+    first = [key for key in HEADINGS if NAMES.index(key) <= NAMES.index(name)][-1]
     plain = list[str] if get_origin(plain) is tuple else plain  # tuple[str, ...]: is repeated
     return typer_option(name, Annotated[plain, option, text], HEADINGS[first])
 
