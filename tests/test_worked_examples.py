@@ -87,6 +87,11 @@ def test_three_files_make_a_question(tmp_path):
     command = [sys.executable, "-m", "pefourier", "size", "dft", "--d", "8"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr, bool(done.stdout)) == (0, "", True)
+    command += ["--plot", "size.svg"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    line = "pefourier: size has no picture; leave --plot out\n"
+    assert (done.returncode, done.stderr, done.stdout) == (2, line, "")
+    assert not (tmp_path / "size.svg").exists()
 
 
 def test_a_question_is_answered_in_every_form(told):
