@@ -2,10 +2,10 @@
 
 Usage: PYTHONPATH=tests/helpers python tests/tools/record_layers.py
 It takes six minutes. Every model type with a rotation is built on the meta device by its own code
-and run on shapes alone; whatever turns queries and keys (functions of its module with rotary, rotate
-or rope in their names) notes the layer that calls it. A record is a letter a layer: R turned, . did
-not, ? did not finish, of the defaults and of edits of them. Twelve layers at most, where the type
-lets one choose.
+and run on shapes alone; whatever turns queries and keys (functions of its module with rotary,
+rotate or rope in their names) notes the layer that calls it. A record is a letter a layer: R
+turned, . did not, ? did not finish, of the defaults and of edits of them. Twelve layers at most,
+where the type lets one choose.
 """
 
 import contextlib
