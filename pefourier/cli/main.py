@@ -293,7 +293,7 @@ def command_terms() -> list[Any]:
     terms = []
     for name, (function, *_) in COMMANDS.items():
         text = function.__doc__ or ""
-        good = text.rpartition("Example: ")[2].strip()
+        good = text.partition("Example: ")[2].strip()
         terms.append(Term(name, "commands", text.partition("\n")[0], good=good))
     users: dict[tuple[Any, ...], list[str]] = {}
     for command_name, option in options_of(typer.main.get_command(program())):
