@@ -97,6 +97,17 @@ def test_an_answer_or_an_error_that_cannot_be_written(command, redirection):
     assert (done.returncode, done.stdout) == (2, "")
 
 
+@pytest.mark.parametrize(("status", "left"), [(0, 2), (1, 1)])
+def test_what_cannot_be_written_at_the_end_hides_no_earlier_status(status, left):
+    code = f"from pefourier.cli.process import leave; print('x'); leave({status})"
+    command, error = [sys.executable, "-c", code], {"stderr": subprocess.PIPE, "text": True}
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, env=buffered, check=False, **error)
+    said = "pefourier: cannot write standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (left, said)
+
+
 def test_two_commands_that_write_one_file_leave_one_whole_file():
     """Pairs at once: every reader, at any time, sees the codes of one of the two."""
     tables = {}

@@ -148,6 +148,14 @@ def test_grids_stand_beside_sequences(page, folder):
 
 
 @without_pictures
+def test_a_page_of_irregular_times_has_no_reconstruction(page, folder):
+    (folder / "times.csv").write_text("0\n.5\n2\n3.7\n")
+    found = page("mtan", "--times", "times.csv", "--d", 8)
+    assert HEADINGS["relations"] in found.text["h2"]
+    assert HEADINGS["reconstruct"] not in found.text["h2"]
+
+
+@without_pictures
 def test_options_are_part_of_the_commands_and_settings_stand_as_they_are_typed(page):
     found = page("rope:rho=5e5", "axial", "--grid", "3x4", "--prefix", 1, "--d", 16)
     settings = [cell.split(", ") for cell in found.text["td"] if "rho=" in cell]

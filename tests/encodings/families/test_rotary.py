@@ -19,6 +19,9 @@ FACTORED = [
     (LLAMA2 + ",attention_factor=1.5", 1.5),
     # quotient of 0.1 m ln 16 + 1 for both m
     (LLAMA2 + ",mscale=2,mscale_all_dim=1", 1.5545177444479562 / 1.2772588722239782),
+    # as DeepSeek's code: with one m alone, or zero, neither counts
+    (LLAMA2 + ",mscale=0.707,mscale_all_dim=0", 1.2772588722239782),
+    (LLAMA2 + ",mscale_all_dim=0.707", 1.2772588722239782),
     ("rope:scaling=yarn,factor=0.5,original=64", 1.0),
 ]
 
