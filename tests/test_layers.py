@@ -31,7 +31,7 @@ def tree_of(path):
 
 
 @cache
-def imports(path, of_types=True):
+def imports(path, *, of_types=True):
     """All imports; those of types count too, but for what the package's own face hands on."""
     return [*read_imports(tree_of(path), of_types and path != PACKAGE / "__init__.py")]
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,9 +99,10 @@ def test_nothing_is_requested_and_nothing_runs(mixed):
 
 
 @without_pictures
-def test_no_name_is_more_than_text(page, folder):
+@pytest.mark.usefixtures("folder")
+def test_no_name_is_more_than_text(page):
     name = HOSTILE.replace("/", "∕") + ".npz"
-    with open(name, "wb") as stream:
+    with Path(name).open("wb") as stream:
         np.savez(stream, **{"a<b>\"'": np.eye(4)})
     found = page(f"{name}#a<b>\"'", "<i>nothing</i>", "--title", HOSTILE, status=2)
     assert found.faults == []
@@ -141,7 +143,8 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
     assert second["spec"] == "nothing-such"
 
 
-def test_grids_stand_beside_sequences(page, folder):
+@pytest.mark.usefixtures("folder")
+def test_grids_stand_beside_sequences(page):
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
     assert found.faults == []
     assert len(found.values("img", "alt")) == 4 + 2  # of each question, of each table

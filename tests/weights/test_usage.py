@@ -182,7 +182,7 @@ def test_every_type_of_numbers_is_read(tmp_path, kind):
 def test_a_file_that_becomes_shorter_is_named(tmp_path):
     path = Path(write_model(tmp_path, random_tensors()), "model.safetensors")
     tensor = max(list_tensors(str(path)).values(), key=lambda t: t.start)
-    with open(path, "rb+") as stream:  # somebody takes the last byte
+    with Path(path).open("rb+") as stream:  # somebody takes the last byte
         stream.truncate(path.stat().st_size - 1)
     with pytest.raises(PefourierError, match=r"model.safetensors' became shorter"):
         tensor.rows(0, tensor.shape[0])
@@ -448,7 +448,8 @@ def model_of_family(family):
     config = transformers.CONFIG_MAPPING[family.split()[0]](**settings)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
-    model = transformers.AutoModel.from_config(config).double().eval().requires_grad_(False)
+    model = transformers.AutoModel.from_config(config).double().eval()
+    model.requires_grad_(requires_grad=False)
     for parameter in model.parameters():
         parameter.copy_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
     return model
@@ -466,7 +467,7 @@ def turned_by(model, attentions, monkeypatch):
 
         monkeypatch.setattr(room, name, recording)
 
-    def replace_input(module, args, kwargs):  # norms leave out directions
+    def replace_input(_, args, kwargs):  # norms leave out directions
         x = torch.randn(1, 120, 32, dtype=torch.float64)
         inputs.append(x[0])
         if "hidden_states" in kwargs:
