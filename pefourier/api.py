@@ -324,7 +324,7 @@ def design(
 
     if d is None or (span is None) != (resolution is None) or (length is None) == (span is None):
         raise PefourierError(
-            "design takes d with a length, or in its place a span and a resolution"
+            "design needs d (--d N), and a length, a grid, or a span with its resolution"
         )
     if span is not None:
         length = count_steps(str(span), str(resolution))

@@ -47,7 +47,7 @@ def program(task, members, dtype=torch.float64, schedule=None):
 def test_a_member_in_a_stack_is_the_member_alone(task, name, learn):
     company = [member(spec, seed) for spec in COMPANY for seed in (0, 3) if spec != name]
     for dtype, rounding in ((torch.float64, 1e-6), (torch.float32, 1e-4)):
-        own = member(name, 3, learn)
+        own = member(name, 3, learn=learn)
         alone, together = (program(task, [*c, own], dtype) for c in ([], company))
         for running in (alone, together):
             running.train(3)

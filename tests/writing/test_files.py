@@ -25,7 +25,7 @@ def test_where_nothing_can_be_written(monkeypatch):
     with pytest.raises(PefourierError, match=r"Did you mean '\.npy'\? 'x\.npz' may end in"):
         check_suffix("x.npz", [".npy", ".csv"])
     assert check_suffix("X.NPY", [".npy"]) == ".npy"
-    for protected in (Path.cwd(), "x.npy"):
+    for protected in (str(Path.cwd()), "x.npy"):
         monkeypatch.setattr(os, "access", lambda path, _, protected=protected: path != protected)
         with pytest.raises(PefourierError, match=f"{protected}' is write-protected"):
             write_table("x.npy", TABLE)
