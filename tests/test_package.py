@@ -85,7 +85,8 @@ def test_commands_do_without_torch_and_matplotlib(arguments):
         (["spectrum", "--plot", "x.png"], "matplotlib"),
     ],
 )
-def test_what_is_missing_is_said_in_a_line(arguments, missing, folder):
+@pytest.mark.usefixtures("folder")
+def test_what_is_missing_is_said_in_a_line(arguments, missing):
     torch.save({"a": torch.eye(3)}, "x.pt")
     out, err = without([missing], *arguments)
     said = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"

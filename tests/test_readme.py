@@ -157,7 +157,7 @@ def test_the_hook_of_the_readme_measures_what_projections_make(folder, monkeypat
     for layer, block in enumerate(model.model.layers):
         for which in "qk":
             block.self_attn.get_submodule(f"{which}_proj").register_forward_hook(
-                lambda m, i, out, at=(layer, which): seen.update(
+                lambda _m, _i, out, at=(layer, which): seen.update(
                     {at: out[0].double().numpy(force=True)}
                 )
             )

@@ -195,8 +195,6 @@ class FigureOptions:
         """Write the figure of all answers if one was asked for; only then matplotlib is loaded."""
         if self.plot is None:
             return
-        if renderer.figure is None:
-            raise PefourierError(f"{renderer.command} has no picture; leave --plot out")
         if refusals:
             note(f"{shown(self.plot)} was not written: a figure shows all SPECs or none")
             return

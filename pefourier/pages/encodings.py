@@ -188,7 +188,7 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     )
     pictures = [
         html.figure(
-            renderer.pictures(),
+            renderer.figure,
             part,
             f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}",
         )

@@ -223,20 +223,19 @@ def identity_of(enc: Encoding) -> dict[str, Any]:
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
+def refuse_picture(answers: Sequence[Answer], _: Look) -> Figure:
+    """Refuse to draw the answers to a question that has no picture."""
+    raise PefourierError(f"{renderer_of(answers[0].result).command} has no picture; leave --plot out")
+
+
 @dataclass(frozen=True)
 class Renderer:
     """How the answers to one question are told: by its words, tables and pictures."""
 
     command: str
-    figure: Callable[[Sequence[Answer], Look], Figure] | None = None
+    figure: Callable[[Sequence[Answer], Look], Figure] = refuse_picture
     chart: Callable[..., str] | None = None  # of answers, with colour=
     facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # beside fields, in JSON
-
-    def pictures(self) -> Callable[[Sequence[Answer], Look], Figure]:
-        """What draws the answers; a question without a picture is refused."""
-        if self.figure is None:
-            raise PefourierError(f"{self.command} has no picture")
-        return self.figure
 
     def conclude(self, result: Any) -> tuple[str, ...]:
         """The verdict, its meaning and action with numbers filled in, and the worst findings."""
@@ -323,7 +322,7 @@ def figure_of(result: Result, width: float | None, title: str) -> Figure:
     from pefourier.report import plot
 
     look = plot.Look(width, title=title)
-    return plot.draw_styled(renderer_of(result).pictures(), [answer_of(result)], look)
+    return plot.draw_styled(renderer_of(result).figure, [answer_of(result)], look)
 
 
 def in_a_line(result: Result) -> str:

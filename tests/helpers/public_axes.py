@@ -85,7 +85,11 @@ def transformers_table(grid, d):
 def detr_like(sine):
     def table(grid, d):
         made = sine.build_sine_position_embedding(
-            torch.Size((1, 1, *grid)), "cpu", torch.float32, d // 2, True, 2 * np.pi, 10000
+            torch.Size((1, 1, *grid)),
+            *("cpu", torch.float32, d // 2),
+            normalize=True,
+            scale=2 * np.pi,
+            temperature=10000,
         )
         return made.reshape(-1, d) if made.shape[-1] == d else made[0].flatten(1).T
 
@@ -154,7 +158,7 @@ def cogvideox_rotation(grid, d):
     return every_other(*made)
 
 
-def flux_rotation(grid, d):
+def flux_rotation(grid, _d):
     ids = torch.nn.functional.pad(coordinates(grid).T, (1, 0))
     return every_other(*transformer_flux.FluxPosEmbed(10000, PARTS)(ids))
 
@@ -164,7 +168,7 @@ def lumina2_rotation(grid, d):
     return real_and_imaginary(made._get_freqs_cis(coordinates(grid).T[None])[0])
 
 
-def z_image_rotation(grid, d):
+def z_image_rotation(grid, _d):
     made = transformer_z_image.RopeEmbedder(256.0, [32, 48, 48], [64, 64, 64])
     return real_and_imaginary(made(coordinates(grid).T))
 
@@ -174,12 +178,12 @@ def flux2_rotation(grid, d):
     return every_other(*transformer_flux2.Flux2PosEmbed(2000, [d // 4] * 4)(ids))
 
 
-def qwen_image_rotation(grid, d):
+def qwen_image_rotation(grid, _d):
     made = transformer_qwenimage.QwenEmbedRope(10000, PARTS, scale_rope=True)
     return real_and_imaginary(made([grid], torch.device("cpu"), max_txt_seq_len=1)[0])
 
 
-def hunyuan_video_rotation(grid, d):
+def hunyuan_video_rotation(grid, _d):
     made = transformer_hunyuan_video.HunyuanVideoRotaryPosEmbed(2, 1, PARTS)
     return every_other(*made(zeros(grid, (1, 2, 2))))
 

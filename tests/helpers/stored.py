@@ -5,6 +5,7 @@ import json
 import struct
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,8 +28,7 @@ def refused(path, key=None):
 
 
 def put(path, content):
-    with open(path, "wb") as stream:
-        stream.write(content)
+    Path(path).write_bytes(content)
 
 
 def npy_bytes(header, data=b"", version=b"\1\0", width=2):
@@ -47,8 +47,8 @@ def npz_file(members, way=zipfile.ZIP_STORED):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", way) as archive:
         for name, content in members.items():
-            content = content if isinstance(content, bytes) else npy_file(content)
-            archive.writestr(f"{name}.npy", content)
+            file = content if isinstance(content, bytes) else npy_file(content)
+            archive.writestr(f"{name}.npy", file)
     return stream.getvalue()
 
 

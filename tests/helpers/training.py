@@ -30,7 +30,7 @@ SMALL = {
 }
 
 
-def train_aside(folder, resume=False, timeout=60, epochs=SMALL["epochs"], stop=False):
+def train_aside(folder, *, resume=False, timeout=60, epochs=SMALL["epochs"], stop=False):
     """What a process that a test starts does: the small request, its figures left out."""
     plot.save = lambda *_: None
     if stop:  # in its first stack, until it is killed
@@ -90,7 +90,7 @@ def numbers(rows):
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def injection(spec, seed=0, learn=False, sizes=SIZES):
+def injection(spec, seed=0, *, learn=False, sizes=SIZES):
     """What a SPEC injects into the small classifier."""
     return load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
 

@@ -382,7 +382,8 @@ def test_axes_of_a_dump_are_recovered_each_by_its_pairs(config):
         assert found.verdict == verdict
 
 
-def test_rows_of_a_learned_table_are_matched(config, folder):
+@pytest.mark.usefixtures("config")
+def test_rows_of_a_learned_table_are_matched(folder):
     safetensors = pytest.importorskip("safetensors.numpy")
     table = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
     gpt2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 1, "n_positions": 64}

@@ -56,7 +56,7 @@ def test_slopes_are_compared_head_by_head(rule, heads, form):
         "lags": bias[:, -1],
         "rows": bias[:, -1].T,
         "distances": bias[:, -1, ::-1],
-        "function": lambda length, d: bias,
+        "function": lambda _length, _d: bias,
     }[form]
     size = {"length": N, "d": heads} if form == "function" else {}  # else the table's own
     found = pefourier.compare("alibi:causal=true", table, **size)

@@ -184,6 +184,12 @@ def test_a_base_does_what_it_promises_as_it_is_printed(length, d, criterion):
         assert radians == pytest.approx(most, rel=1e-6)
 
 
+def test_two_bases_for_two_criteria_disagree():
+    result = design_base(80, 64, criteria=("turns", "wavelength=3"))
+    assert len({*result.best.values()}) == 2
+    assert result.verdict == "criteria disagree"
+
+
 def test_a_base_by_the_table_is_the_best_of_so_many():
     words = design_base(1000, 64, criteria=("rank", "stable_rank")).bases_in_words
     assert words == "rank: 5 (best of 13 tried; 6 others tie); stable_rank: 5 (best of 13 tried)"

@@ -78,7 +78,8 @@ NOT_EXTENDED = [
 
 
 @pytest.mark.parametrize(("spec", "options", "named"), NOT_EXTENDED)
-def test_what_is_not_extended(spec, options, named, folder):
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_extended(spec, options, named):
     np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
     with pytest.raises(PefourierError, match=named):
         extend(spec, **options)

@@ -193,7 +193,8 @@ def test_folded_frequencies_have_one_sign_and_ratios_of_those_known():
     assert all(pair.first is None or pair.first > 0 for pair in found.pairs)
 
 
-def test_an_offset_of_a_rotation_is_no_change_of_scores_and_of_vectors_is(run, folder):
+@pytest.mark.usefixtures("folder")
+def test_an_offset_of_a_rotation_is_no_change_of_scores_and_of_vectors_is(run):
     omega = load("rope:d=64", 40).measure.frequencies
     np.save("shifted.npy", dump(S[:40] + 5, omega).table())
     done = run("compare", "rope:d=64", "shifted.npy", "-S", 40, "--json")

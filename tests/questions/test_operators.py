@@ -210,7 +210,8 @@ def test_pairs_turned_by_the_angles_of_others_are_named(turned, laid):
     assert pefourier.compare(rotate, f"rope:layout={layout}", length=N, d=D).same == (not said)
 
 
-def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, folder, rng):
+@pytest.mark.usefixtures("folder")
+def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, rng):
     """Scores of the reordered weights, turned as neighbours, are those of the first in halves."""
     shapes = {"q_proj.weight": (32, 12), "k_proj.weight": (16, 12), "q_proj.bias": (32,)}
     shapes["v_proj.weight"] = 16, 12

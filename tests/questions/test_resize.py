@@ -27,7 +27,7 @@ def both(spec, old, new, d=64, **facts):
 @pytest.fixture
 def table(rng, folder):
     rows = rng.normal(size=(13, 4))
-    np.save("t.npy", rows)
+    np.save(folder / "t.npy", rows)
     return rows
 
 
@@ -132,7 +132,7 @@ def test_rotations_are_told_as_they_are_computed():
     assert (added.verdict, added.method) == ("still distinct", "bicubic")
 
 
-def test_biases_of_a_network_are_computed_anew(run, tmp_path):
+def test_biases_of_a_network_are_computed_anew():
     """Displacements stay divided by the window of pretraining, with or without its parameter."""
     for spec, first in (("swin2", (8, 8)), ("swin2:pretrained=5x5", (5, 5))):
         r = pefourier.resize(spec, (16, 16), grid=(8, 8), d=3)
@@ -175,7 +175,8 @@ def test_what_does_not_fit_is_refused(arguments, named, run, table, rng):
     assert pefourier.resize("sam.npz", (15,)).table.shape == (15, 64)
 
 
-def test_the_command_answers_and_writes(run, table):
+@pytest.mark.usefixtures("table")
+def test_the_command_answers_and_writes(run):
     (record,) = run("resize", "t.npy", *SIDES.split(), "--out", "new.npy", "--json").results
     assert (record["from"], record["to"], record["prefix"]) == ([3, 4], [6, 5], 1)
     methods = [entry["method"] for entry in record["methods"]]
@@ -188,7 +189,8 @@ def test_the_command_answers_and_writes(run, table):
     ("name", "key", "kind"),
     [("t.npy", "", "float16"), ("t.npz", "#pe", "float32"), ("t.safetensors", "#pe", "bfloat16")],
 )
-def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, run, folder):
+@pytest.mark.usefixtures("folder")
+def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, run):
     table = torch.randn(1, 13, 4, generator=torch.Generator().manual_seed(0))
     table = table.to(getattr(torch, kind))
     if kind == "bfloat16":

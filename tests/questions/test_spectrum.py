@@ -227,7 +227,8 @@ MEASURED = [  # SPEC, positions, d, verdict: of the measure, whatever the lattic
 
 @pytest.mark.parametrize("lattice", [None, 8])
 @pytest.mark.parametrize(("source", "n", "d", "verdict"), MEASURED)
-def test_verdicts_are_of_the_measure_and_not_of_the_lattice(source, n, d, verdict, lattice, folder):
+@pytest.mark.usefixtures("folder")
+def test_verdicts_are_of_the_measure_and_not_of_the_lattice(source, n, d, verdict, lattice):
     spec = source if isinstance(source, str) else of_pairs(*source)
     assert [density(load(spec, n, d), lattice, s).verdict for s in (None, 0)] == [verdict] * 2
 

@@ -95,8 +95,9 @@ FITS += [("codes.npy", 8, 0, 0), ("codes.npy", 9, 1, 1), ("none", 9, 0, 0)]
 
 
 @pytest.mark.parametrize(("spec", "length", "required", "strict"), FITS)
+@pytest.mark.usefixtures("folder")
 def test_what_is_unknown_fails_where_it_is_required_and_tables_end(
-    spec, length, required, strict, folder, run
+    spec, length, required, strict, run
 ):
     np.save("codes.npy", np.random.default_rng(0).normal(size=(8, 4)))
     asked = ("context", spec, "--length", length)
@@ -148,7 +149,8 @@ def test_windows_one_behind_another_reach_further(written):
 
 
 @pytest.mark.parametrize("length", [7, 75, 80, 117, 225])
-def test_a_wavelength_of_the_length_is_a_whole_rotation(length, folder):
+@pytest.mark.usefixtures("folder")
+def test_a_wavelength_of_the_length_is_a_whole_rotation(length):
     np.save("turn.npy", np.full(4, 2 * np.pi / length))
     found = context("rope:inv_freq=turn.npy", length=3 * length, trained=length)
     assert (found.verdict, found.rotations[0].familiar_length) == ("no new angles", None)
@@ -244,7 +246,8 @@ def test_a_regression_is_never_advised_to_become_the_baseline(run, folder):
     )
 
 
-def test_a_command_is_advised_only_where_it_is_taken(folder, run):
+@pytest.mark.usefixtures("folder")
+def test_a_command_is_advised_only_where_it_is_taken(run):
     np.save("turn.npy", np.array([1.0, 0.3, 1e-3, 2e-4]))
     for spec in ("rope:inv_freq=turn.npy", "rope:d=2,rho=1e5"):
         found = run("context", spec, "--trained", 75, "--length", 225, "--json").results[0]
@@ -255,7 +258,7 @@ def test_a_command_is_advised_only_where_it_is_taken(folder, run):
     assert run(*command[1:]).status == 0
 
 
-def test_a_file_of_llama_cpp_has_the_lengths_of_its_config(written, tmp_path):
+def test_a_file_of_llama_cpp_has_the_lengths_of_its_config(tmp_path):
     gguf = pytest.importorskip("gguf")
     config = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 80, 128)
     plain = load("rope:rho=5e5", 80, 128).measure.frequencies

@@ -87,7 +87,11 @@ def closest_sklearn(n):
 
     table = normal(n)
     search = NearestNeighbors(n_neighbors=2, algorithm="brute")
-    return lambda: search.fit(table).kneighbors(table)[0][:, 1].min()
+
+    def closest():
+        return search.fit(table).kneighbors(table)[0][:, 1].min()
+
+    return closest
 
 
 def rebuilt_pefourier(d):

@@ -62,17 +62,17 @@ def codes_of(s: Setting) -> np.ndarray:
     return load_injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0).table()
 
 
-def user_loop(s: Setting, compiled: bool = False) -> float:
+def user_loop(s: Setting, *, compiled: bool = False) -> float:
     """Seconds for all members, one after another; windows are copied out, in batches."""
     fold = s.task.folds[0]
     at = s.task.starts[fold.train][:, None] + np.arange(s.task.length)
     x = torch.tensor((s.task.rows[at] - fold.mean) / fold.scale)
     windows = TensorDataset(x, torch.tensor(s.task.labels[fold.train]))
     batches = DataLoader(windows, s.batch, shuffle=True, drop_last=True)
-    return sum(seconds_of_member(s, batches, compiled) for _ in range(s.members))
+    return sum(seconds_of_member(s, batches, compiled=compiled) for _ in range(s.members))
 
 
-def seconds_of_member(s: Setting, batches: DataLoader, compiled: bool) -> float:
+def seconds_of_member(s: Setting, batches: DataLoader, *, compiled: bool) -> float:
     """Seconds of one classifier, after three steps that do not count."""
     model = Classifier(s.sizes, codes_of(s)).to(s.device)
     step = torch.compile(model, mode="reduce-overhead") if compiled else model

@@ -29,6 +29,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ FORBIDDEN = {  # events of the interpreter that reading a file never causes
     *("os.mkdir", "os.remove", "os.rename", "shutil.rmtree"),
 }
 events: list[str] = []  # of these, since reading began
-watching = False
+watching = Event()
 BYTES = [b"\xff" * 8, b"\0" * 8, b"-1", b"9" * 30, b"1000000000000", b"[", b"(", b"{", b"\n", b","]
 BYTES += [b"nan", b"|O", b"<c16", b"True", b"PK\5\6", b"#", b"'", b'"', b"\x80\2", b"R", b".", b"t"]
 ODD = [None, True, -1, 1.5, 7.5, 2**63, -(2**63), 10**400, np.nan, np.inf, "", "dft", "9" * 5000]
@@ -83,12 +84,11 @@ def ended(act, sound=bool, named=""):
     `act` gives an answer that is `sound`, or raises a PefourierError in one line that has `named`
     in it; it warns of nothing.
     """
-    global watching
     events.clear()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            watching = True
+            watching.set()
             answer = act()
         wrong = None if sound(answer) else ("answer", repr(answer)[:300])
     except PefourierError as error:
@@ -98,7 +98,7 @@ def ended(act, sound=bool, named=""):
     except Exception as error:
         wrong = ("traceback", f"{type(error).__name__}: {error}"[:300])
     finally:
-        watching = False
+        watching.clear()
     return ("events", list(events)) if events else wrong
 
 
@@ -108,7 +108,7 @@ def watch():
     packages = {name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names
 
     def note(event, arguments):
-        if not watching or event not in FORBIDDEN:
+        if not watching.is_set() or event not in FORBIDDEN:
             return
         if event == "import" and arguments[0].partition(".")[0] in packages:
             return  # torch and others load parts of themselves when these are first used
@@ -268,6 +268,7 @@ class Call:
         return self.function, self.arguments
 
 
+NO_GRADIENT = False
 COUNTS = [0, 1, 2, 3, 5, 7, 100, -1, -2, 2**31, 2**62, 2**63 - 1, -(2**63)]
 GADGETS = [os.system, exec, eval, import_module, subprocess.Popen, getattr, torch.load, open]
 GADGETS += [operator.methodcaller, np.load, torch.hub.load, shutil.rmtree, print]
@@ -283,9 +284,9 @@ def calls_in_pickles(rng):
         warnings.simplefilter("ignore")
         place = (torch.arange(12.0).storage(), rng.choice(COUNTS), shape, strides)
         calls = [
-            Call(torch._utils._rebuild_tensor_v2, *place, False, {}),
+            Call(torch._utils._rebuild_tensor_v2, *place, NO_GRADIENT, {}),
             Call(torch._utils._rebuild_sparse_tensor, torch.sparse_coo, (first, second, sizes)),
-            Call(torch._utils._rebuild_parameter, first, False, {}),
+            Call(torch._utils._rebuild_parameter, first, NO_GRADIENT, {}),
             Call(rng.choice(GADGETS), *rng.choice([("touch hacked",), ("hacked", "w"), ("os",)])),
         ]
         tree = {"a": rng.choice(calls), "b": torch.ones(2, 2)}
@@ -298,7 +299,7 @@ def calls_in_pickles(rng):
                     file.load(name)
         return True
 
-    return ended(read, named="'x.pt'") or (["hacked"] if os.path.exists("hacked") else None)
+    return ended(read, named="'x.pt'") or (["hacked"] if Path("hacked").exists() else None)
 
 
 @target
@@ -414,7 +415,7 @@ def training_data(rng):
         text = "\n".join([rng.choice(["a,b,label", "a,b,y", "x"]), *rows])
         content = text.replace(",", rng.choice([",", ",", ";", "\t"])).encode()
     content = mutated(rng, content) if rng.random() < 0.4 else content
-    os.mkdir("smd")
+    Path("smd").mkdir()
     put("smd/machine-1-1.npz" if name == "smd" else name, content)
 
     def sound(task):
@@ -516,7 +517,7 @@ def printed(words):
 def command_lines(rng):
     """Any command that analyses, with its own options, on files of which some are damaged."""
     furnish(rng)
-    before = set(os.listdir())
+    before = {*Path().iterdir()}
     command = rng.choice(COMMANDS)
     count = {"usage": 1, "resize": 1, "encode": 1, "design": 0}.get(command, 2)
     required = {"resize": ["--from", "--to"], "encode": ["--out"], "design": ["--length", "--d"]}
@@ -531,7 +532,7 @@ def command_lines(rng):
     lines = re.sub(wrapper, "", err).splitlines()
     plain = all(line.startswith("pefourier: ") and len(line) < LONGEST for line in lines)
     texts = "".join((*lines, *out.split("\n")))
-    files = {name for name in set(os.listdir()) - before if name not in words}
+    files = {path.name for path in {*Path().iterdir()} - before if path.name not in words}
     plain = plain and texts.isprintable() and (status != 2 or lines)
     if status in (0, 1, 2) and plain and not files:
         return None

@@ -1,10 +1,11 @@
 """Write tests/helpers/recorded_layers.json: which layers of each model type turn queries and keys.
 
 Usage: PYTHONPATH=tests/helpers python tests/tools/record_layers.py
-It takes six minutes. Every model type with a rotation is built on the meta device by its own code and run on shapes alone; whatever turns queries and keys (functions of
-its module with rotary, rotate or rope in their names) notes the layer that calls it. A record is a
-letter a layer: R turned, . did not, ? did not finish, of the defaults and of edits of them. Twelve
-layers at most, where the type lets one choose.
+It takes six minutes. Every model type with a rotation is built on the meta device by its own code
+and run on shapes alone; whatever turns queries and keys (functions of its module with rotary,
+rotate or rope in their names) notes the layer that calls it. A record is a letter a layer: R
+turned, . did not, ? did not finish, of the defaults and of edits of them. Twelve layers at most,
+where the type lets one choose.
 """
 
 import contextlib
@@ -78,7 +79,7 @@ ONLY = {"moonshine_streaming": "MoonshineStreamingDecoder"}  # whose encoder sta
 GIVEN = {  # inputs beside the first
     "mllama_text_model": lambda own: {"cross_attention_states": torch.zeros(1, 4, own.hidden_size)},
     "blt_local_decoder": lambda own: {"patch_embeds": torch.zeros(1, 5, own.hidden_size_global)},
-    "deepseek_ocr2_encoder": lambda own: {"num_patches": 2},
+    "deepseek_ocr2_encoder": lambda _own: {"num_patches": 2},
     "dia_decoder": lambda own: {
         "input_ids": torch.zeros(1, 5, own.num_channels, dtype=torch.long),
         "encoder_hidden_states": torch.zeros(1, 4, own.cross_hidden_size),
@@ -106,24 +107,24 @@ GIVEN = {  # inputs beside the first
     "moonshine_streaming": lambda own: {
         "encoder_hidden_states": torch.zeros(1, 4, own.hidden_size)
     },
-    "neucodec": lambda own: {"input_features": torch.zeros(1, 99, 160)},
-    "xcodec2": lambda own: {"input_features": torch.zeros(1, 50, 160)},
+    "neucodec": lambda _own: {"input_features": torch.zeros(1, 99, 160)},
+    "xcodec2": lambda _own: {"input_features": torch.zeros(1, 50, 160)},
     "kyutai_speech_to_text": lambda own: {
         "input_ids": torch.zeros(1, 5, own.num_codebooks + 1, dtype=torch.long)
     },
 }
 FIRST = {  # the input that each model is tried with, in this order, by the name of its argument
-    "input_ids": lambda own: torch.zeros(1, 5, dtype=torch.long),
+    "input_ids": lambda _own: torch.zeros(1, 5, dtype=torch.long),
     "inputs_embeds": lambda own: torch.zeros(1, 5, own.hidden_size),
     "input_features": lambda own: torch.zeros(1, own.num_mel_bins, 3000),
-    "input_values": lambda own: torch.zeros(1, 1, 16000),
-    "past_values": lambda own: torch.zeros(1, 512),
+    "input_values": lambda _own: torch.zeros(1, 1, 16000),
+    "past_values": lambda _own: torch.zeros(1, 512),
     "latents": lambda own: torch.zeros(1, 5, own.hidden_size),
 }
 FAILED = (lambda x: x, lambda x: (x, None))  # what a layer gives that did not finish, by its input
 NOUGHT = {  # what is read off a tensor, where one on the meta device has nothing to read
-    "__bool__": lambda x: False,
-    "item": lambda x: 0,
+    "__bool__": lambda _x: False,
+    "item": lambda _x: 0,
     "tolist": lambda x: np.zeros(x.shape, int).tolist(),
 }
 

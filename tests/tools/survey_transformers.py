@@ -162,7 +162,7 @@ def share_keys(probe: Probe, settings: dict) -> list[str]:
     return [k for k, v in values.items() if probe.pairs(**{k: v}, **settings) not in usual]
 
 
-def rotation(probe: Probe, nested: bool) -> dict[str, Any]:
+def rotation(probe: Probe, *, nested: bool) -> dict[str, Any]:
     """What sets the rotation of one type of layer."""
     settings = {} if nested else {"rope_parameters": PLAIN}
     config = changed(probe.kind)
@@ -181,7 +181,7 @@ def rotation(probe: Probe, nested: bool) -> dict[str, Any]:
     row["base"] = plain.get("rope_theta") or vars(config).get("rope_theta")
     row["share"] = plain.get("partial_rotary_factor") or 1.0
     row["scaled_share"] = plain.pop("scaled", None)
-    if not row["shares"] and not counts_share(probe, nested, default):
+    if not row["shares"] and not counts_share(probe, default, nested=nested):
         row["whole"] = True
     if "head" in row:
         row |= where_null(probe, row["size"][0])
@@ -212,7 +212,7 @@ def section_shares(probe: Probe) -> dict[str, Any]:
     return {"partial_rotary_factor": 1.0} if all(whole) else {"scaled": 1.0} if whole[1] else {}
 
 
-def counts_share(probe: Probe, nested: bool, default: dict) -> bool:
+def counts_share(probe: Probe, default: dict, *, nested: bool) -> bool:
     """Whether a share in the rope parameters counts where nothing is scaled."""
     section = {**PLAIN, "partial_rotary_factor": 0.375}
     if nested:

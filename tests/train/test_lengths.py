@@ -22,7 +22,7 @@ SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
 LONG = replace(SIZES, length=24)
 
 
-def outcome(spec, rms=None, learn=False, task=None):
+def outcome(spec, rms=None, *, learn=False, task=None):
     """A member trained for an epoch, and its task."""
     task, one = task or load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
     one = one if rms is None else scale_to_rms(one, rms)
@@ -83,7 +83,7 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
     stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
-    injected = lengths.Longer([], False).injected(stack, run, found, LONG).table()
+    injected = lengths.Longer([], learn=False).injected(stack, run, found, LONG).table()
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())
@@ -100,7 +100,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     )
     given, decide = [], lengths.decide
     monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
-    (row,) = lengths.Longer([task], False).test(stack, found, SIZES)
+    (row,) = lengths.Longer([task], learn=False).test(stack, found, SIZES)
     ((valid, of_valid, logits, _),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     np.testing.assert_array_equal(valid, found.valid)

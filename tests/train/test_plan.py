@@ -23,7 +23,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
     own = {**SMALL, "dataset": (path,), "encoding": ("none", "dft"), "seeds": 2, **folders}
     options = Options(**own, beside=("trees",))
     with monkeypatch.context() as patched:
-        patched.setattr(search, "fit", lambda *a: pytest.fail("trained"))
+        patched.setattr(search, "fit", lambda *_a: pytest.fail("trained"))
         (plan,) = plan_training(options)
     assert {file.name for file in tmp_path.iterdir()} == {"own.npz"}
     run_comparison(options)

@@ -94,7 +94,7 @@ def test_a_torn_line_is_trained_again_and_what_is_finished_is_not(tmp_path, monk
     assert file.read_bytes() == before
     for cut in (1, 40, 900, 0):
         if not cut:
-            monkeypatch.setattr(search, "fit", lambda *a: pytest.fail("trained again"))
+            monkeypatch.setattr(search, "fit", lambda *_a: pytest.fail("trained again"))
         file.write_bytes(file.read_bytes()[: -cut or None])
         again = run_comparison(asked(out=str(out), resume=True))
         assert numbers(whole.runs) == numbers(again.runs)
@@ -147,7 +147,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("options", "named"), REFUSED)
 def test_bad_options_are_refused_in_one_line_before_training(monkeypatch, options, named):
-    monkeypatch.setattr(search, "fit", lambda *a: pytest.fail("trained"))
+    monkeypatch.setattr(search, "fit", lambda *_a: pytest.fail("trained"))
     with pytest.raises(PefourierError, match=named) as caught:
         run_comparison(asked(**options))
     assert "\n" not in str(caught.value)

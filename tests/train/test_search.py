@@ -58,7 +58,7 @@ def test_what_is_tested_has_no_say(monkeypatch):
 def test_the_best_on_validation_is_kept_then_the_least_loss_then_the_first(monkeypatch):
     standings = [(0.5, -1.0), (0.9, -2.0), (0.9, -1.0), (0.9, -1.0)]
     choices = [Choice({"rate": i}, Tuning(1.0)) for i in range(4)]
-    monkeypatch.setattr(search, "standing", lambda task, outcome: standings[outcome])
+    monkeypatch.setattr(search, "standing", lambda _task, outcome: standings[outcome])
     monkeypatch.setattr(search, "member_of", lambda *_: None)
     monkeypatch.setattr(search, "fit", lambda *_: [0, 1, 2, 3])
     resolved = SimpleNamespace(schedule=None)

@@ -23,7 +23,7 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
     tested = [{"length": 9, **SCORES, "reason": ""}, {"length": 9, **nothing, "reason": "few"}]
     results, row = Store(tmp_path), line(tested=tested)
     results.append([row])
-    monkeypatch.setattr(os, "write", lambda handle, line: len(line) // 2)
+    monkeypatch.setattr(os, "write", lambda _handle, line: len(line) // 2)
     with pytest.raises(PefourierError, match="No space left on device"):
         results.append([line(seed=1)])
     assert results.rows() == [row]

@@ -131,6 +131,13 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
     assert energies.gains == (bias is not None)
 
 
+@pytest.mark.parametrize("normed", ["q", "k", "qk"])
+def test_a_second_norm_of_queries_or_of_keys_is_reported(tmp_path, normed):
+    gains = {f"model.layers.0.self_attn.{part}_norm.weight": ones(8) for part in normed}
+    usage = use_of_model(write_model(tmp_path, random_tensors() | gains))
+    assert "usage-normed" in [finding.code for finding in usage.findings]
+
+
 def louder(tensors, rows):
     """Queries and keys of layer 0 with the rows of each head so many times as long."""
     return changed(tensors, lambda q, k: (q * rows[:, None], k * rows[:, None]))

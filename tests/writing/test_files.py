@@ -16,16 +16,16 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_where_nothing_can_be_written(monkeypatch):
-    os.mkdir("folder.npy")
+    Path("folder.npy").mkdir()
     put("x.npy", b"")
-    places = {"folder.npy": "it is a folder", "a/x.npy": f"'{os.getcwd()}/a' first"}
+    places = {"folder.npy": "it is a folder", "a/x.npy": f"'{Path.cwd()}/a' first"}
     for path, words in places.items():
         with pytest.raises(PefourierError, match=f"{path}.*{words}"):
             check_suffix(path, [".npy"])
     with pytest.raises(PefourierError, match=r"Did you mean '\.npy'\? 'x\.npz' may end in"):
         check_suffix("x.npz", [".npy", ".csv"])
     assert check_suffix("X.NPY", [".npy"]) == ".npy"
-    for protected in (os.getcwd(), "x.npy"):
+    for protected in (str(Path.cwd()), "x.npy"):
         monkeypatch.setattr(os, "access", lambda path, _, protected=protected: path != protected)
         with pytest.raises(PefourierError, match=f"{protected}' is write-protected"):
             write_table("x.npy", TABLE)
@@ -41,7 +41,7 @@ def test_a_failure_leaves_the_old_file_whole(failure):
 
     with pytest.raises(failure):
         write_whole("x.npy", write)
-    assert (Path("x.npy").read_bytes(), os.listdir()) == (b"old", ["x.npy"])
+    assert (Path("x.npy").read_bytes(), [*Path().iterdir()]) == (b"old", [Path("x.npy")])
 
 
 def test_mode_and_links_of_the_written_file():
@@ -50,27 +50,27 @@ def test_mode_and_links_of_the_written_file():
         write_table("new.npy", TABLE)
     finally:
         os.umask(before)
-    assert os.stat("new.npy").st_mode & 0o777 == 0o640
-    os.chmod("new.npy", 0o604)
-    os.symlink("new.npy", "link.npy")
+    assert Path("new.npy").stat().st_mode & 0o777 == 0o640
+    Path("new.npy").chmod(0o604)
+    Path("link.npy").symlink_to("new.npy")
     write_table("link.npy", TABLE + 1)
-    assert os.path.islink("link.npy")
-    assert os.stat("new.npy").st_mode & 0o777 == 0o604
+    assert Path("link.npy").is_symlink()
+    assert Path("new.npy").stat().st_mode & 0o777 == 0o604
     np.testing.assert_array_equal(read_table("new.npy")[0], TABLE + 1)
 
 
 def test_an_open_stream_is_written_in_place():
     """`--out /dev/stdout > file` must not put another file in the place of the stream."""
-    with open("out", "w+b") as stream:
+    with Path("out").open("w+b") as stream:
         write_whole(f"/proc/self/fd/{stream.fileno()}", lambda out: out.write(b"codes"))
         assert stream.read() == b"codes"
 
 
 def test_what_is_being_written_goes_when_the_process_ends():
-    def write(stream):
+    def write(_):
         assert len(files.DRAFTS) == 1
         files.remove_drafts()
-        assert os.listdir() == []
+        assert [*Path().iterdir()] == []
 
     with pytest.raises(PefourierError, match=r"^cannot write 'x.npy': No such file or directory$"):
         write_whole("x.npy", write)

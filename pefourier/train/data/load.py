@@ -7,7 +7,7 @@ y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `
 long form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
 from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
+from pefourier.train.data.tables import from_csv
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
 MOST_RESAMPLES = 1000
@@ -82,12 +83,8 @@ def find_task(name: str, options: Options) -> Task:
     if name in PUBLISHED:
         series = recordings.read_recordings(name, options.data)
         return split.split_series(name, series, *options.cut, recordings.SOURCES[name].blocks)
-    if suffix == ".npz":
-        return from_archive(Path(name), options)
-    if suffix == ".csv":
-        from pefourier.train.data.tables import from_csv
-
-        return from_csv(Path(name), options)
+    if suffix in READERS:
+        return READERS[suffix](Path(name), options)
     if name.partition(":")[0] in SYNTHETIC:
         x, y, classes = draw_examples(name)
         task = from_examples(name, x, y, options, classes=classes)
@@ -98,11 +95,11 @@ def find_task(name: str, options: Options) -> Task:
 
 def check_dataset(name: str) -> None:
     """Refuse a name that neither a dataset nor a file of examples can have."""
-    is_file = Path(name).suffix.lower() in (".npz", ".csv", ".ts") or (name and Path(name).is_dir())
+    is_file = Path(name).suffix.lower() in (*READERS, ".ts") or (name and Path(name).is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
-    files = "a .npz or .csv file, a .ts folder"
+    files = f"a {' or '.join(READERS)} file, a .ts folder"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
 
 
@@ -168,3 +165,7 @@ KINDS = (  # of archives: who reads them, arrays that must be there, and that ma
     (own_series, ("rows", "label"), ("train", "groups")),
     (own_series, ("test", "label"), ("train", "groups")),
 )
+READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by their suffix
+    ".npz": from_archive,
+    ".csv": from_csv,
+}

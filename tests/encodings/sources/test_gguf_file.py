@@ -29,10 +29,9 @@ def write(tmp_path):
         path = str(tmp_path / "model.gguf")
         writer = gguf.GGUFWriter(path, arch)
         for key, value in values.items():
-            full_key = f"{arch}.{key.replace('__', '.')}"
             kinds = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}
             kinds[list] = writer.add_array
-            kinds[type(value)](full_key, value)
+            kinds[type(value)](f"{arch}.{key.replace('__', '.')}", value)
         for name, tensor in dict(tensors).items():
             writer.add_tensor(name, tensor)
         finish(writer)

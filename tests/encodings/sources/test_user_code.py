@@ -222,7 +222,7 @@ def test_a_printed_wrapper_runs_and_has_the_right_table(user, tmp_path, name):
 
 SIZES = [(lambda m: m.instance, (80, 64)), (lambda m: m.embedding, (512, 64))]
 SIZES += [(lambda m: m.Right, (80, 256)), (lambda m: m.Right(12, max_len=50), (50, 12))]
-SIZES += [(lambda m: m.table, (80, 256)), (lambda _: torch.nn.Embedding(30, 8), (30, 8))]
+SIZES += [(lambda m: m.table, (80, 256)), (lambda _m: torch.nn.Embedding(30, 8), (30, 8))]
 
 
 @pytest.mark.parametrize(("pick", "shape"), SIZES)
@@ -249,8 +249,7 @@ def test_a_module_stays_as_it_was_and_random_numbers_go_on(user):
 def test_code_that_draws_is_the_same_for_a_seed():
     def draw(length, d):
         numbers = [random.random(), np.random.rand(), torch.rand(()).item()]  # noqa: NPY002
-        assert length == len(numbers)
-        return np.add.outer(numbers, np.zeros(d))
+        return np.add.outer(numbers[:length], np.zeros(d))
 
     first, again, other, zero, default = (load(draw, 3, 2, seed=s) for s in (3, 3, 4, 0, None))
     assert np.array_equal(first.table(), again.table())
