@@ -24,10 +24,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Measure, row_blocks
+from pefourier.encodings.encoding import FLOAT64_EPS, Floats, KernelMeasure, row_blocks
 from pefourier.geometry import Progress, map_ahead
 
-Floats = NDArray[np.float64]
 Wave = Literal["cosines", "sines"]
 BLOCK = 2**20  # numbers of a block: 8 MiB
 SHARP = 2.0**-9  # of the largest singular value: squares of all above it have the digits needed
@@ -123,7 +122,7 @@ ORTHOGONAL = 64 * FLOAT64_EPS  # a cosine that is 0 but for rounding, over frequ
 WAVES: tuple[Wave, Wave] = ("cosines", "sines")
 
 
-def even_odd_svd(measure: Measure, n: int, progress: Progress | None) -> tuple[Part, ...]:
+def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> tuple[Part, ...]:
     """The even and the odd part of codes that declare their inner products."""
     half, m = (n + 1) // 2, len(measure.frequencies)
     if has_orthogonal_rows(measure, n):
@@ -137,13 +136,13 @@ def even_odd_svd(measure: Measure, n: int, progress: Progress | None) -> tuple[P
     return tuple(parts)
 
 
-def dirichlet_products(measure: Measure, n: int, wave: Wave) -> Floats:
+def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
     r"""Inner products (m, m) of sampled cosines, or of sines, of slow frequencies.
 
     With the Dirichlet kernel :math:`D(x) = \sum_t \cos x t = \sin(n x / 2) / \sin(x / 2)` they are
     :math:`(D(\omega_i - \omega_j) \pm D(\omega_i + \omega_j)) / 2` times both amplitudes.
 
-    >>> waves = Measure(np.array([0.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
+    >>> waves = KernelMeasure(np.array([0.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
     >>> dirichlet_products(waves, 3, "cosines").round(4)
     array([[3.    , 2.99  ],
            [2.99  , 2.9801]])
@@ -160,7 +159,7 @@ def dirichlet_products(measure: Measure, n: int, wave: Wave) -> Floats:
     return np.multiply.outer(amplitudes, amplitudes) * halves
 
 
-def has_orthogonal_rows(measure: Measure, n: int) -> bool:
+def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
     """Whether frequencies lie on a lattice on which inner products of n codes are 0 at each lag.
 
     >>> from pefourier.encodings import build
@@ -170,11 +169,11 @@ def has_orthogonal_rows(measure: Measure, n: int) -> bool:
     period = measure.period
     if period is None or n > period:
         return False
-    shares = np.bincount(measure.index % period, measure.weights, minlength=period)
+    shares = np.bincount(measure.index(period) % period, measure.weights, minlength=period)
     return bool(np.abs(np.fft.fft(shares).real[1:n]).max(initial=0.0) <= ORTHOGONAL)
 
 
-def orthogonal_parts(measure: Measure, n: int) -> tuple[Part, Part]:
+def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
     """The even and the odd part where rows are orthogonal: of rows of one length, unit vectors."""
     index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
 
@@ -187,7 +186,7 @@ def orthogonal_parts(measure: Measure, n: int) -> tuple[Part, Part]:
     return part(index), part(index[n % 2 :])
 
 
-def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
+def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:
     """Cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.

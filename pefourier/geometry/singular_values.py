@@ -17,12 +17,17 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
+from pefourier.encodings.encoding import (
+    FLOAT64_EPS,
+    Encoding,
+    Floats,
+    is_stationary,
+    row_blocks,
+)
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
 from pefourier.geometry.even_odd_svd import (
-    Floats,
     ALL,
     Part,
     even_odd_svd,

@@ -6,7 +6,7 @@ import pytest
 
 from pefourier.encodings import build
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
 from pefourier.geometry import even_odd_svd
 from pefourier.geometry.even_odd_svd import dirichlet_products, gram
 from pefourier.geometry.singular_values import decompose
@@ -15,7 +15,7 @@ from pefourier.geometry.singular_values import decompose
 def measure(frequencies, weights=None, size=1.0, **facts):
     omega = np.asarray(frequencies, dtype=float)
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    return Measure(omega, weights, size, **facts)
+    return KernelMeasure(omega, weights, squared_length=size, **facts)
 
 
 def declared(frequencies, length):
@@ -26,7 +26,9 @@ def declared(frequencies, length):
         phases = own.phases(x)
         return np.hstack([np.cos(phases), np.sin(phases)])
 
-    return Encoding("waves", positions(length), 2 * len(frequencies), codes, own)
+    return ShiftInvariantEncoding(
+        "waves", positions(length), 2 * len(frequencies), codes, measure=own
+    )
 
 
 CASES = {
