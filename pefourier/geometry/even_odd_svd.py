@@ -177,9 +177,9 @@ def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
     """The even and the odd part where rows are orthogonal: of rows of one length, unit vectors."""
     index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
 
-    def part(row_of: NDArray[np.int64]) -> Part:
+    def part(row_of: NDArray[np.integer]) -> Part:
         def vectors(rows: slice, columns: slice) -> Floats:
-            return np.equal.outer(index[rows], row_of[columns]).astype(float)
+            return np.where(index[rows, None] == row_of[columns], 1.0, 0.0)
 
         return Part(np.full(len(row_of), length), vectors)
 
@@ -199,12 +199,12 @@ def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:
         first = measure.angles(distances[::group], columns, per=2)[:, None]
         steps = measure.angles(2 * np.arange(group), columns, per=2)
         if wave == "cosines":
-            waves = np.cos(first) * np.cos(steps)
-            waves -= np.sin(first) * np.sin(steps)
+            sums = np.cos(first) * np.cos(steps)
+            sums -= np.sin(first) * np.sin(steps)
         else:
-            waves = np.sin(first) * np.cos(steps)
-            waves += np.cos(first) * np.sin(steps)
-        waves = waves.reshape(-1, steps.shape[1])[: len(distances)]
+            sums = np.sin(first) * np.cos(steps)
+            sums += np.cos(first) * np.sin(steps)
+        waves: Floats = sums.reshape(-1, steps.shape[1])[: len(distances)]
         waves *= np.where(distances == 0, 1.0, np.sqrt(2.0))[:, None]
         waves *= measure.amplitudes[columns]
         return waves

@@ -86,8 +86,9 @@ class Factors:
 
     def leverage(self, rows: slice) -> Floats:
         """Diagonal of E E+ at some rows of the parts (from the middle outwards for two)."""
-        squared = sum((u**2).sum(axis=1) for u in self.left(rows))
-        return squared * self.share(rows) ** 2
+        leverage = self.share(rows) ** 2
+        leverage *= np.sum([(u**2).sum(axis=1) for u in self.left(rows)], axis=0)
+        return leverage
 
     def share(self, rows: slice) -> Floats:
         """Weight of a part's row in one of the table: 1/sqrt 2 where mirror positions share it."""
@@ -125,10 +126,11 @@ class Factors:
         ]
         is_row = np.arange(rows.start, rows.stop) == row
         if len(inner) == 1:
-            return np.abs(inner[0] - is_row).max()
+            return float(np.abs(inner[0] - is_row).max())
         mirror = is_row & (2 * s == self.n - 1)
         even, odd = inner
-        return max(np.abs(even + odd - is_row).max(), np.abs(even - odd - mirror).max())
+        ends = (np.abs(even + odd - is_row).max(), np.abs(even - odd - mirror).max())
+        return float(max(ends))
 
 
 def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
@@ -149,8 +151,8 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     n, d, eps = len(enc), enc.dim, enc.eps
     lines = axis_encodings(enc)
     if lines is not None:
-        parts = (factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines]),)
-    elif enc.stationary and len(enc.domain.sides) == 1:
+        parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])
+    elif is_stationary(enc) and len(enc.domain.sides) == 1:
         parts = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
@@ -166,7 +168,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     return Factors(n, d, sigma, float(tolerance), parts, lines is not None)
 
 
-def factor_on_axes(tables: Sequence[Floats]) -> Part:
+def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
     """A table on a grid, decomposed by the columns (side, d_a) that depend on each of its axes.
 
     In an orthonormal basis of all sums of one function an axis it has a row for the constant and
@@ -181,16 +183,18 @@ def factor_on_axes(tables: Sequence[Floats]) -> Part:
         block[:, start : start + table.shape[1]] = n / len(table) * (basis.T @ table)
         rows, start = [*rows, block], start + table.shape[1]
     small = np.vstack(rows)
-    part = factor(lambda rows, columns: small[rows, columns], *small.shape, None)
+    part = factor(lambda rows, columns: small[rows, columns], len(small), small.shape[1])
     mean, *blocks = np.split(part.vectors(ALL, ALL), np.cumsum([1, *(side - 1 for side in sides)]))
     lines = [basis @ block for basis, block in zip(bases, blocks, strict=False)]
     lines[0] = lines[0] + mean / np.sqrt(n)
 
     def vectors(rows: slice, columns: slice) -> Floats:
         places = np.unravel_index(np.arange(*rows.indices(n)), sides)
-        return sum(line[place, columns] for line, place in zip(lines, places, strict=True))
+        parts = [line[place, columns] for line, place in zip(lines, places, strict=True)]
+        total: Floats = sum(parts[1:], parts[0])
+        return total
 
-    return Part(part.sigma, vectors)
+    return (Part(part.sigma, vectors),)
 
 
 def zero_sums(n: int) -> Floats:
@@ -202,7 +206,8 @@ def zero_sums(n: int) -> Floats:
     k = np.arange(1, n)
     basis = (np.arange(n)[:, None] < k).astype(float)
     basis[k, k - 1] = -k
-    return basis / np.sqrt(k * (k + 1.0))
+    basis /= np.sqrt(k * (k + 1.0))
+    return basis
 
 
 def separable_rank(sides: Sequence[int]) -> int:
@@ -232,10 +237,10 @@ def separable_basis(sides: Sequence[int], rows: slice) -> Floats:
 
 def check_products(enc: Encoding) -> None:
     """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
-    n, d, closed = len(enc), enc.dim, enc.stationary and len(enc.domain.sides) == 1
-    if closed and has_orthogonal_rows(enc.measure, n):
-        return
-    if closed:
+    n, d = len(enc), enc.dim
+    if is_stationary(enc) and len(enc.domain.sides) == 1:
+        if has_orthogonal_rows(enc.measure, n):
+            return
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
     elif enc.stationary and is_separable(enc):
         n = separable_rank(enc.domain.sides)
