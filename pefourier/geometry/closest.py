@@ -23,7 +23,6 @@ from itertools import islice
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import (
@@ -41,13 +40,13 @@ from pefourier.geometry.closest_rows import TIE, closest_rows
 from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,
     Indices,
+    Table,
     first_duplicate,
     phase_errors,
     stored_resolution,
 )
 from pefourier.geometry.waves import recurrence
 
-Table = NDArray[np.floating]
 SAMPLE = 2**9  # rows from which sizes and frequencies are read
 STILL = 1e-9  # of a grid's largest number: an axis that changes less has no effect
 MANY = 8  # points of an axis, from which its size and period are read

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import Floats, row_blocks
 from pefourier.geometry import THREADS, Progress
-from pefourier.geometry.precision import NUMBERS_AT_ONCE
+from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table
 
-Indices = NDArray[np.integer]
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a pair later in order has to be closer by this share to be looked at again
 BLOCK_ROWS = 2**11
@@ -29,7 +28,7 @@ FEW_ROWS = 2**13  # up to which all pairs are looked at
 FEW_COLUMNS = 8  # up to which a tree finds the nearest row sooner than products do
 
 
-def closest_rows(table: NDArray[np.floating], report: Progress) -> tuple[float, tuple[int, int]]:
+def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]]:
     """Distance and indices i < j of the closest two rows of a table without equal rows."""
     n, d = table.shape
     rows = scale_rows(table)
@@ -51,7 +50,7 @@ class Rows:
     float32.
     """
 
-    table: NDArray[np.floating]
+    table: Table
     scale: float
 
     def rows(self, index: Indices) -> Floats:
@@ -78,7 +77,7 @@ def sample_rows(index: Indices) -> Indices:
     return index[:: -(-len(index) // SAMPLE_ROWS)]
 
 
-def scale_rows(table: NDArray[np.floating]) -> Rows:
+def scale_rows(table: Table) -> Rows:
     """The rows of a table, scaled by the range of its columns."""
     n, d = table.shape
     low, high = np.full(d, np.inf), np.full(d, -np.inf)

@@ -26,11 +26,12 @@ from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 
 CACHED = 2**15  # numbers that are rounded together: their arrays stay in the cache
+Table = NDArray[np.floating]  # (n, d), of any floating-point type
 Indices = NDArray[np.integer]
 NUMBERS_AT_ONCE = 2**20  # of a table, where its rows are read in float64
 
 
-def first_duplicate(table: NDArray[np.floating]) -> Indices:
+def first_duplicate(table: Table) -> Indices:
     """Index of the first row equal to each row, shape (n,).
 
     >>> first_duplicate(np.array([[1.0], [0.0], [1.0], [-0.0]]))
@@ -53,7 +54,7 @@ def first_duplicate(table: NDArray[np.floating]) -> Indices:
     return first
 
 
-def row_hashes(table: NDArray[np.floating]) -> NDArray[np.uint64]:
+def row_hashes(table: Table) -> NDArray[np.uint64]:
     """Two 64-bit numbers for each row, the same for equal rows, as good as surely for no others.
 
     Of a billion pairs of unlike rows about one in 10^17 would share both.
@@ -134,7 +135,7 @@ def rounded(x: ArrayLike, form: Format) -> Floats:
     return result
 
 
-def has_format(numbers: NDArray[np.floating], form: Format) -> bool:
+def has_format(numbers: Table, form: Format) -> bool:
     """Whether all of some numbers fit a format, and a tenth need all of its digits (0, 1 don't).
 
     Columns of which all are whole multiples of the last digit of their largest were rounded by no
@@ -153,7 +154,7 @@ def has_format(numbers: NDArray[np.floating], form: Format) -> bool:
     return bool((coarser & ~counts).mean() > 0.1)
 
 
-def coarse_eps(numbers: NDArray[np.floating]) -> float:
+def coarse_eps(numbers: Table) -> float:
     """The resolution of the format of 16 bits, the coarser first, that all of some numbers have.
 
     0 where they have neither. Few digits that happen to be enough say nothing (`has_format`), nor

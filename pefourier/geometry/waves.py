@@ -17,11 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import Floats, unit_of
-
-Indices = NDArray[np.integer]
+from pefourier.geometry.precision import Indices, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +229,7 @@ def look_random(rows: Floats) -> bool:
     return bool(np.abs(deviations(rows)).max() <= BEYOND)
 
 
-def numbers_look_random(table: NDArray[np.floating]) -> bool:
+def numbers_look_random(table: Table) -> bool:
     """Whether the rows at either end of a table look random: no order of positions."""
     ends = (table[:ENDS], table[-ENDS:])
     return all(look_random(np.asarray(rows, dtype=float)) for rows in ends)
