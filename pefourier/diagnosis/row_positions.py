@@ -29,9 +29,7 @@ class RowPositions:
     """The position of each row of a table."""
 
     positions: Indices  # (n,) whole numbers
-    explained: NDArray[
-        np.bool_
-    ]  # (n,) whether all pairs of a row are there, to rounding
+    explained: NDArray[np.bool_]  # (n,) whether all pairs of a row are there, to rounding
     uncertainty: Floats  # (n,) positions by which it may be off; 0: no other one fits
 
 
