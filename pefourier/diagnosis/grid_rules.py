@@ -136,14 +136,9 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     residuals = [facts.residual_of(sides, points) for _, sides, points, _ in orders]
     residual, (code, sides, _, shift) = min(zip(residuals, orders, strict=True), key=lambda x: x[0])
     if residual <= max(facts.residual / CERTAIN, facts.rounding):
-        yield finding(
-            code,
-            grid=size_of(sides),
-            residual=residual,
-            present=facts.residual,
-            sides=size_of(facts.sides),
-            shift=f"{shift:+d}",
-        )
+        grid, given, present = size_of(sides), size_of(facts.sides), facts.residual
+        where = f"{shift:+d}"
+        yield finding(code, grid=grid, residual=residual, present=present, sides=given, shift=where)
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
@@ -157,13 +152,9 @@ def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
     cosine = {grid: neighbour_cosine(facts.table, grid) for grid in grids}
     best = max(cosine, key=cosine.__getitem__)
     if cosine[best] >= ALIKE and cosine[best] - cosine[sides] >= ALIKE:
-        yield finding(
-            "neighbours-elsewhere",
-            grid=size_of(best),
-            sides=size_of(sides),
-            cosine=cosine[best],
-            present=cosine[sides],
-        )
+        found, present, grid = cosine[best], cosine[sides], size_of(best)
+        given = size_of(sides)
+        yield finding("neighbours-elsewhere", grid=grid, sides=given, cosine=found, present=present)
 
 
 def neighbour_cosine(table: Table, sides: tuple[int, int]) -> float:

@@ -29,9 +29,7 @@ class RowPositions:
     """The position of each row of a table."""
 
     positions: Indices  # (n,) whole numbers
-    explained: NDArray[
-        np.bool_
-    ]  # (n,) whether all pairs of a row are there, to rounding
+    explained: NDArray[np.bool_]  # (n,) whether all pairs of a row are there, to rounding
     uncertainty: Floats  # (n,) positions by which it may be off; 0: no other one fits
 
 
@@ -74,7 +72,7 @@ def first_to_last(first: int, last: int) -> str:
 
 
 def recover_positions(
-    omega: Floats, waves: NDArray[np.complex128], eps: float, lowest: int, highest: int
+    omega: Floats, waves: NDArray[Any], eps: float, lowest: int, highest: int
 ) -> RowPositions:
     """The positions from `lowest` to `highest` of rows of unit waves (n, m) stored to `eps`.
 
@@ -110,7 +108,7 @@ def recover_positions(
 
 def candidates(
     omega: Floats,
-    waves: NDArray[np.complex128],
+    waves: NDArray[Any],
     order: Indices,
     eps: float,
     limits: tuple[int, int],

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 
 from pefourier.diagnosis.pairs import Part, copies_of, fit_pair_waves
 from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
-from pefourier.encodings.encoding import (
-    BLOCK,
-    FLOAT64_EPS,
-    Floats,
-    KernelMeasure,
-    row_blocks,
-)
+from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, Floats, KernelMeasure, row_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision

@@ -274,20 +274,13 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
     span = max(len(facts.table), 128)
     unrotated = moving[moving * span < STILL]
     steps = -np.diff(np.log(np.sort(moving)[::-1][:3]))
-    if len(unrotated) > len(omega) / 2:
-        yield finding(
-            "dead-pairs",
-            "still",
-            unrotated=len(unrotated),
-            pairs=len(omega),
-            least=STILL,
-            span=span,
-        )
+    count, pairs = len(unrotated), len(omega)
+    if count > pairs / 2:
+        yield finding("dead-pairs", "still", unrotated=count, pairs=pairs, least=STILL, span=span)
     elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * facts.eps).all():
         yield finding("dead-pairs", "exponent")
-    if len(moving) > 2 and np.ptp(moving) < 0.01 * moving.max() and len(moving) > len(omega) / 2:
-        turn = np.median(moving)
-        yield finding("single-frequency", moving=len(moving), pairs=len(omega), turn=turn)
+    if len(moving) > max(2, pairs / 2) and np.ptp(moving) < 0.01 * moving.max():
+        yield finding("single-frequency", moving=len(moving), pairs=pairs, turn=np.median(moving))
 
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
@@ -342,15 +335,9 @@ def without_rounding(
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
-    extra = factors.rank - counted.rank
-    noted = finding(
-        "rank-of-rounding",
-        rank=factors.rank,
-        left=counted.rank,
-        worst=worst,
-        extra=extra,
-        come=agreeing(extra, "comes", "come"),
-    )
+    rank, left = factors.rank, counted.rank
+    extra, come = rank - left, agreeing(rank - left, "comes", "come")
+    noted = finding("rank-of-rounding", rank=rank, left=left, worst=worst, extra=extra, come=come)
     return counted, [noted]
 
 

@@ -99,8 +99,8 @@ def first_alike(table: Table, eps: float, *, in_order: bool = True) -> Indices:
     if (group == np.arange(len(group))).all():
         return first
     place = np.cumsum(leading) - 1  # of a leader among them
-    alike: Indices = leaders[group][place[first]]
-    return alike
+    firsts: Indices = leaders[group][place[first]]
+    return firsts
 
 
 def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order: bool) -> Indices:

@@ -239,18 +239,15 @@ def first_points(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
     >>> first_points([2, 5], (3, 5)), first_points([3, 4], (3, 5))
     (10, 4)
     """
-    known = [count for count in safe if count is not None]
-    if len(known) < len(sides):
+    counts = [count for count in safe if count is not None]
+    if len(counts) < len(sides):
         return None
-    unsafe = (axis for axis, side in enumerate(sides) if known[axis] < side)
-    return prod(known[max(unsafe, default=0) :])
+    unsafe = (axis for axis, side in enumerate(sides) if counts[axis] < side)
+    return prod(counts[max(unsafe, default=0) :])
 
 
 def format_losses(
-    enc: Encoding,
-    formats: Iterable[str],
-    first: Indices | None = None,
-    min_distance: float = 0.0,
+    enc: Encoding, formats: Iterable[str], first: Indices | None = None, min_distance: float = 0.0
 ) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names; see `precision`."""
     enc = row_by_row(enc)

@@ -17,23 +17,11 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
-from pefourier.encodings.encoding import (
-    FLOAT64_EPS,
-    Encoding,
-    Floats,
-    is_stationary,
-    row_blocks,
-)
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, is_stationary, row_blocks
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
-from pefourier.geometry.even_odd_svd import (
-    ALL,
-    Part,
-    even_odd_svd,
-    factor,
-    has_orthogonal_rows,
-)
+from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, has_orthogonal_rows
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB

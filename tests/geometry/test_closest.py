@@ -152,7 +152,6 @@ def expected_of(name):
 
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.usefixtures("blocks")
 def test_pair_distance_and_count_are_those_of_the_double_loop(name):
     assert_agree(closest_pair(from_table(TABLES[name])), expected_of(name))
 
@@ -185,7 +184,7 @@ def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, monkeypatch):
     )
     table[9_000] = table[70] + 1e-14
     monkeypatch.setattr(closest_rows, "search_blocks", lambda *_: pytest.fail("pair by pair"))
-    distance, pair = closest_rows.closest_rows(table, lambda _done, _total: None)
+    distance, pair = closest_rows.closest_rows(table, lambda *_: None)
     assert pair == (70, 9_000)
     assert distance == pytest.approx(1e-14 * np.sqrt(table.shape[1]), rel=0.2)
 
