@@ -268,9 +268,7 @@ class Criteria:
         "cosine stays at E after N layers) (default: all but the last two). Language models use "
         "bound; short series use turns. Repeatable.",
     ] = None
-    base: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = (
-        None
-    )
+    rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
         Format | None,
         "Round vectors to this format, and report the smallest distance after rounding too.",
@@ -279,7 +277,7 @@ class Criteria:
     def settings(self) -> dict[str, Any]:
         """The same as questions take it."""
         dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
-        return {"criteria": self.criteria or (), "bases": self.base or (), "dtype": dtype}
+        return {"criteria": self.criteria or (), "bases": self.rho or (), "dtype": dtype}
 
 
 @dataclass(eq=False, repr=False)

@@ -210,9 +210,7 @@ class OutputOptions:
 
     heading: ClassVar[str] = "Answers"
 
-    quiet: Annotated[bool, Option("--quiet", "-q"), "Suppress progress and notes on stderr."] = (
-        False
-    )
+    quiet: Annotated[bool, Option("--quiet", "-q"), "No progress or notes on stderr."] = False
     as_json: Annotated[bool, Option("--json"), "Answer in JSON."] = False
     as_csv: Annotated[bool, Option("--csv"), "Answer in CSV."] = False
     form: Annotated[

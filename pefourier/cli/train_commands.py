@@ -43,7 +43,6 @@ def train(
     output: OutputOptions,
     plan: Annotated[
         bool,
-        Option("--plan", rich_help_panel="Running and files"),
         "Show what would be trained, for how long, on which windows, and what differences it "
         "could detect; train and write nothing.",
     ] = False,
