@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
-from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, equal_pairs
+from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
 from pefourier.encodings.families.fourier import pair_count
@@ -22,12 +22,7 @@ from pefourier.errors import PefourierError
 @encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)", declared=True)
 @taking_axes()
 def axial(
-    length: int,
-    d: int,
-    *,
-    grid: tuple[int, ...] = (),
-    prefix: int = 0,
-    **settings: Any,
+    length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
 ) -> Encoding:
     """Sines and cosines of each axis of a grid, in columns of its own.
 
@@ -60,12 +55,7 @@ def axial(
 @encoding("axial-rope", "Heo et al., 2024 (RoPE-ViT); Fang et al., 2023 (EVA-02)", declared=True)
 @taking_axes(layout="halves")
 def axial_rope(
-    length: int,
-    d: int,
-    *,
-    grid: tuple[int, ...] = (),
-    prefix: int = 0,
-    **settings: Any,
+    length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
 ) -> Encoding:
     """Rotation by the axes of a grid: each pair of a head is turned by one of them.
 
@@ -150,6 +140,5 @@ def mixed_rope(
     measure = equal_pairs(omega)
     noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": heads, "layout": "interleaved"}
     codes = wave_codes("mixed-rope", domain, measure, columns=columns)
-    return ShiftInvariantEncoding(
-        "mixed-rope", domain, 2 * m, codes, measure=measure, injection="rotate", params=noted
-    )
+    rotation = Encoding("mixed-rope", domain, 2 * m, codes, injection="rotate", params=noted)
+    return with_measure(rotation, measure)
