@@ -37,8 +37,6 @@ def axial(
         Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
     prefix : int
         Rows of zeros before the grid (class and register tokens).
-    convention : str
-        A published model's choice of all that follows; what is given beside it wins.
     <axes>
 
     Examples
@@ -69,8 +67,6 @@ def axial_rope(
         Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
     prefix : int
         Rows before the grid that are not turned (class and register tokens).
-    convention : str
-        A published model's choice of all that follows; what is given beside it wins.
     <axes>
 
     Examples
@@ -79,7 +75,8 @@ def axial_rope(
     array([ 0.54 , -0.416,  0.841,  0.909])
     """
     domain = grid_of(length, grid, prefix)
-    return encoding_on_axes("axial-rope", domain, d, Axes(**settings), "cos", injection="rotate")
+    axes = Axes(**{"layout": "halves", **settings})
+    return encoding_on_axes("axial-rope", domain, d, axes, "cos", injection="rotate")
 
 
 @encoding(
