@@ -244,11 +244,10 @@ def with_measure(enc: Encoding, measure: Measure | None) -> Encoding:
     >>> type(with_measure(enc, Measure(np.ones(1), np.ones(1)))).__name__
     'DeclaredEncoding'
     """
-    if isinstance(measure, KernelMeasure):
-        return recast(enc, ShiftInvariantEncoding, measure=measure)
-    if measure is not None:
-        return recast(enc, DeclaredEncoding, measure=measure)
-    return recast(enc, Encoding) if isinstance(enc, DeclaredEncoding) else enc
+    if measure is None:
+        return recast(enc, Encoding) if isinstance(enc, DeclaredEncoding) else enc
+    kind = ShiftInvariantEncoding if isinstance(measure, KernelMeasure) else DeclaredEncoding
+    return recast(enc, kind, measure=measure)
 
 
 def recast(enc: Encoding, kind: type[E], **parts: Any) -> E:
