@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.encodings.domain import Floats
 from pefourier.errors import PefourierError
 
 Layout = Literal["interleaved", "halves"]
@@ -22,7 +23,6 @@ Wave = Literal["sin", "cos"]
 Interleaving = bool | Literal["rows"]  # of the pairs of axes: in turns, or those of y and x alone
 Order = tuple[Layout, Wave]
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]  # of the two waves of each pair
-Places = tuple[slice, slice] | Columns
 
 
 def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
@@ -52,9 +52,7 @@ def columns_of_blocks(layout: str, sizes: Sequence[int]) -> Columns:
     return begin + pair, begin + pair + np.repeat(counts, counts)
 
 
-def waves(
-    phases: NDArray[np.float64], layout: Layout, first: Wave = "sin", d: int | None = None
-) -> NDArray[np.float64]:
+def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = None) -> Floats:
     """Sines and cosines of (n, m) phases in d columns, by default 2m.
 
     With d = 2m - 1 the last pair has no second wave; columns beyond 2m are zero.

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
 
+Floats = NDArray[np.float64]
 EVEN = 1e-3  # of a step, within which times are at even steps
 LARGEST_BASIS = 8192  # points of an irregular domain: its basis takes 512 MiB there
 COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a long table
@@ -103,8 +104,8 @@ class Domain:
 class BasisDomain(Domain):
     """n points with frequencies and a basis of their own."""
 
-    omega: NDArray[np.float64] = field(kw_only=True)  # (n,) radians per unit of x, one per column
-    basis: NDArray[np.float64] = field(kw_only=True)  # (n, n) orthonormal columns
+    omega: Floats = field(kw_only=True)  # (n,) radians per unit of x, one per column
+    basis: Floats = field(kw_only=True)  # (n, n) orthonormal columns
 
 
 def positions(length: int) -> Domain:
@@ -170,7 +171,7 @@ def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, dict[str, A
     return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
 
 
-def check_times(x: NDArray[np.float64]) -> None:
+def check_times(x: Floats) -> None:
     """Refuse what is no column of increasing times, and name the first that does not increase."""
     if x.ndim != 1 or len(x) == 0:
         raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
@@ -217,9 +218,7 @@ def check_basis(n: int, noun: str) -> None:
         raise PefourierError(f"{n} {noun} are too many for an (n, n) basis, up to {LARGEST_BASIS}")
 
 
-def periodogram(
-    domain: Domain, table: NDArray[np.floating]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def periodogram(domain: Domain, table: NDArray[np.floating]) -> tuple[Floats, Floats]:
     r"""Energy of a table at each frequency of its domain, summed over columns.
 
     On n regular points with :math:`X = \mathrm{rfft}(T)`: :math:`|X_0|^2/n` at the constant,
@@ -267,7 +266,7 @@ def periodogram(
     return (axes[0] if len(axes) == 1 else lattice_points(axes)), energy.ravel() / n
 
 
-def half_plane(sides: Sequence[int]) -> list[NDArray[np.float64]]:
+def half_plane(sides: Sequence[int]) -> list[Floats]:
     """Frequencies of a lattice along each axis, radians per point; of the last axis 0 … pi.
 
     Real codes have the same energy at a frequency and its opposite: half of them is kept, in the

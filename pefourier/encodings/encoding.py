@@ -28,6 +28,7 @@ from pefourier.encodings.checks import (
     table_axes,
 )
 from pefourier.encodings.domain import Domain, lags_between, lattice, positions
+from pefourier.encodings.domain import Floats as Floats  # for all who import encodings
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import printable
 
@@ -37,7 +38,6 @@ ON_CIRCLE = 0.02  # of the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Floats = NDArray[np.float64]
 Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to codes (n, d)
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
@@ -102,10 +102,7 @@ class KernelMeasure(Measure):
 
 
 def equal_pairs(
-    frequencies: Floats,
-    *,
-    amplitude: float = 1.0,
-    offset: float | Floats = 0,
+    frequencies: Floats, *, amplitude: float = 1.0, offset: float | Floats = 0
 ) -> KernelMeasure:
     """The measure of one sine and one cosine of the same amplitude at each of m frequencies."""
     m = len(frequencies)
@@ -247,11 +244,10 @@ def with_measure(enc: Encoding, measure: Measure | None) -> Encoding:
     >>> type(with_measure(enc, Measure(np.ones(1), np.ones(1)))).__name__
     'DeclaredEncoding'
     """
-    if isinstance(measure, KernelMeasure):
-        return recast(enc, ShiftInvariantEncoding, measure=measure)
-    if measure is not None:
-        return recast(enc, DeclaredEncoding, measure=measure)
-    return recast(enc, Encoding) if isinstance(enc, DeclaredEncoding) else enc
+    if measure is None:
+        return recast(enc, Encoding) if isinstance(enc, DeclaredEncoding) else enc
+    kind = ShiftInvariantEncoding if isinstance(measure, KernelMeasure) else DeclaredEncoding
+    return recast(enc, kind, measure=measure)
 
 
 def recast(enc: Encoding, kind: type[E], **parts: Any) -> E:

@@ -192,11 +192,10 @@ def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
     """Two encodings; of as many rows, one on a single axis is placed on the grid of the other."""
 
     def placed(enc: Encoding, lead: Encoding) -> Encoding:
-        is_line = enc.domain.kind == "position" and len(enc.domain.grid) < 2
-        if not is_line or lead.domain.kind != "position" or len(enc) != len(lead):
+        grid, is_line = lead.domain.grid, len(enc.domain.grid) < 2 and len(enc) == len(lead)
+        if not (grid and is_line and enc.domain.kind == lead.domain.kind == "position"):
             return enc
-        line = replace(enc, domain=positions(len(enc)))
-        return on_grid(line, lead.domain.grid, lead.domain.prefix) if lead.domain.grid else enc
+        return on_grid(replace(enc, domain=positions(len(enc))), grid, lead.domain.prefix)
 
     return placed(a, b), placed(b, a)
 

@@ -138,10 +138,8 @@ def describe_positions(
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
-        findings=(
-            *notes_on(rotations, is_sized=length is not None),
-            *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
-            *scaling_notes(rotations, trained_length, stating),
+        findings=tuple(
+            notes_on(rotations, layers, trained_length, longest, stating, is_sized=bool(length))
         ),
     )
 
@@ -152,10 +150,24 @@ def extended_length(spec: str, d: int | None) -> int | None:
     return round(params["original"] * params["factor"]) if params.get("original") else None
 
 
-def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Finding]:
-    """Findings of rotations, each once; not that a length is missing where one is asked for."""
+def notes_on(
+    rotations: Sequence[Encoding],
+    layers: Sequence[LayerRun],
+    met: TrainedLength,
+    longest: int,
+    file: "ModelConfig | GgufFile | None",
+    *,
+    is_sized: bool,
+) -> Iterator[Finding]:
+    """Findings of rotations, each once, of layers and of the length of training.
+
+    Not that a length is missing where one is asked for.
+    """
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     yield from (note for note in notes if not (is_sized and note.code == "length-default"))
+    if isinstance(file, ModelConfig):
+        yield from lint_layers(file, layers, met.length or longest)
+    yield from scaling_notes(rotations, met, file)
 
 
 def scaling_notes(

@@ -18,7 +18,7 @@ from pefourier.encodings.encoding import (
     Floats,
     KernelMeasure,
     Measure,
-    ShiftInvariantEncoding,
+    equal_pairs,
     from_table,
     with_measure,
 )
@@ -132,12 +132,10 @@ def sinusoidal(
     frequencies = geometric_frequencies(grid, rho, divisor, (d + unpaired) // 2)
     if len(frequencies) == 0:
         raise PefourierError(f"sinusoidal with odd=zero needs d of at least 2; got d={d}")
-    energy = np.ones(len(frequencies))
-    energy[-1] -= 0.5 * unpaired
-    weights = energy / energy.sum()
-    plain = Measure(frequencies, weights, offset=offset)
-    if not unpaired:
-        plain = KernelMeasure(frequencies, weights, squared_length=float(d // 2), offset=offset)
+    plain: Measure = equal_pairs(frequencies, offset=offset)
+    if unpaired:
+        energy = np.append(np.ones(len(frequencies) - 1), 0.5)
+        plain = Measure(frequencies, energy / energy.sum(), offset=offset)
     domain, noted = time_axis(length, times)
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
@@ -175,9 +173,7 @@ def dft(length: int, d: int) -> Encoding:
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
     noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
-    return ShiftInvariantEncoding(
-        "dft", positions(length), d, codes, measure=measure, findings=noted
-    )
+    return with_measure(Encoding("dft", positions(length), d, codes, findings=noted), measure)
 
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)

@@ -11,7 +11,6 @@ are frequencies (m, axes) in radians per step times the index (`Measure`), whate
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import wraps
 from math import lcm, pi, prod
 from string import ascii_lowercase
 from typing import Any, Literal
@@ -51,6 +50,8 @@ class Axes:
 
     Parameters
     ----------
+    convention : str
+        A published model's choice of all that follows; what is given beside it wins.
     order : str
         Letters of the axes in the order of their columns, such as yx, xy or tyx; by default the
         slowest first. A letter beyond the axes of the grid is an axis of one point.
@@ -98,6 +99,7 @@ class Axes:
         2 x 2 points at a time, as tokens of models that merge them stand (Qwen2-VL).
     """
 
+    convention: str = ""
     order: str = ""
     share: tuple[float, ...] = ()
     rest: Literal["refuse", "slowest", "front", "back"] = "refuse"
@@ -384,28 +386,24 @@ def check_points(name: str, domain: Domain, x: NDArray[Any]) -> None:
 
 
 def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
-    """Give a builder the parameters of `Axes`, and their meanings, in the place of ``**given``."""
+    """Give a builder the parameters of `Axes`, and their meanings, in place of ``**settings``."""
 
     def extend(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
         signature = inspect.signature(function)
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         kind = inspect.Parameter.KEYWORD_ONLY
-        own = [(f.name, defaults.get(f.name, f.default), f.type) for f in fields(Axes)]
         shared = [
-            inspect.Parameter(name, kind, default=default, annotation=type_)
-            for name, default, type_ in [("convention", "", str), *own]
+            inspect.Parameter(
+                f.name, kind, default=defaults.get(f.name, f.default), annotation=f.type
+            )
+            for f in fields(Axes)
         ]
         meanings = (inspect.getdoc(Axes) or "").partition("----------\n")[2]
 
-        @wraps(function)
-        def built(*sizes: int, **settings: Any) -> Encoding:
-            settings.pop("convention", "")  # which has set the others
-            return function(*sizes, **{**defaults, **settings})
-
-        built.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[*parameters, *shared]
         )
-        built.__doc__ = (inspect.getdoc(function) or "").replace("<axes>", meanings.strip())
-        return built
+        function.__doc__ = (inspect.getdoc(function) or "").replace("<axes>", meanings.strip())
+        return function
 
     return extend

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, waves
 from pefourier.encodings.domain import Domain, positions
-from pefourier.encodings.encoding import Encoding, Floats, ShiftInvariantEncoding, equal_pairs
+from pefourier.encodings.encoding import Encoding, Floats, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
     LINES,
@@ -45,9 +45,7 @@ def sinusoids(
         return waves(plain.phases(x), layout)
 
     measure = replace(plain, frequencies=frequencies * domain.spacing)
-    return ShiftInvariantEncoding(
-        name, domain, 2 * len(frequencies), codes, measure=measure, **facts
-    )
+    return with_measure(Encoding(name, domain, 2 * len(frequencies), codes, **facts), measure)
 
 
 @encoding(
@@ -180,9 +178,7 @@ def fourier_features(
         return table
 
     noted = {"length": len(domain), "coordinates": kind}
-    return ShiftInvariantEncoding(
-        "fourier-features", domain, d, codes, measure=measure, params=noted
-    )
+    return with_measure(Encoding("fourier-features", domain, d, codes, params=noted), measure)
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:

@@ -38,11 +38,7 @@ def far_from_one(domain: Domain) -> tuple[Finding, ...]:
 
 
 def line_and_sines(
-    name: str,
-    domain: Domain,
-    slopes: Floats,
-    shifts: Floats,
-    params: dict[str, Any],
+    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: dict[str, Any]
 ) -> Encoding:
     r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
 
@@ -77,8 +73,8 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None)
     """
     domain, noted = time_axis(length, times)
     slopes, shifts = stream(seed).normal(size=(2, d))
-    plain = line_and_sines("time2vec", domain, slopes, shifts, noted)
-    return replace(plain, findings=far_from_one(domain))
+    enc = line_and_sines("time2vec", domain, slopes, shifts, noted)
+    return replace(enc, findings=far_from_one(domain))
 
 
 @encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
@@ -115,12 +111,7 @@ def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> 
     declared=True,
 )
 def mtan_fixed(
-    length: int,
-    d: int,
-    *,
-    rho: float = 10.0,
-    scale: float = 48.0,
-    times: Floats | None = None,
+    length: int, d: int, *, rho: float = 10.0, scale: float = 48.0, times: Floats | None = None
 ) -> Encoding:
     """Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
 

@@ -14,26 +14,12 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import Domain, lags_between, lags_on, positions
-from pefourier.encodings.encoding import Codes, Encoding, Floats, within
+from pefourier.encodings.encoding import Encoding, Floats, within
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import check_points
 from pefourier.encodings.grids import check_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
-
-
-def of_lags(
-    name: str,
-    length: int,
-    d: int,
-    codes: Codes,
-    injection: Literal["bias", "key"] = "bias",
-    *,
-    causal: bool,
-) -> Encoding:
-    """An encoding whose codes belong to lags."""
-    return Encoding(name, lags_between(length, causal=causal), d, codes, injection=injection)
-
 
 Parts = tuple[Floats, ...]  # of an encoding's learned numbers
 
@@ -80,7 +66,7 @@ def shaw(
     def codes(lag: NDArray[np.int64]) -> Floats:
         return vectors[np.clip(lag, -clip, clip) + clip]
 
-    return of_lags("shaw", length, size, codes, "key", causal=causal)
+    return Encoding("shaw", lags_between(length, causal=causal), size, codes, injection="key")
 
 
 def t5_buckets(
@@ -164,7 +150,7 @@ def t5(
     def codes(lag: NDArray[np.int64]) -> Floats:
         return bias[t5_buckets(lag, buckets, max_distance, causal=causal)]
 
-    return of_lags("t5", length, d, codes, causal=causal)
+    return Encoding("t5", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
 def alibi_slopes(heads: int) -> Floats:
@@ -203,7 +189,7 @@ def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
     def codes(lag: NDArray[np.int64]) -> Floats:
         return -np.abs(lag)[:, None] * slopes
 
-    return of_lags("alibi", length, d, codes, causal=causal)
+    return Encoding("alibi", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
 @encoding("kerple", "Chi et al., 2022 (before training)", domain="lag", untrained=True)
@@ -241,7 +227,7 @@ def kerple(
         r = np.abs(lag)[:, None].astype(float)
         return np.asarray(-p * np.log1p(a * r) if kernel == "log" else -a * r**p)
 
-    return of_lags("kerple", length, d, codes, causal=causal)
+    return Encoding("kerple", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
 @encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag", untrained=True)
@@ -275,7 +261,7 @@ def erpe(
         within(np.abs(lag), length, "erpe")
         return bias[lag + length - 1]
 
-    return of_lags("erpe", length, d, codes, causal=causal)
+    return Encoding("erpe", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
 @encoding("tupe", "Ke et al., 2021 (before training)", untrained=True)
@@ -451,12 +437,7 @@ def log_spaced(lags: NDArray[np.int64], sides: NDArray[np.int64]) -> Floats:
     return np.asarray(np.sign(u) * np.log2(1 + np.abs(u)) / 3)
 
 
-def swin2_bias(
-    coordinates: Floats,
-    weights: Floats,
-    shifts: Floats,
-    heads: Floats,
-) -> Floats:
+def swin2_bias(coordinates: Floats, weights: Floats, shifts: Floats, heads: Floats) -> Floats:
     """16 sigmoid(relu(c W + b) V), (n, heads): W (axes, hidden), b (hidden,), V (hidden, heads)."""
     hidden = np.maximum(coordinates @ weights + shifts, 0.0)
     with np.errstate(over="ignore"):  # the bias is then 0, as it is in the limit

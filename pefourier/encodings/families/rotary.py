@@ -277,20 +277,8 @@ def riflex(head: Head, *, factor: float, original: int, repeat: int) -> Rotation
     return theta, 1.0
 
 
-Scaling = Literal[
-    "none",
-    "linear",
-    "ntk",
-    "dynamic",
-    "yarn",
-    "longrope",
-    "llama3",
-    "proportional",
-    "cut",
-    "clip",
-    "riflex",
-    "factors",
-]
+Extension = Literal["linear", "ntk", "dynamic", "yarn", "longrope", "llama3"]
+Scaling = Literal["none", Extension, "proportional", "cut", "clip", "riflex", "factors"]
 SCALINGS: dict[str, Callable[..., Rotation]] = {
     "none": unscaled,
     "linear": linear,
@@ -313,7 +301,7 @@ def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     return {key: parameter for key, parameter in parameters.items() if key != "head"}
 
 
-def settled(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters of a scaling: as set or default; None and () stand for not set."""
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
@@ -383,7 +371,7 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     >>> rotation_of(settings, 80)
     (array([0.25 , 0.025]), 1.0)
     """
-    chosen = settled(settings["scaling"], {**settings, "attention_factor": None})
+    chosen = complete_settings(settings["scaling"], {**settings, "attention_factor": None})
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
     return scale_frequencies(settings["scaling"], head, chosen)
 
@@ -396,7 +384,7 @@ def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None
         return None
 
 
-def check_used(scaling: str, settings: Mapping[str, Any]) -> None:
+def refuse_unused(scaling: str, settings: Mapping[str, Any]) -> None:
     """Refuse settings of other scalings; None and () stand for not set."""
     for key in settings.keys() - scaling_parameters(scaling).keys():
         if settings[key] not in (None, ()):
@@ -496,8 +484,8 @@ def rope(
     """
     if not 0 < partial <= 1:
         raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
-    params = settled(scaling, settings)
-    check_used(scaling, settings)
+    params = complete_settings(scaling, settings)
+    refuse_unused(scaling, settings)
     if inv_freq is None:
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)

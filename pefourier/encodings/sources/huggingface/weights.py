@@ -17,9 +17,9 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.domain import lattice
+from pefourier.encodings.domain import lags_between, lattice
 from pefourier.encodings.encoding import Encoding, Finding, Floats, from_table, rows_up_to
-from pefourier.encodings.families.relative import of_lags, t5_buckets
+from pefourier.encodings.families.relative import t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface.config import (
@@ -261,7 +261,8 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         slots = {"name": shown(name), "last": shown([*layers][-1])}
         doubts = (*doubts, finding("biases-by-layer", **slots, count=len(layers)))
     d = model.dimension(bias.shape[1], f"tensor {name}")
-    enc = of_lags("t5", length, d, codes, causal=settings["causal"])
+    domain = lags_between(length, causal=settings["causal"])
+    enc = Encoding("t5", domain, d, codes, injection="bias")
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
     params["model_type"] = model.kind
     return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
@@ -315,7 +316,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     length = model.positions()[0]
     sizes = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
     params = {**sizes, "model_type": model.kind, "path": model.file}
-    enc = of_lags("deberta", length, 1, codes, "key", causal=False)
+    enc = Encoding("deberta", lags_between(length), 1, codes, injection="key")
     return replace(enc, params=params)
 
 
