@@ -175,14 +175,9 @@ class LayerEnergies:
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
     """The energies of the rows of a layer's heads, a tensor at a time."""
     q, k = attention.q, attention.k
-    return LayerEnergies(
-        layer=attention.layer,
-        rotation=attention.rotation,
-        q=row_energies(model, q),
-        k=row_energies(model, k),
-        gains=k.norm is not None,
-        normed=bool(q.gains or k.gains),
-    )
+    rows_q, rows_k = row_energies(model, q), row_energies(model, k)
+    place, normed = (attention.layer, attention.rotation), bool(q.gains or k.gains)
+    return LayerEnergies(*place, rows_q, rows_k, k.norm is not None, normed)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end

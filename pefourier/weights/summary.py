@@ -137,14 +137,9 @@ def summarise(
 
     def portion(members: NDArray[np.bool_]) -> Portion:
         uniform = float(members.sum() / len(index))
-        return Portion(
-            int(members.sum()),
-            uniform,
-            float(mean_q[members].sum()),
-            share_of(mean_k, members),
-            share_of(mean_product, members),
-            shuffled_spread(shares, uniform),
-        )
+        q, k = float(mean_q[members].sum()), share_of(mean_k, members)
+        product, spread = share_of(mean_product, members), shuffled_spread(shares, uniform)
+        return Portion(int(members.sum()), uniform, q, k, product, spread)
 
     return RotationUse(
         name=name,
