@@ -109,17 +109,20 @@ def describe_positions(
     file = open_model(spec) if source in ("config", "gguf") else None
     model = file.model if isinstance(file, ModelFile) else None
     stating = file.model if isinstance(file, ModelFile) else file
-    layers = layer_runs(spec, d)
+    layers = layer_runs(file, spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
     length = extended_length(spec, d) if source == "name" and not length else length
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
-    native = [load_layers(spec, part, length if is_endless else None, d) for part in parts or [""]]
+    default = length if is_endless else None
+    native = [load_layers(file, spec, part, default, d) for part in parts or [""]]
     native_length = max(map(positions_of, native))
     longest = length or native_length
     is_whole = not parts or all(len(enc) == longest for enc in native)
-    rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
+    rotations = (
+        native if is_whole else [load_layers(file, spec, part, longest, d) for part in parts]
+    )
     trained_length = training_length(native, trained, model, is_endless=is_endless)
     is_indexed = bool(parts and model and "indexer" in model.row and not model.part)
     return ModelPositions(
@@ -138,8 +141,10 @@ def describe_positions(
         temperature=read_temperature(model, longest) if model else None,
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
-        findings=tuple(
-            notes_on(rotations, layers, trained_length, longest, stating, is_sized=bool(length))
+        findings=(
+            *notes_on(rotations, is_sized=length is not None),
+            *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
+            *scaling_notes(rotations, trained_length, stating),
         ),
     )
 
@@ -150,24 +155,10 @@ def extended_length(spec: str, d: int | None) -> int | None:
     return round(params["original"] * params["factor"]) if params.get("original") else None
 
 
-def notes_on(
-    rotations: Sequence[Encoding],
-    layers: Sequence[LayerRun],
-    met: TrainedLength,
-    longest: int,
-    file: "ModelConfig | GgufFile | None",
-    *,
-    is_sized: bool,
-) -> Iterator[Finding]:
-    """Findings of rotations, each once, of layers and of the length of training.
-
-    Not that a length is missing where one is asked for.
-    """
+def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Finding]:
+    """Findings of rotations, each once; not that a length is missing where one is asked for."""
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     yield from (note for note in notes if not (is_sized and note.code == "length-default"))
-    if isinstance(file, ModelConfig):
-        yield from lint_layers(file, layers, met.length or longest)
-    yield from scaling_notes(rotations, met, file)
 
 
 def scaling_notes(
@@ -244,12 +235,12 @@ def is_scaled(encodings: Sequence[Encoding]) -> bool:
     return any(enc.params.get("scaling", "none") != "none" for enc in encodings)
 
 
-def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
+def load_layers(
+    file: "ModelFile | GgufFile | None", spec: str, part: str, length: int | None, d: int | None
+) -> Encoding:
     """The encoding of one type of layer, or of all."""
-    layer_spec = open_model(spec).spec_of(part) if part else spec
-    file = open_model(spec) if source_of(spec) == "config" else None
     table = file.table_without_weights() if isinstance(file, ModelFile) else None
-    return table or load(layer_spec, length, d)
+    return table or load(file.spec_of(part) if file and part else spec, length, d)
 
 
 def positions_of(enc: Encoding) -> int:
@@ -257,11 +248,11 @@ def positions_of(enc: Encoding) -> int:
     return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
 
 
-def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
+def layer_runs(file: "ModelFile | GgufFile | None", spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a model; of any other encoding one run without an index."""
-    if source_of(spec) in ("config", "gguf"):
-        runs = open_model(spec).layers
-        usual = "" if all(run.kind for run in runs) else load_layers(spec, "", None, d).name
+    if file:
+        runs = file.layers
+        usual = "" if all(run.kind for run in runs) else load_layers(file, spec, "", None, d).name
         return [replace(run, kind=run.kind or usual) for run in runs]
     enc = load(spec, None, d)
     on_a_line = enc.injection == "rotate" and len(enc.domain.sides) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.model_positions import (
     ModelPositions,
     describe_positions,
@@ -87,7 +87,7 @@ def rotations_of_model(spec: str) -> ModelPositions:
     return turned
 
 
-def frequencies_of(turned: ModelPositions) -> list[Floats]:
+def frequencies_of(turned: ModelPositions) -> list[NDArray[np.float64]]:
     """The frequencies of each rotation, one a pair."""
     return [
         enc.measure.frequencies for enc in turned.rotations if isinstance(enc, DeclaredEncoding)
@@ -166,8 +166,8 @@ class LayerEnergies:
 
     layer: int
     rotation: int
-    q: Floats  # (heads, d)
-    k: Floats  # (kv_heads, d)
+    q: NDArray[np.float64]  # (heads, d)
+    k: NDArray[np.float64]  # (kv_heads, d)
     gains: bool  # whether those of the norm before are there
     normed: bool  # whether queries or keys are normalised again
 
@@ -175,18 +175,13 @@ class LayerEnergies:
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
     """The energies of the rows of a layer's heads, a tensor at a time."""
     q, k = attention.q, attention.k
-    return LayerEnergies(
-        layer=attention.layer,
-        rotation=attention.rotation,
-        q=row_energies(model, q),
-        k=row_energies(model, k),
-        gains=k.norm is not None,
-        normed=bool(q.gains or k.gains),
-    )
+    rows_q, rows_k = row_energies(model, q), row_energies(model, k)
+    place, normed = (attention.layer, attention.rotation), bool(q.gains or k.gains)
+    return LayerEnergies(*place, rows_q, rows_k, k.norm is not None, normed)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end
-def row_energies(model: ModelWeights, part: Projection) -> Floats:
+def row_energies(model: ModelWeights, part: Projection) -> NDArray[np.float64]:
     r"""Energies (heads, d) of the rows of a projection with its gains.
 
     A norm that takes out the mean of its input leaves of a row w with gains g
@@ -210,7 +205,7 @@ def row_energies(model: ModelWeights, part: Projection) -> Floats:
         energies[start:stop] = np.maximum(sizes - np.square(mean) / columns, 0.0)
     heads, d = part.index.shape
     gains = gains_of_norms(model, part.gains, [d, heads * d], f"{heads} heads of {d} rows")
-    scaled: Floats = energies[part.index] * gains.reshape(-1, d) ** 2
+    scaled: NDArray[np.float64] = energies[part.index] * gains.reshape(-1, d) ** 2
     if not np.isfinite(scaled).all():
         raise PefourierError(
             f"{shown(tensor.name)} of {shown(tensor.path)}, or its gains, hold NaN, infinities or "
@@ -221,12 +216,12 @@ def row_energies(model: ModelWeights, part: Projection) -> Floats:
 
 def gains_of_norms(
     model: ModelWeights, names: Sequence[str], lengths: Sequence[int], of: str
-) -> Floats:
+) -> NDArray[np.float64]:
     """The gains of norms, one behind the other, of one of some lengths; ones without a norm."""
     if not names:
         return np.ones(lengths[0])
     parts = [model.tensors[name].vector() for name in names]
-    gains: Floats = np.concatenate(parts) + model.plus_one
+    gains: NDArray[np.float64] = np.concatenate(parts) + model.plus_one
     if len(gains) not in lengths:
         raise PefourierError(f"{shown(names[0])} has {len(gains)} gains for {of}")
     return gains

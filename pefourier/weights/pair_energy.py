@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Floats
 from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
@@ -70,7 +69,9 @@ def pair_rows(count: int, name: str) -> NDArray[np.int64]:
     return np.arange(2 * count).reshape((2, count), order="C" if name == "halves" else "F")
 
 
-def layout_likeness(rows: Sequence[tuple[Floats, int]]) -> tuple[float | None, float | None]:
+def layout_likeness(
+    rows: Sequence[tuple[NDArray[np.float64], int]],
+) -> tuple[float | None, float | None]:
     r"""How alike the rows are that each layout pairs: the correlation of logarithms of their norms.
 
     Parameters
@@ -96,7 +97,9 @@ def layout_likeness(rows: Sequence[tuple[Floats, int]]) -> tuple[float | None, f
     return likeness("halves"), likeness("neighbours")
 
 
-def choose_pairing(model: ModelWeights, rows: Sequence[tuple[Floats, int]]) -> PairLayout:
+def choose_pairing(
+    model: ModelWeights, rows: Sequence[tuple[NDArray[np.float64], int]]
+) -> PairLayout:
     """The layout that a config or an architecture tells, or the one that rows look like.
 
     `rows` are energies as `layout_likeness` takes them.
@@ -122,31 +125,33 @@ class LayerShares:
     layer: int
     rotation: int
     kv_heads: int
-    q: Floats  # (heads, pairs)
-    k: Floats  # of the keys of the head's group
-    product: Floats
+    q: NDArray[np.float64]  # (heads, pairs)
+    k: NDArray[np.float64]  # of the keys of the head's group
+    product: NDArray[np.float64]
 
     @property
-    def used(self) -> Floats:
+    def used(self) -> NDArray[np.float64]:
         """The shares of the product, or of queries where nothing is known of keys."""
         return self.q if np.isnan(self.product).all() else self.product
 
 
-def normalise_pair_energy(layer: int, rotation: int, q: Floats, k: Floats) -> LayerShares:
+def normalise_pair_energy(
+    layer: int, rotation: int, q: NDArray[np.float64], k: NDArray[np.float64]
+) -> LayerShares:
     """Shares of the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
     shares_q, shares_k = (normalised(np.repeat(e, len(q) // len(e), axis=0)) for e in (q, k))
     product = normalised(shares_q * shares_k)  # of shares, so that nothing overflows
     return LayerShares(layer, rotation, len(k), shares_q, shares_k, product)
 
 
-def shares_of(layer: LayerEnergies, frequencies: Floats, layout: str) -> LayerShares:
+def shares_of(layer: LayerEnergies, frequencies: NDArray[np.float64], layout: str) -> LayerShares:
     """The shares of the pairs that turn in each query head of a layer."""
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
     q, k = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
     return normalise_pair_energy(layer.layer, layer.rotation, q, k)
 
 
-def normalised(energies: Floats) -> Floats:
+def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
     """Shares of each head (heads, pairs); NaN for a head of zeros."""
     totals = energies.sum(axis=1, keepdims=True)
     shares = np.full(energies.shape, np.nan)
@@ -165,7 +170,7 @@ def shares_of_means(path: str, turning: NDArray[np.bool_]) -> Iterator[LayerShar
     PefourierError
         For a file without such names, with a head left out, or of another number of pairs.
     """
-    means: dict[int, dict[str, dict[int, Floats]]] = {}
+    means: dict[int, dict[str, dict[int, NDArray[np.float64]]]] = {}
     with open_arrays(path, regular=True) as file:
         for match in filter(None, map(MEANS.fullmatch, file.arrays)):
             name, (layer, head, part) = match[0], match.groups()

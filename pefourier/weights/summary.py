@@ -7,7 +7,6 @@ from math import pi
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Floats
 from pefourier.errors import PefourierError
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import number, ranges
@@ -121,7 +120,7 @@ class RotationUse:
 
 
 def summarise(
-    name: str, frequencies: Floats, length: int, shares: Sequence[LayerShares]
+    name: str, frequencies: NDArray[np.float64], length: int, shares: Sequence[LayerShares]
 ) -> RotationUse:
     """What the heads of the layers of one rotation use, whose pairs have these frequencies."""
     used = np.concatenate([layer.used for layer in shares])
@@ -138,14 +137,9 @@ def summarise(
 
     def portion(members: NDArray[np.bool_]) -> Portion:
         uniform = float(members.sum() / len(index))
-        return Portion(
-            int(members.sum()),
-            uniform,
-            float(mean_q[members].sum()),
-            share_of(mean_k, members),
-            share_of(mean_product, members),
-            shuffled_spread(shares, uniform),
-        )
+        q, k = float(mean_q[members].sum()), share_of(mean_k, members)
+        product, spread = share_of(mean_product, members), shuffled_spread(shares, uniform)
+        return Portion(int(members.sum()), uniform, q, k, product, spread)
 
     return RotationUse(
         name=name,
@@ -173,12 +167,12 @@ def total(shares: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def share_of(means: Floats | None, pairs: int | NDArray[np.bool_]) -> float | None:
+def share_of(means: NDArray[np.float64] | None, pairs: int | NDArray[np.bool_]) -> float | None:
     """The mean share of one pair, or of several; None where no head has shares."""
     return None if means is None else float(means[pairs].sum())
 
 
-def head_mean(parts: Sequence[Floats]) -> Floats | None:
+def head_mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64] | None:
     """The mean over heads of shares in some layers; None where none has them."""
     heads = np.concatenate(parts)
     return None if np.isnan(heads).all() else np.nanmean(heads, axis=0)
@@ -198,7 +192,7 @@ def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
     return float(np.sqrt(squares * part * (1 - part) * pairs))
 
 
-def fewest_holding(shares: Floats, part: float) -> NDArray[np.int64]:
+def fewest_holding(shares: NDArray[np.float64], part: float) -> NDArray[np.int64]:
     """The fewest of some shares whose sum is at least a part of all, in order.
 
     >>> fewest_holding(np.array([0.1, 0.4, 0.2, 0.3]), 0.5).tolist()

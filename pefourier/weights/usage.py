@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Encoding, Finding, Floats
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.model_positions import ModelPositions
@@ -62,7 +63,7 @@ class HeadUse:
 
     layer: int
     head: int
-    share: Floats  # (pairs,)
+    share: NDArray[np.float64]  # (pairs,)
 
 
 @dataclass(frozen=True)

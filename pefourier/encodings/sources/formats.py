@@ -178,13 +178,16 @@ LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
 MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
 LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
+NPY: Any = np.lib.format  # whose functions have no types
+read_npy_array: Callable[[Any], NDArray[Any]] = partial(
+    NPY.read_array, allow_pickle=False, max_header_size=LONGEST_NPY
+)
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
-LZMA = getattr(zipfile, "lzma", None)  # None: this Python was built without it
 DAMAGED = (  # what parsers raise on damaged files, found by fuzzing; readers raise ValueError
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
-    *([LZMA.LZMAError] if LZMA else []),
+    *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # not all have it
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
@@ -203,16 +206,10 @@ def read_npy(stream: BinaryIO) -> dict[str, Stored]:
 
     def copied() -> NDArray[Any]:
         stream.seek(0)
-        return read_array(stream)
+        return read_npy_array(stream)
 
     stream.seek(0)
     return {"": npy_array(stream, size, size, copied, stream)}
-
-
-def read_array(source: Any) -> NDArray[Any]:
-    """The array of a .npy file; nothing is unpickled."""
-    read: Callable[..., NDArray[Any]] = np.lib.format.read_array  # typed in no version alike
-    return read(source, allow_pickle=False, max_header_size=LONGEST_NPY)
 
 
 def npy_array(
@@ -225,9 +222,8 @@ def npy_array(
     """The array of `size` bytes with their header that begins with a head; mapped in a stream."""
     head = io.BytesIO(head.read(2 * LONGEST_NPY))
     try:
-        read_magic: Callable[..., tuple[int, int]] = np.lib.format.read_magic
         names = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}
-        read_header = getattr(np.lib.format, names[read_magic(head)])
+        read_header = getattr(NPY, names[NPY.read_magic(head)])
         shape, fortran, dtype = read_header(head, max_header_size=LONGEST_NPY)
     except DAMAGED as error:
         raise ValueError("its header does not describe an array") from error
@@ -269,7 +265,7 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> St
         with archive.open(info) as member:
             part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
             source = part if info.compress_type == zipfile.ZIP_LZMA else member
-            return read_array(source)
+            return read_npy_array(source)
 
     with archive.open(info) as member:  # an archive may claim more than there is
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
@@ -414,10 +410,10 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
     need = math.prod(shape) * dtype.itemsize
     if start + end > size or begin > end or (is_known and need != end - begin):
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {tuple(shape)}")
-    at = start + begin
+    first = start + begin
 
     def copied() -> NDArray[Any]:
-        stream.seek(at)
+        stream.seek(first)
         data = np.empty(need, np.uint8)
         if cast("io.BufferedIOBase", stream).readinto(data.data) < need:
             raise ValueError("it ends before its numbers do")
@@ -425,11 +421,10 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
         return decode(bits) if decode else bits
 
     is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
-    mapped = (
-        partial(np.memmap, stream, dtype, "r", at, tuple(shape)) if is_file and not decode else None
-    )
+    mapping = partial(np.memmap, stream, dtype, "r", first, tuple(shape))
+    mapped = mapping if is_file and not decode else None
     sizes = 4 if decode else dtype.itemsize, end - begin
-    return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=at, bits=dtype)
+    return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=first, bits=dtype)
 
 
 READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
@@ -452,8 +447,7 @@ class RowBlocks(NamedTuple):
 def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
     """Unlike numpy.save, also to a pipe, and with the reason when the disk is full."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
-    write_header: Callable[..., None] = np.lib.format.write_array_header_1_0
-    write_header(stream, header)
+    NPY.write_array_header_1_0(stream, header)
     for block in getattr(table, "blocks", [table]):
         stream.write(block.data)
 
@@ -488,9 +482,8 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBloc
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-WRITERS: dict[
-    str, Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]
-] = {  # with the name of a table
+Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with the name of a table
+WRITERS: dict[str, Writer] = {
     ".npy": lambda stream, table, _: write_npy(stream, table),
     ".npz": write_npz,
     ".csv": lambda stream, table, _: write_csv(stream, table),

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Finding, Floats, Operator, numbers
+from pefourier.encodings.encoding import Finding, Operator, numbers
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     PLACES,
@@ -119,7 +120,7 @@ class Turn:
 
 def rotation_codes(
     code: VectorMap, torch: Any
-) -> tuple[Floats, float, tuple[Finding, ...], Operator] | None:
+) -> tuple[NDArray[np.float64], float, tuple[Finding, ...], Operator] | None:
     """Codes, resolution, findings and operator of code that turns; None of what does not move.
 
     Codes are the columns of pairs in the image of a vector that is 1 at the first of each.

@@ -302,15 +302,9 @@ def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -
     windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
     is_told = FULL in model.row.get("layer_types", "") and told_types(model.config.values)
     if is_told and windows and max(windows) < trained:
-        yield finding(
-            "layers-no-global",
-            layers=len(windows),
-            config=model.config.label,
-            kind=shown(model.kind),
-            widest=max(windows),
-            trained=trained,
-            reach=sum(windows) - len(windows),
-        )
+        details = {"config": model.config.label, "kind": shown(model.kind), "trained": trained}
+        details |= {"layers": len(windows), "widest": max(windows)}
+        yield finding("layers-no-global", reach=sum(windows) - len(windows), **details)
 
 
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:

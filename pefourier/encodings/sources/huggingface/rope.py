@@ -245,9 +245,9 @@ def turns_on_axes(model: ModelConfig) -> bool:
 
 def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
     """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
-    interleaved = model.row.get("interleaved", False)
-    for key in ("rope_parameters", "rope_scaling"):
-        section = model.config.untracked.section(key)
+    interleaved, config = model.row.get("interleaved", False), model.config.untracked
+    for key in filter(config.values.__contains__, ("rope_parameters", "rope_scaling")):
+        section = config.section(key)
         sections = section.parameter("mrope_section", tuple[float, ...])
         if sections is not None:
             if not all(n is not None and n == int(n) for n in sections):

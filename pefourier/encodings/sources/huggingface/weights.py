@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lags_between, lattice
-from pefourier.encodings.encoding import Encoding, Finding, Floats, from_table, rows_up_to
+from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_to
 from pefourier.encodings.families.relative import t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
@@ -244,14 +244,14 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         return None
     name, path = tensor
     bias, eps = read_table(path, name)
-    table: Floats = np.asarray(bias, dtype=float)
+    table: NDArray[np.float64] = np.asarray(bias, dtype=float)
     settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
         rows = f"{len(bias)} rows, relative_attention_num_buckets is {settings['buckets']}"
         raise PefourierError(f"{name} of {shown(path)} has {rows}")
 
-    def codes(lag: NDArray[Any]) -> Floats:
-        rows: Floats = table[t5_buckets(lag, **settings)]
+    def codes(lag: NDArray[Any]) -> NDArray[np.float64]:
+        rows: NDArray[np.float64] = table[t5_buckets(lag, **settings)]
         return rows
 
     length, silent = model.positions()
@@ -307,7 +307,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     is_logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
     span = buckets if is_logarithmic else longest
 
-    def codes(lag: NDArray[Any]) -> Floats:
+    def codes(lag: NDArray[Any]) -> NDArray[np.float64]:
         distance = -np.asarray(lag)
         if is_logarithmic:
             distance = deberta_buckets(distance, buckets, longest)
