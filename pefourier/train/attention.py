@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pefourier.nn import turn
 from pefourier.train.injection import ACTS, Injection
 
 FEW_TOKENS = 64  # up to which attention is written out on a processor
@@ -37,6 +36,8 @@ class StackCodes:
         """Codes of all places, those under training from `trained`, which began as `start`."""
         codes = self.codes
         if trained is not None and self.places is not None:
+            from pefourier.nn import turn  # with all that it imports, for rotations alone
+
             change = torch.where(self.learn, trained - self.start, 0.0)
             # no matrix product: on a GPU its angles would be of bfloat16
             angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k / 2)
@@ -111,6 +112,8 @@ def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tens
 
     A code's length relative to that of position 0 decays in xpos; keys have its inverse.
     """
+    from pefourier.nn import turn
+
     cosine, sine = table.chunk(2, dim=2)  # (M, T, pairs)
     square = cosine**2 + sine**2
     inverse = square[:, :1] / square
@@ -120,10 +123,10 @@ def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tens
 
 def bias_of_pairs(table: Tensor, length: int) -> Tensor:
     """A number for each pair of positions and head, (M, 1, H, T, T), from codes (M, T T, H)."""
-    return table.unflatten(1, (length, length)).permute(0, 3, 1, 2)[:, None]
+    return torch.unflatten(table, 1, (length, length)).permute(0, 3, 1, 2)[:, None]
 
 
-def lags_of_pairs(shape: torch.Size, device: torch.device) -> Tensor:
+def lags_of_pairs(shape: Sequence[int], device: torch.device) -> Tensor:
     """The lag key - query + T - 1 of each pair of positions, (…, T, T)."""
     positions = torch.arange(shape[-1], device=device)
     return (positions - positions[:, None] + shape[-1] - 1).expand(shape)
@@ -133,7 +136,7 @@ def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
     """Scores (M, B, H, T, T) of a vector of the lag added to each key (Shaw et al., 2018)."""
     by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
     lags = lags_of_pairs((*by_lag.shape[:4], q.shape[2]), q.device)
-    return by_lag.gather(4, lags) * q.shape[4] ** -0.5
+    return torch.mul(by_lag.gather(4, lags), q.shape[4] ** -0.5)
 
 
 def sum_lag_values(weights: Tensor, table: Tensor) -> Tensor:
@@ -184,13 +187,13 @@ def attend(
     if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)
     if bias is not None and bias.shape[1] == 1:  # once for all windows: heads of all members
-        rows = (x.transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # (B, M H, T, c)
+        q, k, v = (x.transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # (B, M H, T, c)
         mask = bias.transpose(0, 1).flatten(1, 2).to(q.dtype)
-        mixed = F.scaled_dot_product_attention(*rows, attn_mask=mask)
-        return mixed.unflatten(1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
-    mask = None if bias is None else bias.flatten(0, 1).to(q.dtype)
-    if mask is None and hidden is not None:
-        mask = ~hidden.flatten(0, 1)
-    rows = (x.flatten(0, 1) for x in (q, k, v))  # (M B, H, T, c)
-    mixed = F.scaled_dot_product_attention(*rows, attn_mask=mask)
-    return mixed.unflatten(0, (m, batch)).transpose(2, 3).flatten(3)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return torch.unflatten(mixed, 1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
+    attended = None if hidden is None else ~hidden.flatten(0, 1)
+    if bias is not None:
+        attended = bias.flatten(0, 1).to(q.dtype)
+    q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # (M B, H, T, c)
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=attended)
+    return torch.unflatten(mixed, 0, (m, batch)).transpose(2, 3).flatten(3)

@@ -13,7 +13,6 @@ their means are compared with it.
 """
 
 import time
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
@@ -25,13 +24,6 @@ from pefourier.train.options import BESIDE
 PACKAGES = {"trees": ("sklearn", "digits"), "minirocket": ("aeon", "data")}  # and pip's extra
 LEAST_ROWS = 9  # of MiniRocket's kernels
 LEAVES = 10  # of a tree that a class has room for
-
-
-@dataclass(frozen=True)
-class OtherMethod:
-    """A method that is no transformer."""
-
-    name: str
 
 
 def check_methods(names: tuple[str, ...]) -> None:
@@ -88,7 +80,8 @@ def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
     positions = np.linspace(0, lengths - 1, windows.shape[1], axis=1)  # (W, L)
     before = np.minimum(positions.astype(int), np.maximum(lengths - 2, 0)[:, None])
     low, high = (np.take_along_axis(windows, b[..., None], axis=1) for b in (before, before + 1))
-    return low + (positions - before)[..., None] * (high - low)
+    filled: np.ndarray = low + (positions - before)[..., None] * (high - low)
+    return filled
 
 
 def as_logits(scores: np.ndarray) -> np.ndarray:

@@ -4,14 +4,17 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pefourier.train.data.split import Fold, Task
+from pefourier.train.data.split import Fold, Task, machine_memory
+
+if TYPE_CHECKING:
+    from pefourier.train.fit import Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +72,8 @@ def draw_batches(
     rngs = (np.random.default_rng([seed, number, epoch]) for epoch in epochs)
     shuffled = [rng.permutation(fold.train)[: steps * batch].reshape(steps, batch) for rng in rngs]
     begin = first - epochs[0] * steps
-    return np.concatenate(shuffled)[begin : begin + count]
+    batches: np.ndarray = np.concatenate(shuffled)[begin : begin + count]
+    return batches
 
 
 def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
@@ -82,7 +86,15 @@ def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
 def class_weights(task: Task, fold: Fold) -> np.ndarray:
     """Weights n / (K n_k), under which every class counts the same in training."""
     counts = np.bincount(task.labels[fold.train], minlength=len(task.classes))
-    return len(fold.train) / (len(counts) * counts)
+    weights: np.ndarray = len(fold.train) / (len(counts) * counts)
+    return weights
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes that a device has."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return machine_memory()
 
 
 PROBED = 2  # members of a trial step
@@ -121,10 +133,10 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
     return min(count, max(1, int(ROOM * torch.cuda.mem_get_info()[0] / size)))
 
 
-def capture_cuda_graphs(program: Any) -> list[Callable[[], None]]:
+def capture_cuda_graphs(program: "Program") -> list[Callable[[], None]]:
     """A look and a step of a `fit.Program` as CUDA graphs; steps that warm up leave no trace."""
     before = {name: p.detach().clone() for name, p in program.parameters.items()}
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*capturable=True")  # these steps are not captured

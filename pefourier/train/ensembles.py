@@ -13,13 +13,12 @@ import numpy as np
 import torch
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train import baselines, fit
 from pefourier.train.attention import most_windows
-from pefourier.train.baselines import OtherMethod
-from pefourier.train.data.recordings import machine_memory
 from pefourier.train.data.split import Task
+from pefourier.train.device_data import batch_and_steps, device_memory
+from pefourier.train.fit import AT_ONCE
 from pefourier.train.injection import Injection, load_injection, varies
-from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.model import Classifier, OrderFree, Transformer
 from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.report import words
 from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
@@ -62,7 +61,7 @@ class Ensemble:
     """Runs of one dataset that are trained together."""
 
     resolved: ResolvedTask
-    model: Transformer | OrderFree | OtherMethod
+    model: Classifier | None  # None: another method, which its arm names
     runs: Sequence[Run]
 
     @property
@@ -76,58 +75,53 @@ class Ensemble:
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
-    model = Transformer(
-        task.length,
-        task.rows.shape[1],
-        len(task.classes),
-        d=options.d,
-        heads=options.heads,
-        layers=options.layers,
-        **sizes_of_tokens(task.length, options),
-        ffn=options.ffn,
-        grid=task.grid,
-        inject=options.inject,
-    )
-    batch, steps = fit.batch_and_steps(task, options.batch_size)
+    channels, classes = task.rows.shape[1], len(task.classes)
+    patch, stride = sizes_of_tokens(task.length, options)
+    sizes = options.d, options.heads, options.layers, patch, stride, options.ffn
+    model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
+    batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
     arms = []
     for arm in map(parse_arm, options.encoding):
         if arm.spec in BESIDE:
-            baselines.check_method(arm.spec, task)
+            from pefourier.train.baselines import check_method
+
+            check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
-            injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
+            injections[arm.spec] = load_for(model, arm.spec, 0, learn=options.learn)
         if arm.rms is not None:
             check_scaling(arm, injections[arm.spec])
         arms.append(arm)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
 
 
-def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
+def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     """Rows of a token and from one to the next, as given or so that there are few enough tokens.
 
     >>> sizes_of_tokens(251, Options(tokens=32)), sizes_of_tokens(24, Options(tokens=32))
-    ({'patch': 11, 'stride': 10}, {'patch': 1, 'stride': 1})
+    ((11, 10), (1, 1))
     """
     limit = options.tokens
     if limit is None:
-        return {"patch": options.patch, "stride": None}
+        return options.patch, None
     if limit < 2 or options.patch != Options.patch:
         raise PefourierError(
             f"--tokens must be 2 or more and stands in place of --patch; got {limit}"
         )
-    sizes = (
-        {"patch": patch, "stride": stride}
+    return next(
+        (patch, stride)
         for patch in range(-(-length // limit), length + 1)
         for stride in range(patch, 0, -1)
         if (length - patch) % stride == 0 and (length - patch) // stride < limit
     )
-    return next(sizes)
 
 
-def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection:
+def load_for(model: Transformer, spec: str, seed: int, *, learn: bool) -> Injection:
     """What a SPEC injects into a classifier."""
-    return load_injection(spec, model.tokens, model.d, model.heads, seed, learn, model.grid)
+    return load_injection(
+        spec, model.tokens, model.d, model.heads, seed, learn=learn, grid=model.grid
+    )
 
 
 def check_scaling(arm: Arm, injection: Injection) -> None:
@@ -140,14 +134,14 @@ def check_scaling(arm: Arm, injection: Injection) -> None:
 
 
 def stack_injections(
-    stack: Ensemble, learn: bool, load: Callable[..., Injection]
+    stack: Ensemble, load: Callable[..., Injection]
 ) -> dict[tuple[str, int], Injection]:
-    """What each SPEC injects for each seed in a stack; `load` is a `load_for` that remembers."""
+    """What each SPEC injects for each seed in a stack; `load` is a `load_for`."""
     resolved, injections = stack.resolved, dict[tuple[str, int], Injection]()
     for spec, seed in {(r.arm.spec, r.seed) for r in stack.runs if r.arm.spec not in WITHOUT_CODES}:
         first = resolved.injections[spec]
         is_first = seed == 0 or not first.seeded
-        injections[spec, seed] = first if is_first else load(resolved.model, spec, seed, learn)
+        injections[spec, seed] = first if is_first else load(resolved.model, spec, seed)
     return injections
 
 
@@ -161,9 +155,7 @@ def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
     """Refuse a classifier that the device's memory does not hold once, before anything is made."""
     # half of them at least, and parameters, their gradients and two means of those
     needs = activations(model, batch) // 2 + 16 * model.size
-    cuda = device.type == "cuda"
-    memory = torch.cuda.get_device_properties(device).total_memory if cuda else machine_memory()
-    if needs > memory:
+    if needs > (memory := device_memory(device)):
         raise PefourierError(
             f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
             f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
@@ -177,7 +169,7 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     members = STACK_BYTES[device.type] // (activations(model, batch) + scores)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        members = min(members, windows // max(batch, fit.AT_ONCE))
+        members = min(members, windows // max(batch, AT_ONCE))
     return max(1, min(members, STACK_MOST[device.type]))
 
 
@@ -198,12 +190,15 @@ def facts_of_fold(task: Task, number: int) -> dict[str, Any]:
 
 def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTask]) -> None:
     """Refuse runs that these tasks could not have had."""
-    tasks = {resolved_task.task.name: resolved_task.task for resolved_task in resolved}
+    tasks = {entry.task.name: entry.task for entry in resolved}
     for row in rows:
-        task = tasks.get(row["dataset"])
-        fits = task is not None and row["fold"] < len(task.folds)
-        fits = fits and len(row["confusion"]) == len(task.classes)
-        if not (fits and facts_of_fold(task, row["fold"]).items() <= row.items()):
+        task, number = tasks.get(row["dataset"]), row["fold"]
+        if (
+            task is None
+            or number >= len(task.folds)
+            or len(row["confusion"]) != len(task.classes)
+            or not facts_of_fold(task, number).items() <= row.items()
+        ):
             raise PefourierError(
                 f"--resume: the data cannot have had this run: {shown(row['dataset'])}, "
                 f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}; delete its "
@@ -227,7 +222,7 @@ def plan_ensembles(resolved: ResolvedTask, seeds: int, size: int) -> list[Ensemb
     ensembles = []
     for kind in (*sorted(kinds.keys() - set(WITHOUT_CODES)), *WITHOUT_CODES):
         kind_runs = kinds.get(kind, [])
-        kind_model = OtherMethod(kind) if kind in BESIDE else blind if kind == ORDER_FREE else model
+        kind_model = None if kind in BESIDE else blind if kind == ORDER_FREE else model
         limit = 1 if kind in BESIDE else size
         even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small one at the end
         starts = range(0, len(kind_runs), max(even, 1))
@@ -248,7 +243,7 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
 def remarks_on_task(task: Task) -> list[str]:
     """What to know of a task before training: what is dropped, filled, and who its examples are."""
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
-    facts = [
+    facts: list[tuple[str, Any, dict[str, Any]]] = [
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
         ("filled", task.filled, {"count": task.filled}),
         ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
@@ -270,8 +265,9 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
     remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
-        count = tokens if injection is None or arm.spec == "none" else len(injection.codes)
-        if count < tokens and injection.act == "add":
-            slots = {"encoding": arm.name, "count": count, "tokens": tokens}
-            remarks.append(f"{resolved.task.name}: {words('remarks', 'few codes', **slots)}")
+        if injection is None or injection.act != "add" or arm.spec == "none":
+            continue
+        if (count := len(injection.codes)) < tokens:
+            text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
+            remarks.append(f"{resolved.task.name}: {text}")
     return remarks

@@ -47,20 +47,16 @@ from pefourier.train.device_data import (
     training_precision,
 )
 from pefourier.train.injection import Injection
-from pefourier.train.model import (
-    Dropout,
-    OrderFree,
-    Parameters,
-    Transformer,
-    draw_parameters,
-)
+from pefourier.train.model import Classifier, Dropout, OrderFree, Parameters, draw_parameters
 from pefourier.train.request import FASTER, Schedule, Tuning
 from pefourier.train.store import Checkpoint
 
 AT_ONCE = 64  # windows a member in evaluation
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
-MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED")
-MEMORY_ENDS += ("CUBLAS_STATUS_NOT_INITIALIZED",)  # there is no room for its workspace
+MEMORY_ENDS = (
+    *("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED"),
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # there is no room for its workspace
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +76,11 @@ class Replica:
         return 1_000_003 * self.fold + self.seed
 
 
+def no_rows() -> np.ndarray:
+    """What there is of codes that a model does not take, and of looks at one fitted at once."""
+    return np.zeros((0, 3))
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What one member came to: logits of validation and test windows with the weights kept."""
@@ -89,10 +90,10 @@ class Outcome:
     test: np.ndarray
     step: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
-    codes: np.ndarray | None = None  # trained codes of all places
+    codes: np.ndarray = field(default_factory=no_rows)  # trained ones of all places
     frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, where they are known
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
-    curve: np.ndarray | None = None  # (looks, 3): training loss, score and loss on validation
+    curve: np.ndarray = field(default_factory=no_rows)  # (looks, 3): loss; score, loss validated
 
     @property
     def finite(self) -> bool:
@@ -105,7 +106,7 @@ class Program:
     """The state of a stack in training."""
 
     data: Resident
-    model: Transformer | OrderFree
+    model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
     eager: bool = False  # on a GPU: no graphs are captured
@@ -170,18 +171,21 @@ class Program:
         """One step of Adam for every member on the windows in `index`."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.index).mean(dim=1)  # (M,)
-        loss.sum().backward()  # members share no parameter: each gets its own gradient
-        before = [] if self.pace is None else [p.detach().clone() for p in self.parameters.values()]
-        self.optimizer.step()
-        if self.pace is not None:
-            self.shorten_step(before)
+        # members share no parameter: each gets its own gradient
+        torch.autograd.backward(loss.sum())
+        if self.pace is None:
+            self.optimizer.step()
+        else:
+            before = [p.detach().clone() for p in self.parameters.values()]
+            self.optimizer.step()
+            self.shorten_step(self.pace, before)
         self.count += 1
         self.total += loss.detach()
 
     @torch.no_grad()
-    def shorten_step(self, before: Sequence[Tensor]) -> None:
+    def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
         """Go back part of the way to the parameters before a step, each member its own."""
-        share = self.pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
+        share = pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
         for start, p in zip(before, self.parameters.values(), strict=True):
             p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
 
@@ -217,7 +221,7 @@ class Program:
         """Logits (n, K) of each member's windows of a part."""
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
         index = padded_indices(indices).to(self.data.device)
-        logits = torch.cat([self.evaluated(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+        logits = torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)
         padded = logits.cpu().double().numpy()
         return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
 
@@ -228,12 +232,10 @@ class Program:
 
     def state(self) -> dict[str, Tensor]:
         """Parameters and Adam's means, all with the member first, by name."""
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for name, p in self.parameters.items():
-            means = {k: value for k, value in self.optimizer.state[p].items() if k != "step"}
-            tensors |= {
-                f"{key}.{name}": value for key, value in {"now": p.detach(), **means}.items()
-            }
+            now = {"now": p.detach(), **self.optimizer.state[p]}
+            tensors |= {f"{key}.{name}": value for key, value in now.items() if key != "step"}
         return tensors
 
     @torch.no_grad()
@@ -266,11 +268,11 @@ def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, 
     if not np.isfinite(logits).all():
         return np.nan, np.nan
     loss = metrics.cross_entropy(logits, labels, class_weights(task, fold))
-    return metrics.validation_score(logits, labels, task.positive is None), loss
+    return metrics.validation_score(logits, labels, macro=task.positive is None), loss
 
 
 def initial_parameters(
-    model: Transformer | OrderFree,
+    model: Classifier,
     members: Sequence[Replica],
     injected: Mapping[str, StackCodes],
     device: torch.device,
@@ -297,14 +299,14 @@ Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss
 
 def fit(
     data: Resident,
-    model: Transformer | OrderFree,
+    model: Classifier,
     members: Sequence[Replica],
     schedule: Schedule,
-    progress: Progress = lambda steps, members, loss: None,
+    progress: Progress = lambda *_: None,
     checkpoint: Checkpoint | None = None,
 ) -> list[Outcome]:
     """Train members together, or as many at a time as memory holds."""
-    outcomes, checkpoint = [], checkpoint or Checkpoint(None)
+    outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
     try:
         size = count_fitting(
             data.device,
@@ -330,7 +332,7 @@ class Training:
     """Members trained together, with the best weights of each so far."""
 
     data: Resident
-    model: Transformer | OrderFree
+    model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
     checkpoint: Checkpoint
@@ -339,10 +341,10 @@ class Training:
         self.running = Program(self.data, self.model, self.members, self.schedule)
         self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
-        self.highest = np.tile([-1.0, np.inf], (count, 1))  # score and loss
-        self.best_step = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
-        self.curve = np.zeros((0, count, 3))  # of each look; nan of those who are done
-        self.active = np.arange(count)  # members in `running`
+        self.highest: np.ndarray = np.tile([-1.0, np.inf], (count, 1))  # score and loss
+        self.best_step: np.ndarray = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
+        self.curve: np.ndarray = np.zeros((0, count, 3))  # of each look; nan of those who are done
+        self.active: np.ndarray = np.arange(count)  # members in `running`
         self.seconds = 0.0
 
     def run(self, progress: Progress) -> list[Outcome]:
@@ -371,13 +373,14 @@ class Training:
         self.highest[members], self.best_step[members] = scores[better], self.running.done
         rows, of_all = (torch.as_tensor(x, device=self.data.device) for x in (better, members))
         for name, p in self.running.parameters.items():
-            self.best[name][of_all, *map(slice, p.shape[1:])] = p.detach()[rows]
+            places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
+            self.best[name][places] = p.detach()[rows]
         return float(loss.mean())
 
     def is_patient(self) -> np.ndarray:
         """Which members of `running` have steps left without better weights."""
-        waited = self.running.done - self.best_step[self.active]
-        return (waited < self.schedule.patience) | (self.schedule.patience == 0)
+        waited: np.ndarray = self.running.done - self.best_step[self.active]
+        return waited < (self.schedule.patience or np.inf)
 
     def leave(self) -> None:
         """Let those leave whose patience has ended; on a GPU only all together."""
@@ -404,16 +407,17 @@ class Training:
         arrays = self.checkpoint.load()
         if arrays is None:
             return
-        names = ("highest", "kept", "curve", "there", "numbers")
-        self.highest, self.best_step, self.curve, self.active, numbers = map(arrays.get, names)
-        self.seconds, device = float(numbers[1]), self.data.device
+        names = ("highest", "kept", "curve", "there")
+        self.highest, self.best_step, self.curve, self.active = (arrays[name] for name in names)
+        done, self.seconds = map(float, arrays["numbers"])
+        device = self.data.device
         tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
-        members = [self.members[i] for i in self.active]
+        members = [self.members[i] for i in self.active.tolist()]
         if 0 < len(members) < len(self.members):
             self.running = Program(self.data, self.model, members, self.schedule)
         if members:
-            self.running.set_state(tensors, int(numbers[0]))
+            self.running.set_state(tensors, int(done))
 
     def collect_outcomes(self) -> list[Outcome]:
         """What each member came to, with its best weights."""
@@ -453,24 +457,25 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
     array([ True,  True, False])
     """
     (score, loss), (highest, lowest) = scores.T, before.T
-    return (score > highest) | ((score == highest) & (loss < lowest - LEAST_GAIN))
+    better: np.ndarray = (score > highest) | ((score == highest) & (loss < lowest - LEAST_GAIN))
+    return better
 
 
 @torch.no_grad()
-def trained_codes(program: Program) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
+def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """The codes of all places of each member, and the frequencies of its rotation."""
     injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
-        return [(None, injection.frequencies) for injection in injections]
-    trained = {act: program.parameters.get(f"codes.{act}") for act in program.injected}
-    tables = {act: codes.table(trained[act]).cpu() for act, codes in program.injected.items()}
+        return [(no_rows(), injection.frequencies) for injection in injections]
+    p = program.parameters
+    tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in program.injected.items()}
     pairs = []
     for i, injection in enumerate(injections):
         codes, waves = injection.table(), injection.frequencies
         if injection.act in tables:
             codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
         if injection.learn and waves is not None:
-            moved = trained["rotate"][i, : len(waves)].cpu().double().numpy()
+            moved = p["codes.rotate"].detach()[i, : len(waves)].cpu().double().numpy()
             waves = np.where(waves != 0, moved, waves)
         pairs.append((codes, waves))
     return pairs

@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.train.baselines import OtherMethod
 from pefourier.train.data.split import Task
-from pefourier.train.ensembles import Ensemble, Run, load_for
+from pefourier.train.ensembles import Ensemble, Run
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.metrics import Scores, decide, score
-from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import WITHOUT_CODES
+from pefourier.train.model import Classifier, OrderFree
 from pefourier.train.saved_models import apply_classifier
 from pefourier.writing.text import agreeing
 
@@ -32,21 +30,18 @@ class Longer:
     """A task at other lengths, with what its encodings inject there."""
 
     tasks: Sequence[Task]
-    learn: bool
-    load: Callable[..., Injection] = load_for
+    load: Callable[..., Injection]  # by classifier, SPEC and seed
 
-    def test(
-        self, stack: Ensemble, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
-    ) -> list[dict[str, Any]]:
+    def test(self, stack: Ensemble, outcome: Outcome) -> list[dict[str, Any]]:
         """Scores of a trained run at each length, or why there are none."""
         run = stack.runs[outcome.member.number]
         fold = stack.task.folds[run.fold]
         rows: list[dict[str, Any]] = []
         for task in self.tasks:
             try:
-                if isinstance(model, OtherMethod):
+                if stack.model is None:
                     raise PefourierError("it takes windows as long as those that it has learned")
-                longer = replace(model, length=task.length)
+                longer = replace(stack.model, length=task.length)
                 injection = self.injected(stack, run, outcome, longer)
             except PefourierError as error:
                 nothing = dict.fromkeys(Scores.__dataclass_fields__)
@@ -57,21 +52,21 @@ class Longer:
             logits = apply_classifier(longer, outcome.parameters, injection, x)
             labels = stack.task.labels[fold.valid]
             macro = stack.task.positive is None
-            predicted = decide(outcome.valid, labels, logits, macro)
-            scores = asdict(score(predicted, logits, task.labels, macro))
+            predicted = decide(outcome.valid, labels, logits, macro=macro)
+            scores = asdict(score(predicted, logits, task.labels, macro=macro))
             rows.append({"length": task.length, **scores, "reason": ""})
         return rows
 
     def injected(
-        self, stack: Ensemble, run: Run, outcome: Outcome, model: Transformer | OrderFree
+        self, stack: Ensemble, run: Run, outcome: Outcome, model: Classifier
     ) -> Injection | None:
         """What a run injects at another length; refused where it has not got that."""
-        if run.arm.spec in WITHOUT_CODES:
+        if isinstance(model, OrderFree):
             return None
-        longer = self.load(model, run.arm.spec, run.seed, self.learn)
+        longer = self.load(model, run.arm.spec, run.seed)
         if run.arm.rms is not None:
             trained = replace(model, length=stack.task.length)
-            unscaled = self.load(trained, run.arm.spec, run.seed, self.learn)
+            unscaled = self.load(trained, run.arm.spec, run.seed)
             longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
         return lengthen(outcome, longer, model.tokens)
 
@@ -85,7 +80,7 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
         )
     if not injection.learn:
         return longer
-    if injection.frequencies is not None:
+    if injection.frequencies is not None and outcome.frequencies is not None:
         return longer.turned(outcome.frequencies - injection.frequencies)
     place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
     trained = {injection.codes[u].tobytes(): outcome.codes[row] for u, row in place.items()}

@@ -90,7 +90,7 @@ class Transformer:
     def shapes(self) -> Shapes:
         """Parameters of one member; weights are (inputs, outputs)."""
         d, wide = self.d, self.wide
-        shapes = {"project.w": (self.patch * self.channels, d), "project.b": (1, d)}
+        shapes: Shapes = {"project.w": (self.patch * self.channels, d), "project.b": (1, d)}
         if self.inject == "concat":
             shapes["inject.w"] = (d, d)
         for i in range(self.layers):
@@ -135,17 +135,17 @@ class Transformer:
         """Tokens (M, B, T, d) of windows (M, B, L, C), with codes (M, T, d) that are added."""
         # of one type whoever stands beside: added codes would make all of a stack float32
         h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
-        h = h.unflatten(1, (x.shape[1], self.tokens))
+        h = torch.unflatten(h, 1, (x.shape[1], self.tokens))
         if table is None:
             return h
         if self.inject == "concat":
             table = torch.bmm(table, p["inject.w"]).to(x.dtype)
-        return h + table[:, None]
+        return torch.add(h, table[:, None])
 
     def find_padding(self, lengths: Tensor) -> Tensor:
         """Which tokens (M, B, T) begin behind those that cover so many rows (M, B)."""
         tokens = 1 + ((lengths - self.patch).clamp(min=0) + self.step - 1) // self.step
-        return torch.arange(self.tokens, device=lengths.device) >= tokens[:, :, None]
+        return torch.ge(torch.arange(self.tokens, device=lengths.device), tokens[:, :, None])
 
     def cut(self, x: Tensor) -> Tensor:
         """Tokens (M, B, T, patch C) of windows (M, B, L, C)."""
@@ -168,11 +168,11 @@ class Transformer:
         count = 3 if h.device.type == "cpu" else 1
         products = [torch.bmm(h.flatten(1, 2), w) for w in p[f"{i}.qkv.w"].chunk(count, dim=2)]
         parts = (part for product in products for part in product.chunk(3 // count, dim=2))
-        q, k, v = (part.unflatten(1, size[:2]).unflatten(3, size[2:]) for part in parts)
+        q, k, v = (part.view(len(part), *size) for part in parts)
         values = None
         if "key" in tables:
-            keys, *values = tables["key"].split(size[3], dim=2)
-            values = values[0] if values else None
+            keys, *of_values = torch.split(tables["key"], size[3], dim=2)
+            values = of_values[0] if of_values else None
             lags = bias_of_lag_keys(q, keys)
             bias = lags if bias is None else bias + lags
         if "rotate" in tables:
@@ -256,15 +256,12 @@ class OrderFree:
     def logits(
         self,
         p: Parameters,
-        injected: Mapping[str, StackCodes],
+        _injected: Mapping[str, StackCodes],
         x: Tensor,
         drop: Drop | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
-
-        Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
-        """
+        """Logits (M, B, K) of windows (M, B, L, C) as a `Transformer` gives them."""
         padding = None
         if lengths is not None:
             padding = torch.arange(self.length, device=x.device) >= lengths[:, :, None]
@@ -273,6 +270,9 @@ class OrderFree:
         statistics = [mean, deviation, -greatest_of(-x, padding), greatest_of(x, padding)]
         h = affine(p, "project", torch.cat(statistics, dim=2)).relu()
         return affine(p, "head", (drop or keep_all)(h))
+
+
+Classifier = Transformer | OrderFree
 
 
 def affine(p: Parameters, name: str, x: Tensor) -> Tensor:

@@ -10,14 +10,15 @@ from functools import partial
 
 import numpy as np
 
-from pefourier.train import run
 from pefourier.train.data.split import Dropped, Task
 from pefourier.train.ensembles import ResolvedTask, plan_runs
+from pefourier.train.experiment import count_processes, resolve
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
 from pefourier.train.report import tables_in_words, words
 from pefourier.train.request import list_candidates, without_new_folders
+from pefourier.train.run import settle_options
 from pefourier.train.store import Key, key_of
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import paragraph, printable
@@ -59,15 +60,17 @@ class DatasetPlan:
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """What would be trained on each dataset; nothing is, and nothing is written."""
     with without_new_folders(options.out, options.save_models):
-        options = run.settle_options(options)
+        options = settle_options(options)
         rank, ranks = read_rank()
         if rank:
             return ()
-        experiment = run.resolve(options, rank, ranks)
-        run.count_processes(experiment, ranks)
+        experiment = resolve(options, rank, ranks)
+        count_processes(experiment, ranks)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
-    run.note_remarks(experiment, note)
+    if note is not None:
+        for line in experiment.remarks:
+            note(line)
     return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)
 
 

@@ -130,7 +130,7 @@ def in_place(path: str, status: os.stat_result) -> bool:
     return not stat.S_ISREG(status.st_mode) or os.path.dirname(os.path.abspath(path)) in streams
 
 
-def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
+def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     """Write a file so that it is there as a whole or, after any failure, as it was before."""
     from secrets import token_hex
     from shutil import copymode

@@ -54,7 +54,7 @@ def test_series_of_any_length_are_stretched_alike(rng):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")  # of aeon and what it imports
-def test_minirocket_sees_where_things_are(rng):
+def test_minirocket_sees_where_things_are():
     pytest.importorskip("aeon", reason="needs the package aeon")
     task = load.load_task("order:count=200,length=12")
     valid, test, _ = baselines.fit_method("minirocket", task, 0)
@@ -71,6 +71,6 @@ def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
     ):
         with pytest.raises(PefourierError, match=named):
             run_comparison(Options(**{**SMALL, **given}))
-    monkeypatch.setattr(baselines, "find_spec", lambda name: None)
+    monkeypatch.setattr(baselines, "find_spec", lambda _: None)
     with pytest.raises(PefourierError, match="needs sklearn"):
         run_comparison(Options(**SMALL, beside=("trees",)))

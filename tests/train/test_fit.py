@@ -34,8 +34,8 @@ def unequal():
     return from_examples("x", 3 + 5 * x, y)
 
 
-def member(spec, seed=0, learn=False, fold=0):
-    return fit.Replica(spec, injection(spec, seed, learn), seed, fold)
+def member(spec, seed=0, *, learn=False, fold=0):
+    return fit.Replica(spec, injection(spec, seed, learn=learn), seed, fold)
 
 
 def program(task, members, dtype=torch.float64, schedule=None):
@@ -47,7 +47,7 @@ def program(task, members, dtype=torch.float64, schedule=None):
 def test_a_member_in_a_stack_is_the_member_alone(task, name, learn):
     company = [member(spec, seed) for spec in COMPANY for seed in (0, 3) if spec != name]
     for dtype, rounding in ((torch.float64, 1e-6), (torch.float32, 1e-4)):
-        own = member(name, 3, learn)
+        own = member(name, 3, learn=learn)
         alone, together = (program(task, [*c, own], dtype) for c in ([], company))
         for running in (alone, together):
             running.train(3)
@@ -159,7 +159,9 @@ def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
 
 
 def test_patience_ends_a_member_and_changes_no_other(held):
-    members = [member(name, seed, True) for name in ("dft", "learned", "t5") for seed in (0, 1)]
+    members = [
+        member(name, seed, learn=True) for name in ("dft", "learned", "t5") for seed in (0, 1)
+    ]
     members += [member(name) for name in ("rope", "shaw:values=true", "shaw", "alibi")]
     left = []
     all_looks, short = (
@@ -182,14 +184,14 @@ def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
     held, tmp_path, monkeypatch, looks, own
 ):
     """Members that patience has ended, and codes under training, included."""
-    members = [member(name, seed, True) for name in ("dft", "t5", "rope") for seed in (0, 1)]
+    members = [member(name, seed, learn=True) for name in ("dft", "t5", "rope") for seed in (0, 1)]
     members += [member(name) for name in ("none", "shaw", "shaw:values=true")]
     schedule = epochs(9, 0.02, 2, **own)
     whole = fit.fit(held, SIZES, members, schedule)
     monkeypatch.setattr("pefourier.train.store.EVERY", 0.0)
     path = tmp_path / "checkpoints" / "one.safetensors"
 
-    def stop(taken, members, loss):
+    def stop(taken, *_):
         if taken == EPOCH * (looks + 1):
             raise InterruptedError
 
@@ -249,7 +251,7 @@ def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, na
     members = [member(name, seed) for seed in (0, 1)]
     exact = program(task, members, torch.float32).train(EPOCH)
     cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
-    monkeypatch.setattr(fit, "training_precision", lambda device: cast)
+    monkeypatch.setattr(fit, "training_precision", lambda _: cast)
     running = program(task, members, torch.float32)
     rounded = running.train(EPOCH)
     assert (rounded != exact).all()

@@ -53,7 +53,7 @@ class OnDevice(TorchDispatchMode):
 def nothing_of_the_host(monkeypatch):
     """No operation has, and no call makes, a tensor of numbers that the host has."""
 
-    def refuse(*args, **kwargs):
+    def refuse(*_, **__):
         raise RuntimeError("a tensor is made of numbers of the host")
 
     with monkeypatch.context() as patched, OnDevice() as mode:
@@ -65,19 +65,25 @@ def nothing_of_the_host(monkeypatch):
 @pytest.fixture
 def stack(monkeypatch):
     """A stack of all acts that learn, drop and go at different rates, on the device."""
-    monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: nullcontext())
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     for module in ("adam", "optimizer"):
         of = import_module(f"torch.optim.{module}")  # torch.optim has no such attribute
         supported = "_get_fused_kernels_supported_devices"
         monkeypatch.setattr(of, supported, lambda: ["meta"], raising=False)
 
-    def build(sizes=SIZES, names=MIXED, padded=False, share=0.05):
+    def build(sizes=SIZES, names=MIXED, *, padded=False, share=0.05):
         task = load_task(ORDER)
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
         held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
-            fit.Replica(name, injection(name, 0, i % 2, of), 0, 0, Tuning(1 + i, 0.1 + i * share))
+            fit.Replica(
+                name,
+                injection(name, 0, learn=bool(i % 2), sizes=of),
+                0,
+                0,
+                Tuning(1 + i, 0.1 + i * share),
+            )
             for i, name in enumerate(names)
         ]
         return fit.Program(
@@ -112,22 +118,24 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
 def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     """Of CUDA the calls alone: what is captured is the next step of an untouched program."""
     held = data_on("cpu")
-    members = [fit.Replica(name, injection(name, 0, True), 0, 0) for name in ("dft", "t5", "rope")]
+    members = [
+        fit.Replica(name, injection(name, 0, learn=True), 0, 0) for name in ("dft", "t5", "rope")
+    ]
     running, fresh = (fit.Program(held, SIZES, members, epochs(1, warmup=9)) for _ in range(2))
     running.done = fresh.done = 5
     captured = []
 
     @contextmanager
-    def graph(made, stream):
+    def graph(_, **__):
         captured.append({k: p.detach().clone() for k, p in running.parameters.items()})
         states = [v for s in running.optimizer.state.values() for v in s.values()]
         assert not any(value.any() for value in states)
         assert (running.count, running.total.any()) == (5, False)
         yield
 
-    stream = SimpleNamespace(wait_stream=lambda other: None)
+    stream = SimpleNamespace(wait_stream=lambda _: None)
     fakes = {"Stream": lambda: stream, "current_stream": lambda: stream, "graph": graph}
-    fakes |= {"stream": lambda one: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
+    fakes |= {"stream": lambda _: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     assert device_data.capture_cuda_graphs(running) == [7, 7]

@@ -1,6 +1,7 @@
 """Tested on longer windows: what goes on there, what cannot and says why."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pefourier.pages.training import read_train_folder
 from pefourier.report.training_figures import score_by_length
 from pefourier.train import device_data, fit, lengths, model, report
 from pefourier.train.data.load import load_task
-from pefourier.train.ensembles import Ensemble, ResolvedTask, Run
+from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for
 from pefourier.train.injection import scale_to_rms
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
@@ -22,7 +23,7 @@ SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
 LONG = replace(SIZES, length=24)
 
 
-def outcome(spec, rms=None, learn=False, task=None):
+def outcome(spec, rms=None, *, learn=False, task=None):
     """A member trained for an epoch, and its task."""
     task, one = task or load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
     one = one if rms is None else scale_to_rms(one, rms)
@@ -83,7 +84,9 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
     stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
-    injected = lengths.Longer([], False).injected(stack, run, found, LONG).table()
+    injected = (
+        lengths.Longer([], partial(load_for, learn=False)).injected(stack, run, found, LONG).table()
+    )
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())
@@ -99,10 +102,12 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
         ResolvedTask(task, SIZES, (), {}, None), SIZES, [Run(parse_arm("sinusoidal"), 0, 0)]
     )
     given, decide = [], lengths.decide
-    monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
-    (row,) = lengths.Longer([task], False).test(stack, found, SIZES)
-    ((valid, of_valid, logits, _),) = given
+    monkeypatch.setattr(
+        lengths, "decide", lambda *a, **k: [given.append((a, k)), decide(*a, **k)][1]
+    )
+    (row,) = lengths.Longer([task], partial(load_for, learn=False)).test(stack, found)
+    (((valid, of_valid, logits), macro),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     np.testing.assert_array_equal(valid, found.valid)
     np.testing.assert_array_equal(of_valid, task.labels[fold.valid])
-    assert row["accuracy"] == np.mean(decide(*given[0]) == task.labels)
+    assert row["accuracy"] == np.mean(decide(valid, of_valid, logits, **macro) == task.labels)

@@ -28,8 +28,8 @@ def held():
     return put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
-def rotation(spec, learn=True, length=8):
-    return load_injection(spec, length, 16, 2, 0, learn, SPECS.get(spec, ()))
+def rotation(spec, *, learn=True, length=8):
+    return load_injection(spec, length, 16, 2, 0, learn=learn, grid=SPECS.get(spec, ()))
 
 
 def members(specs):

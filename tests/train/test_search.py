@@ -8,10 +8,10 @@ import pytest
 from training import SMALL, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import report, run, search
+from pefourier.train import experiment, report, run, work
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
-from pefourier.train.request import Choice, Tuning, list_candidates
+from pefourier.train.request import list_candidates
 
 ASKED = {
     **SMALL,
@@ -47,7 +47,7 @@ def test_what_is_tested_has_no_say(monkeypatch):
     mixed[tested] = 1 - mixed[tested]
     chosen, f1 = [], []
     for own in (task, replace(task, labels=mixed)):
-        monkeypatch.setattr(run, "load_task", lambda *_, own=own: own)
+        monkeypatch.setattr(experiment, "load_task", lambda *_, own=own: own)
         rows = run.run_comparison(Options(**ASKED)).runs
         chosen.append([(r["encoding"], r["seed"], r["step"], r["chosen"]) for r in rows])
         f1.append([r["f1"] for r in rows])
@@ -56,15 +56,12 @@ def test_what_is_tested_has_no_say(monkeypatch):
 
 
 def test_the_best_on_validation_is_kept_then_the_least_loss_then_the_first(monkeypatch):
-    standings = [(0.5, -1.0), (0.9, -2.0), (0.9, -1.0), (0.9, -1.0)]
-    choices = [Choice({"rate": i}, Tuning(1.0)) for i in range(4)]
-    monkeypatch.setattr(search, "standing", lambda task, outcome: standings[outcome])
-    monkeypatch.setattr(search, "member_of", lambda *_: None)
-    monkeypatch.setattr(search, "fit", lambda *_: [0, 1, 2, 3])
-    resolved = SimpleNamespace(schedule=None)
-    stack = SimpleNamespace(runs=[None], resolved=resolved, model=None, task=None)
-    (found,) = search.train_candidates(None, stack, choices, {}, None, None)
-    assert found == (2, {"rate": 2})
+    found = [(0.5, 1.0), (0.9, 2.0), (0.9, 1.0), (0.9, 1.0)]
+    monkeypatch.setattr(work, "score_and_loss", lambda _task, _fold, valid: found[valid])
+    member = SimpleNamespace(fold=0)
+    tried = [(SimpleNamespace(finite=False), {})]
+    tried += [(SimpleNamespace(finite=True, member=member, valid=i), {"rate": i}) for i in range(4)]
+    assert work.best_candidate(None, tried) == tried[3]
 
 
 @pytest.mark.parametrize(

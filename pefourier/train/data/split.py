@@ -16,6 +16,7 @@ time no window that is tested in the same fold, on any recording of the campaign
 that are recorded together only those of one length agree row by row in their commands.)
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -120,6 +121,14 @@ class Span:
     first: int
 
 
+def machine_memory() -> int:
+    """Bytes of memory that the machine has, as far as the system says it."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows
+        return 2**36
+
+
 def borders(anomalous: np.ndarray, n: int, blocks: int, window: int, clock: int) -> list[int]:
     """Rows between blocks of a recording of n rows: near i clock / blocks, and clean.
 
@@ -172,7 +181,7 @@ def anomalous_in_any(labels: Sequence[np.ndarray]) -> np.ndarray:
     return union
 
 
-def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
+def deal(positives: Sequence[int] | np.ndarray, folds: int = FOLDS) -> np.ndarray:
     """The fold of each unit: the richest first, each to the fold with the fewest positives.
 
     No fold gets more than its share of units, and those without positives even out the numbers.
@@ -198,6 +207,7 @@ def split_series(
     stride: int | None = None,
     split: Split = "blocks",
     blocks: int = USER_BLOCKS,
+    *,
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
     units: Sequence[str] = (),
@@ -225,13 +235,18 @@ def split_series(
         starts = cut_windows(spans, window, stride)[:, 1]
         places = deal_within_classes(holds_anomaly(label, starts, window))
     else:
-        spans, masks = deal_spans(name, series, label, window, split, blocks, units, grouped)
+        spans, masks = deal_spans(
+            name, series, label, window, split, blocks, units, grouped=grouped
+        )
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
     dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
     labels = holds_anomaly(label, starts, window).astype(np.int64)
-    folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
-    facts = {"leaky": split == "random", "dropped": dropped}
-    task = Task(name, split, rows, starts, labels, window, classes, folds, **facts)
+    folds = tuple(
+        scale_fold(rows, starts, window, parts) if own_scale else unscaled_fold(rows, parts)
+        for parts in places
+    )
+    leaky = split == "random"
+    task = Task(name, split, rows, starts, labels, window, classes, folds, leaky, dropped=dropped)
     check_task(task)
     return task
 
@@ -252,7 +267,8 @@ def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
     """Whether each window holds an anomalous row."""
     total = np.concatenate([[0], np.cumsum(label)])
-    return total[starts + window] > total[starts]
+    holds: np.ndarray = total[starts + window] > total[starts]
+    return holds
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
@@ -267,11 +283,12 @@ def deal_spans(
     split: Split,
     blocks: int,
     units: Sequence[str],
+    *,
     grouped: bool,
 ) -> tuple[list[Span], Masks]:
     """Spans and the parts of each fold: whole series by `units` where they can be, else of time."""
     if units and split == "blocks":
-        if dealt := deal_series(series, label, window, units, grouped):
+        if dealt := deal_series(series, label, window, units, grouped=grouped):
             return dealt
         fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
         blocks = min(blocks, max(FOLDS, fitting))
@@ -288,7 +305,7 @@ def deal_spans(
 
 
 def deal_series(
-    series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], grouped: bool
+    series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], *, grouped: bool
 ) -> tuple[list[Span], Masks] | None:
     """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
     spans = whole_spans(series)
@@ -306,7 +323,8 @@ def deal_series(
 
 def deal_units(unit: np.ndarray, counts: np.ndarray, folds: int = FOLDS) -> np.ndarray:
     """The fold of each span, all spans of a unit in one."""
-    return deal(np.bincount(unit, counts[:, 1]), folds)[unit]
+    dealt: np.ndarray = deal(np.bincount(unit, counts[:, 1]), folds)[unit]
+    return dealt
 
 
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> np.ndarray:
@@ -406,7 +424,7 @@ def deal_within_classes(labels: np.ndarray) -> list[Parts]:
         members = rng.permutation(np.flatnonzero(labels == label))
         where[members] = (begin + np.arange(len(members))) % FOLDS
         begin += len(members)
-    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_masks(where, FOLDS)]
+    return rotate_parts(where, FOLDS)
 
 
 def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
@@ -427,7 +445,7 @@ def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> l
         crowd = (dealt * share[number]).sum(axis=1)
         fold[number] = np.lexsort((dealt.sum(axis=1).round(9), crowd.round(9)))[0]
         dealt[fold[number]] += share[number]
-    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_masks(fold[unit], folds)]
+    return rotate_parts(fold[unit], folds)
 
 
 def rotate_masks(where: np.ndarray, folds: int) -> Masks:
@@ -436,22 +454,35 @@ def rotate_masks(where: np.ndarray, folds: int) -> Masks:
     return [(~(valid | test), valid, test) for valid, test in held_out]
 
 
-def make_fold(
-    rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts, own_scale: bool
+def rotate_parts(where: np.ndarray, folds: int) -> list[Parts]:
+    """Parts of each fold from the fold of each, as `rotate_masks`."""
+    return [
+        (np.flatnonzero(train), np.flatnonzero(valid), np.flatnonzero(test))
+        for train, valid, test in rotate_masks(where, folds)
+    ]
+
+
+def unscaled_fold(rows: np.ndarray, parts: Parts) -> Fold:
+    """A fold of rows that are scaled already."""
+    zeros = np.zeros(rows.shape[1], np.float32)
+    return Fold(*parts, zeros, zeros + 1)
+
+
+def scale_fold(
+    rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts
 ) -> Fold:
-    """A fold; with `own_scale` its training windows give each channel's mean and deviation.
+    """A fold whose training windows give each channel's mean and deviation.
 
     `window` is the rows of all windows, or of each (W,).
     """
-    channels = rows.shape[1]
-    mean, scale = np.zeros(channels), np.ones(channels)
-    if own_scale and len(parts[0]):
-        used = np.zeros(len(rows) + 1, dtype=int)
-        np.add.at(used, starts[parts[0]], 1)
-        np.add.at(used, (starts + window)[parts[0]], -1)
-        training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
-        mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
-        scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
+    if not len(parts[0]):
+        return unscaled_fold(rows, parts)
+    used = np.zeros(len(rows) + 1, dtype=int)
+    np.add.at(used, starts[parts[0]], 1)
+    np.add.at(used, (starts + window)[parts[0]], -1)
+    training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
+    mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
+    scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 
