@@ -11,8 +11,7 @@ from functools import partial
 import numpy as np
 
 from pefourier.train.data.split import Dropped, Task
-from pefourier.train.ensembles import ResolvedTask, plan_runs
-from pefourier.train.experiment import count_processes, resolve
+from pefourier.train.ensembles import ResolvedTask, count_processes, resolve
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
@@ -77,7 +76,7 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
 def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> DatasetPlan:
     """What would be trained on a dataset, in numbers and in words."""
     task = resolved.task
-    keys = {planned.key(task) for planned in plan_runs(resolved, options.seeds)}
+    keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
     return DatasetPlan(

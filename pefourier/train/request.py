@@ -4,13 +4,12 @@ An encoding as it is, or scaled, is an `Arm`. What only data can refuse is refus
 read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
 
 import numpy as np
 
@@ -146,15 +145,7 @@ def parse_arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One choice of settings."""
-
-    values: Mapping[str, Any]  # of those that are chosen among
-    tuning: Tuning
-
-
-def list_candidates(options: Options) -> list[Choice]:
+def list_candidates(options: Options) -> list[Tuning]:
     """All choices that --search leaves; one without a choice where nothing is searched."""
     searched = parse_search(options.search)
     count = int(np.prod([len(values) for values in searched.values()], dtype=object))
@@ -162,9 +153,9 @@ def list_candidates(options: Options) -> list[Choice]:
         raise PefourierError(
             f"--search has {count} combinations; at most {MOST_CHOICES} are trained"
         )
-    choices = [dict(zip(searched, chosen, strict=True)) for chosen in product(*searched.values())]
-    plain = {name: getattr(options, name) for name in TUNED}
-    return [Choice(values, Tuning(**plain | values)) for values in choices]
+    plain = Tuning(options.rate, options.dropout)
+    choices = product(*searched.values())
+    return [replace(plain, **dict(zip(searched, chosen, strict=True))) for chosen in choices]
 
 
 def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:

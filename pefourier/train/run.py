@@ -37,14 +37,14 @@ def run_comparison(
     `note` is given what to know meanwhile, a line at a time; without it nothing is shown.
     """
     options = settle_options(options)  # before torch is loaded, which takes seconds
-    from pefourier.train import experiment, ranks, work
+    from pefourier.train import ensembles, ranks, work
 
     rank, count = ranks.read_rank()
-    store = experiment.store_of(options, rank, count)
+    store = ensembles.store_of(options, rank, count)
     note = None if rank else note
     with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
-        whole = experiment.resolve(options, rank, count)
-        processes = experiment.count_processes(whole, count)
+        whole = ensembles.resolve(options, rank, count)
+        processes = ensembles.count_processes(whole, count)
         if processes > 1:
             single, is_noted = replace(options, processes=None), note is not None
             start = partial(work.start_rank, single, is_noted=is_noted)

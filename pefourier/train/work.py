@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cache, partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,15 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train import ensembles
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, put_on_device
-from pefourier.train.ensembles import Ensemble, ResolvedTask, Run
-from pefourier.train.experiment import Experiment, resolve, settings_in_common
+from pefourier.train.ensembles import (
+    Ensemble,
+    Experiment,
+    ResolvedTask,
+    Run,
+    plan_ensembles,
+    resolve,
+    settings_in_common,
+)
 from pefourier.train.fit import AT_ONCE, Outcome, Replica, fit, score_and_loss
 from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
@@ -38,13 +46,18 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, has_meeting_point, join_group, read_rank
-from pefourier.train.request import Tuning, draw_longer, list_candidates, parse_lengths
+from pefourier.train.request import (
+    Tuning,
+    draw_longer,
+    list_candidates,
+    parse_lengths,
+    parse_search,
+)
 from pefourier.train.store import FOLDER, Checkpoint, Key, check_handed_over, check_same, key_of
 from pefourier.train.summary import Summary, summarize_runs
 from pefourier.writing.files import remove_old_drafts
 
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
-Chosen = tuple[Outcome, Mapping[str, Any]]  # a run's best candidate, and its settings
 
 
 def start_rank(options: Options, *, is_noted: bool) -> Summary | None:
@@ -64,7 +77,8 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
         config, done = agree_on_configuration(experiment, group)
         for line in experiment.remarks:
             say(line)
-        work = Work(experiment, group, experiment.plan_ensembles(config["stack"]), done)
+        planned = [e for r in experiment.resolved for e in plan_ensembles(r, config["stack"])]
+        work = Work(experiment, group, planned, done)
         with report_progress(work.count_unfinished(), note) as reporter:
             work.train_share(reporter)
         if lost := work.count_lost_models():
@@ -116,7 +130,6 @@ class Work:
         self.store, self.group, self.ensembles, self.done = experiment.store, group, planned, done
         first, step = (0, 1) if group is not None else (experiment.rank, experiment.ranks)
         self.share = range(first, len(planned), step)  # numbers, as far as they are known
-        self.candidates = list_candidates(self.options)
         self.rows: list[dict[str, Any]] = []
         self.resident: Resident | None = None
         self.load = cache(partial(ensembles.load_for, learn=self.options.learn))
@@ -174,11 +187,11 @@ class Work:
         if self.done.issuperset(stack.keys):
             return [], []
         checkpoint = self.checkpoint_of(stack)
-        chosen = self.outcomes_of(stack, reporter, checkpoint)
-        rows, traces = self.keep(stack, [pair for pair in chosen if pair[0].finite])
+        outcomes = self.outcomes_of(stack, reporter, checkpoint)
+        rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
         checkpoint.drop()
         reporter.finished += 1
-        lost = [outcome.member for outcome, _ in chosen if not outcome.finite]
+        lost = [outcome.member for outcome in outcomes if not outcome.finite]
         if lost:  # those beside it are stored by now
             raise PefourierError(
                 f"{lost[0].encoding}, seed {lost[0].seed}, fold {lost[0].fold}: non-finite "
@@ -195,7 +208,7 @@ class Work:
 
     def outcomes_of(
         self, stack: Ensemble, reporter: Reporter, checkpoint: Checkpoint
-    ) -> list[Chosen]:
+    ) -> list[Outcome]:
         """What training made of the runs of a stack."""
         if stack.model is None:
             return fit_other_method(stack)
@@ -204,23 +217,26 @@ class Work:
         injections = ensembles.stack_injections(stack, self.load)
         schedule = stack.resolved.schedule
         reporter.steps = schedule.steps
-        pairs = [(i, run, one) for i, run in enumerate(stack.runs) for one in self.candidates]
-        members = [member_of(run, injections, one.tuning, i) for i, run, one in pairs]
+        members = [
+            member_of(run, injections, tuning, number)
+            for number, run in enumerate(stack.runs)
+            for tuning in list_candidates(self.options)
+        ]
         progress = reporter.count_steps
         outcomes = fit(self.resident, stack.model, members, schedule, progress, checkpoint)
-        tried: list[list[Chosen]] = [[] for _ in stack.runs]
-        for (i, _, candidate), outcome in zip(pairs, outcomes, strict=True):
-            tried[i].append((outcome, candidate.values))
+        tried = (tuple(of_run) for _, of_run in groupby(outcomes, lambda o: o.member.number))
         return [best_candidate(stack.task, of_run) for of_run in tried]
 
     def keep(
-        self, stack: Ensemble, chosen: Sequence[Chosen]
+        self, stack: Ensemble, outcomes: Sequence[Outcome]
     ) -> tuple[list[dict[str, Any]], list[bytes]]:
         """Score and store what a stack came to, and save what is asked of it."""
         task, model, folder = stack.task, stack.model, self.options.save_models
         rows, traces = [], list[bytes]()
-        for outcome, settings in chosen:
-            row = row_of(stack.resolved, outcome, settings, self.device)
+        for outcome in outcomes:
+            row = row_of(stack.resolved, outcome, self.device)
+            searched = parse_search(self.options.search) if model is not None else ()
+            row["chosen"] = {name: getattr(outcome.member.tuning, name) for name in searched}
             row["terms"], row["tested"] = terms_of(stack, outcome), []
             if longer := self.longer.get(task.name):
                 from pefourier.train.lengths import Longer
@@ -230,28 +246,26 @@ class Work:
         if self.store.path is not None or self.group is not None:
             from pefourier.train.run_artifacts import trace_of
 
-            traces = [
-                trace_of(task, o, key_of(row)) for row, (o, _) in zip(rows, chosen, strict=True)
-            ]
+            traces = [trace_of(task, outcome) for outcome in outcomes]
         if folder is not None and model is not None:
             from pefourier.train.saved_models import save_model
 
-            for outcome, _ in chosen:
+            for outcome in outcomes:
                 save_model(folder, task, outcome, model)
         self.put_away(rows, traces)  # last: a run with a row is not trained again
         return rows, traces
 
 
-def fit_other_method(stack: Ensemble) -> list[Chosen]:
+def fit_other_method(stack: Ensemble) -> list[Outcome]:
     """What another method comes to in each run of a stack; it has no settings to choose."""
     from pefourier.train.baselines import fit_method
 
-    chosen: list[Chosen] = []
+    outcomes = []
     for number, run in enumerate(stack.runs):
         valid, test, seconds = fit_method(run.arm.spec, stack.task, run.fold)
         member = Replica(run.arm.name, NOTHING, run.seed, run.fold, number=number)
-        chosen.append((Outcome(member, valid, test, 1, seconds), {}))
-    return chosen
+        outcomes.append(Outcome(member, valid, test, 1, seconds))
+    return outcomes
 
 
 def member_of(
@@ -263,11 +277,10 @@ def member_of(
     return Replica(run.arm.name, injection, run.seed, run.fold, tuning, number)
 
 
-def best_candidate(task: Task, tried: Sequence[Chosen]) -> Chosen:
+def best_candidate(task: Task, tried: Sequence[Outcome]) -> Outcome:
     """The candidate with the highest score on validation, then the least loss; else the first."""
 
-    def rank(pair: Chosen) -> tuple[float, float]:
-        outcome, _ = pair
+    def rank(outcome: Outcome) -> tuple[float, float]:
         if not outcome.finite:
             return -1.0, -np.inf
         score, loss = score_and_loss(task, outcome.member.fold, outcome.valid)
@@ -276,13 +289,8 @@ def best_candidate(task: Task, tried: Sequence[Chosen]) -> Chosen:
     return max(tried, key=rank)
 
 
-def row_of(
-    resolved: ResolvedTask,
-    outcome: Outcome,
-    settings: Mapping[str, Any],
-    device: torch.device,
-) -> dict[str, Any]:
-    """A line of results.jsonl; `settings` are those that were chosen on validation."""
+def row_of(resolved: ResolvedTask, outcome: Outcome, device: torch.device) -> dict[str, Any]:
+    """A line of results.jsonl."""
     member, task = outcome.member, resolved.task
     fold, macro = task.folds[member.fold], task.positive is None
     labels = task.labels[fold.test]
@@ -303,7 +311,6 @@ def row_of(
         "budget": resolved.schedule.budget,
         "device": str(device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "chosen": dict(settings),
     }
 
 

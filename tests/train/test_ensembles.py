@@ -8,8 +8,7 @@ import pytest
 from training import SMALL
 
 from pefourier.errors import PefourierError
-from pefourier.train.ensembles import list_remarks, plan_ensembles, sizes_of_tokens
-from pefourier.train.experiment import resolve
+from pefourier.train.ensembles import list_remarks, plan_ensembles, resolve, sizes_of_tokens
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -73,7 +72,7 @@ def test_runs_that_cost_alike_are_trained_together():
     arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
     options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
     (task,) = resolve(options).resolved
-    found = plan_ensembles(task, 7, 16)
+    found = plan_ensembles(task, 16)
     kinds = [{run.arm.spec for run in stack.runs} for stack in found]
     codes, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
     assert kinds == [biases, codes, codes, {"shaw"}, {"order-free"}, {"trees"}]

@@ -80,8 +80,8 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
 
 
 def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
-    task, run = load_task(TASK), Run(parse_arm("sinusoidal@rms=0.25"), 0, 0)
-    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None), SIZES, [run])
+    task, run = load_task(TASK), Run(TASK, parse_arm("sinusoidal@rms=0.25"), 0, 0)
+    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
     injected = (
@@ -99,7 +99,9 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     task = replace(task, folds=(replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale),))
     found, _ = outcome("sinusoidal", task=task)
     stack = Ensemble(
-        ResolvedTask(task, SIZES, (), {}, None), SIZES, [Run(parse_arm("sinusoidal"), 0, 0)]
+        ResolvedTask(task, SIZES, (), {}, None, ()),
+        SIZES,
+        [Run(TASK, parse_arm("sinusoidal"), 0, 0)],
     )
     given, decide = [], lengths.decide
     monkeypatch.setattr(

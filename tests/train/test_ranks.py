@@ -16,7 +16,7 @@ from training import SMALL, lines, numbers, train_aside
 
 from pefourier.errors import PefourierError
 from pefourier.train import ranks, work
-from pefourier.train.experiment import count_processes, resolve
+from pefourier.train.ensembles import count_processes, resolve
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Store

@@ -135,7 +135,7 @@ def test_a_tampered_folder_gives_its_answer_or_one_line(tmp_path, seeds):
 
 def test_a_folder_is_locked_by_rank_and_free_again(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "pefourier.train.experiment.load_task", lambda *_: pytest.fail("data are read")
+        "pefourier.train.ensembles.load_task", lambda *_: pytest.fail("data are read")
     )
     for rank in (0, 1):
         with Store(tmp_path, rank).lock(), Store(tmp_path, 1 - rank).lock():
