@@ -72,8 +72,7 @@ def draw_batches(
     rngs = (np.random.default_rng([seed, number, epoch]) for epoch in epochs)
     shuffled = [rng.permutation(fold.train)[: steps * batch].reshape(steps, batch) for rng in rngs]
     begin = first - epochs[0] * steps
-    batches: np.ndarray = np.concatenate(shuffled)[begin : begin + count]
-    return batches
+    return np.asarray(np.concatenate(shuffled)[begin : begin + count])
 
 
 def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
@@ -86,8 +85,7 @@ def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
 def class_weights(task: Task, fold: Fold) -> np.ndarray:
     """Weights n / (K n_k), under which every class counts the same in training."""
     counts = np.bincount(task.labels[fold.train], minlength=len(task.classes))
-    weights: np.ndarray = len(fold.train) / (len(counts) * counts)
-    return weights
+    return np.asarray(len(fold.train) / (len(counts) * counts))
 
 
 def device_memory(device: torch.device) -> int:

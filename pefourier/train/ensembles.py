@@ -7,7 +7,7 @@ dataset that fit into memory together are a `Stack`.
 import os
 import platform
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -153,18 +153,6 @@ def check_scaling(arm: Arm, injection: Injection) -> None:
             f"{shown(arm.name)}: {arm.spec} has no size to match: it is not added to the input "
             f"(act {injection.act!r}), or is the same at every position"
         )
-
-
-def stack_injections(
-    stack: Ensemble, load: Callable[..., Injection]
-) -> dict[tuple[str, int], Injection]:
-    """What each SPEC injects for each seed in a stack; `load` is a `load_for`."""
-    resolved, injections = stack.resolved, dict[tuple[str, int], Injection]()
-    for spec, seed in {(r.arm.spec, r.seed) for r in stack.runs if r.arm.spec not in WITHOUT_CODES}:
-        first = resolved.injections[spec]
-        is_first = seed == 0 or not first.seeded
-        injections[spec, seed] = first if is_first else load(resolved.model, spec, seed)
-    return injections
 
 
 def activations(model: Transformer, batch: int) -> int:

@@ -33,19 +33,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train import metrics
-from pefourier.train.attention import StackCodes, as_tensor, stack_codes
+from pefourier.train import device_data, metrics
+from pefourier.train.attention import as_tensor, stack_codes
 from pefourier.train.data.split import Task
-from pefourier.train.device_data import (
-    Resident,
-    batch_and_steps,
-    capture_cuda_graphs,
-    class_weights,
-    count_fitting,
-    draw_batches,
-    padded_indices,
-    training_precision,
-)
+from pefourier.train.device_data import Resident, class_weights
 from pefourier.train.injection import Injection
 from pefourier.train.model import Classifier, Dropout, OrderFree, Parameters, draw_parameters
 from pefourier.train.request import FASTER, Schedule, Tuning
@@ -119,20 +110,28 @@ class Program:
         injections = [m.injection for m in self.members]
         blind = isinstance(self.model, OrderFree)  # it takes no codes
         self.injected = {} if blind else stack_codes(injections, device, dtype)
-        self.parameters = initial_parameters(self.model, self.members, self.injected, device, dtype)
+        self.parameters = self.draw_parameters()
         folds = [task.folds[m.fold] for m in self.members]
         shape = (len(folds), 1, 1, -1)
         self.mean = as_tensor([f.mean for f in folds], device, dtype).view(shape)
         self.scale = as_tensor([f.scale for f in folds], device, dtype).view(shape)
         self.weights = as_tensor([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
-        size = (len(folds), batch_and_steps(task, self.schedule.batch_size)[0])
+        size = (len(folds), device_data.batch_and_steps(task, self.schedule.batch_size)[0])
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(folds), device=device)
         self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
         self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
         self.set_pace()
         if device.type == "cuda" and not self.eager:
-            self.replay_look, self.replay = capture_cuda_graphs(self)
+            self.replay_look, self.replay = device_data.capture_cuda_graphs(self)
+
+    def draw_parameters(self) -> Parameters:
+        """Every member's first parameters, the same for all encodings of a seed and fold."""
+        shapes, kind = self.model.shapes(), self.data.rows
+        of_members = [draw_parameters(shapes, m.key) for m in self.members]
+        begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
+        begun |= {f"codes.{act}": c.start for act, c in self.injected.items() if c.trained}
+        return {name: p.to(kind).clone().requires_grad_() for name, p in begun.items()}
 
     def set_pace(self) -> None:
         """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
@@ -154,7 +153,7 @@ class Program:
 
     def loss(self, index: Tensor) -> Tensor:
         """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
-        with training_precision(self.data.device):
+        with device_data.training_precision(self.data.device):
             drop = self.drop and self.drop.begin(self.done)
             logits, y = self.logits(index, drop), self.data.labels[index]
         entropy = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none").view_as(y)
@@ -193,7 +192,10 @@ class Program:
         """Train for some steps; mean training loss of each member."""
         span = self.done, steps, self.schedule.batch_size
         keys = [(m.seed, m.fold) for m in self.members]
-        batches = {key: draw_batches(self.data.task, *key, *span) for key in dict.fromkeys(keys)}
+        batches = {
+            key: device_data.draw_batches(self.data.task, *key, *span)
+            for key in dict.fromkeys(keys)
+        }
         order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
         self.total.zero_()
         for index in order.to(self.data.device):
@@ -220,7 +222,7 @@ class Program:
     def evaluate(self, part: str) -> list[np.ndarray]:
         """Logits (n, K) of each member's windows of a part."""
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
-        index = padded_indices(indices).to(self.data.device)
+        index = device_data.padded_indices(indices).to(self.data.device)
         logits = torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)
         padded = logits.cpu().double().numpy()
         return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
@@ -271,24 +273,6 @@ def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, 
     return metrics.validation_score(logits, labels, macro=task.positive is None), loss
 
 
-def initial_parameters(
-    model: Classifier,
-    members: Sequence[Replica],
-    injected: Mapping[str, StackCodes],
-    device: torch.device,
-    dtype: torch.dtype,
-) -> Parameters:
-    """Every member's first parameters, the same for all encodings of a seed and fold."""
-    shapes = model.shapes()
-    of_members = [draw_parameters(shapes, m.key) for m in members]
-    begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
-    begun |= {f"codes.{act}": codes.start for act, codes in injected.items() if codes.trained}
-    return {
-        name: value.to(device=device, dtype=dtype).clone().requires_grad_()
-        for name, value in begun.items()
-    }
-
-
 def is_code(name: str) -> bool:
     """Whether a parameter is one of codes."""
     return name.startswith("codes.")
@@ -308,7 +292,7 @@ def fit(
     """Train members together, or as many at a time as memory holds."""
     outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
     try:
-        size = count_fitting(
+        size = device_data.count_fitting(
             data.device,
             len(members),
             lambda count: Program(data, model, members[:count], schedule, eager=True).step(),
@@ -379,8 +363,8 @@ class Training:
 
     def is_patient(self) -> np.ndarray:
         """Which members of `running` have steps left without better weights."""
-        waited: np.ndarray = self.running.done - self.best_step[self.active]
-        return waited < (self.schedule.patience or np.inf)
+        waited = self.running.done - self.best_step[self.active]
+        return np.asarray(waited < (self.schedule.patience or np.inf))
 
     def leave(self) -> None:
         """Let those leave whose patience has ended; on a GPU only all together."""
@@ -457,8 +441,7 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
     array([ True,  True, False])
     """
     (score, loss), (highest, lowest) = scores.T, before.T
-    better: np.ndarray = (score > highest) | ((score == highest) & (loss < lowest - LEAST_GAIN))
-    return better
+    return np.asarray((score > highest) | ((score == highest) & (loss < lowest - LEAST_GAIN)))
 
 
 @torch.no_grad()

@@ -291,8 +291,7 @@ def average_ranks(scores: np.ndarray) -> np.ndarray:
     """
     above = (scores[:, None, :] > scores[:, :, None]).sum(axis=2)
     equal = (scores[:, None, :] == scores[:, :, None]).sum(axis=2)
-    ranks: np.ndarray = (above + (equal + 1) / 2).mean(axis=0)
-    return ranks
+    return np.asarray((above + (equal + 1) / 2).mean(axis=0))
 
 
 def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:

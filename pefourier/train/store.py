@@ -37,18 +37,10 @@ NOT_NUMBERS |= {"beside"}  # methods stand among encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
 GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, as training is now
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
+FACTS: dict[str, Any] = dict.fromkeys(("data", "tables"), dict[str, list[float]])
+FACTS |= {"windows": dict[str, list[int]], "splits": dict[str, str], "stack": int}
+FACTS |= {"versions": dict[str, Any]}
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
-
-
-class Facts(TypedDict):
-    """What config.json has beside options, of those that are checked."""
-
-    data: dict[str, list[float]]
-    tables: dict[str, list[float]]
-    windows: dict[str, list[int]]
-    splits: dict[str, str]
-    stack: int
-    versions: dict[str, Any]
 
 
 class ScoresAtLength(TypedDict):
@@ -281,7 +273,7 @@ def read_configuration(file: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = parse_json(file.read_bytes())
         check_type("it", config, dict[str, Any])
-        for name, kind in (get_type_hints(Options) | get_type_hints(Facts)).items():
+        for name, kind in (get_type_hints(Options) | FACTS).items():
             if name in config:
                 check_type(name, config[name], kind)
         if not config.get("dataset") or not config.get("encoding"):
@@ -297,7 +289,8 @@ def stored_options(config: Mapping[str, Any]) -> Options:
     """The options that a configuration was made of."""
     names = {field.name for field in fields(Options)} - NOT_NUMBERS
     given: dict[str, Any] = {name: config[name] for name in names & config.keys()}
-    return Options(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+    given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return Options(**given)
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:

@@ -15,30 +15,21 @@ import json
 import sys
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train import ensembles
+from pefourier.train import ensembles, request
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, put_on_device
-from pefourier.train.ensembles import (
-    Ensemble,
-    Experiment,
-    ResolvedTask,
-    Run,
-    plan_ensembles,
-    resolve,
-    settings_in_common,
-)
+from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
 from pefourier.train.fit import AT_ONCE, Outcome, Replica, fit, score_and_loss
 from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
@@ -46,17 +37,11 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, has_meeting_point, join_group, read_rank
-from pefourier.train.request import (
-    Tuning,
-    draw_longer,
-    list_candidates,
-    parse_lengths,
-    parse_search,
-)
 from pefourier.train.store import FOLDER, Checkpoint, Key, check_handed_over, check_same, key_of
 from pefourier.train.summary import Summary, summarize_runs
 from pefourier.writing.files import remove_old_drafts
 
+Rows = list[dict[str, Any]]  # of results.jsonl
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
 
 
@@ -64,7 +49,7 @@ def start_rank(options: Options, *, is_noted: bool) -> Summary | None:
     """Train as one of the ranks that this machine has started."""
     rank, ranks = read_rank()
     note = (lambda line: print(f"pefourier: {line}", file=sys.stderr)) if is_noted else None
-    return train_rank(resolve(options, rank, ranks), None if rank else note)
+    return train_rank(ensembles.resolve(options, rank, ranks), None if rank else note)
 
 
 def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
@@ -77,13 +62,17 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
         config, done = agree_on_configuration(experiment, group)
         for line in experiment.remarks:
             say(line)
-        planned = [e for r in experiment.resolved for e in plan_ensembles(r, config["stack"])]
-        work = Work(experiment, group, planned, done)
-        with report_progress(work.count_unfinished(), note) as reporter:
-            work.train_share(reporter)
-        if lost := work.count_lost_models():
-            folder = shown(options.save_models)
-            say(f"no model in {folder} for {lost} of the runs that finished before")
+        planned = [
+            e for r in experiment.resolved for e in ensembles.plan_ensembles(r, config["stack"])
+        ]
+        first, step = (0, 1) if meets else (experiment.rank, experiment.ranks)
+        share = range(first, len(planned), step)  # of stacks, as far as they are known
+        unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
+        with report_progress(unfinished, note) as reporter:
+            work = Work(experiment, group, planned, done, reporter)
+            work.train_share(share)
+        if options.save_models is not None:
+            note_lost_models(options.save_models, planned, done, say)
         if options.resume and store.path is not None:
             folders = [store.path, *store.path.glob("*/")]
             remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
@@ -96,7 +85,18 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
             say(f"rank {experiment.rank} is done; the last of {count} ranks sums up")
             return None
         params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
-        return summarize_runs([rows[key] for key in keys], params, settings_in_common(options))
+        return summarize_runs(
+            [rows[key] for key in keys], params, ensembles.settings_in_common(options)
+        )
+
+
+def note_lost_models(folder: str, planned: Sequence[Ensemble], done: set[Key], say: Note) -> None:
+    """Say how many runs that finished before have no model in the folder."""
+    from pefourier.train.saved_models import file_of_model
+
+    keys = {key for stack in planned if stack.model is not None for key in stack.keys}
+    if lost := sum(not file_of_model(folder, key).is_file() for key in keys & done):
+        say(f"no model in {shown(folder)} for {lost} of the runs that finished before")
 
 
 def agree_on_configuration(
@@ -116,62 +116,47 @@ def agree_on_configuration(
     return config, set(done)
 
 
+@dataclass(eq=False)
 class Work:
-    """The stacks of a comparison, a rank's share of them, and what has come of it."""
+    """The stacks of a comparison, and what this rank has made of its share."""
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        group: Group | None,
-        planned: Sequence[Ensemble],
-        done: set[Key],  # runs that were finished before
-    ) -> None:
-        self.options, self.device = experiment.options, experiment.device
-        self.store, self.group, self.ensembles, self.done = experiment.store, group, planned, done
-        first, step = (0, 1) if group is not None else (experiment.rank, experiment.ranks)
-        self.share = range(first, len(planned), step)  # numbers, as far as they are known
-        self.rows: list[dict[str, Any]] = []
+    experiment: Experiment
+    group: Group | None
+    ensembles: Sequence[Ensemble]
+    done: set[Key]  # runs that were finished before
+    reporter: Reporter
+
+    def __post_init__(self) -> None:
+        self.options, self.store = self.experiment.options, self.experiment.store
+        self.rows: Rows = []
         self.resident: Resident | None = None
         self.load = cache(partial(ensembles.load_for, learn=self.options.learn))
-        lengths = parse_lengths(self.options.test_length)
-        self.longer = {name: draw_longer(name, lengths) for name in self.options.dataset}
+        lengths = request.parse_lengths(self.options.test_length)
+        self.longer = {name: request.draw_longer(name, lengths) for name in self.options.dataset}
 
-    def count_unfinished(self) -> int:
-        """How many stacks of this rank's share have runs to be trained."""
-        return sum(not self.done.issuperset(self.ensembles[i].keys) for i in self.share)
-
-    def count_lost_models(self) -> int:
-        """How many runs that finished before have no model in the folder that is to hold them."""
-        if (folder := self.options.save_models) is None:
-            return 0
-        from pefourier.train.saved_models import file_of_model
-
-        keys = {key for e in self.ensembles if e.model is not None for key in e.keys}
-        return sum(not file_of_model(folder, key).is_file() for key in keys & self.done)
-
-    def train_share(self, reporter: Reporter) -> None:
+    def train_share(self, share: Iterable[int]) -> None:
         """Train this rank's stacks, one after another, except those that are finished."""
-        if self.group is None:
-            for number in self.share:
-                self.train(number, reporter)
+        group, count = self.group, len(self.ensembles)
+        if group is None:
+            for number in share:
+                self.train(number)
             return
-        group = self.group
-        take_over = partial(self.take_over, group, reporter)
+        take_over = partial(self.take_over, group)
         if group.rank == 0:
-            reporter.after_look = take_over
-        for number in group.claims(len(self.ensembles)):
-            group.finish(number, *self.train(number, reporter))
+            self.reporter.after_look = take_over
+        for number in group.claims(count):
+            group.finish(number, *self.train(number))
         if group.rank == 0:
-            group.wait_for_all(len(self.ensembles), take_over)
+            group.wait_for_all(count, take_over)
 
-    def take_over(self, group: Group, reporter: Reporter) -> None:
+    def take_over(self, group: Group) -> None:
         """Store what other ranks have handed over, on rank 0."""
         for number, rows, traces in group.arrived(len(self.ensembles)):
             check_handed_over(rows, self.ensembles[number].keys)
-            reporter.finished += bool(rows)
+            self.reporter.finished += bool(rows)
             self.put_away(rows, traces)
 
-    def put_away(self, rows: Sequence[dict[str, Any]], traces: Sequence[bytes]) -> None:
+    def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
         """Store rows, and what their runs left behind."""
         if self.store.path is not None:
             from pefourier.train.run_artifacts import write_trace
@@ -181,16 +166,17 @@ class Work:
         self.store.append(row for row in rows if key_of(row) not in self.done)
         self.rows += rows
 
-    def train(self, number: int, reporter: Reporter) -> tuple[list[dict[str, Any]], list[bytes]]:
+    def train(self, number: int) -> tuple[Rows, list[bytes]]:
         """Train a stack unless it is finished, and keep what comes of it."""
-        stack = self.ensembles[number]
+        stack, folder = self.ensembles[number], self.store.path
         if self.done.issuperset(stack.keys):
             return [], []
-        checkpoint = self.checkpoint_of(stack)
-        outcomes = self.outcomes_of(stack, reporter, checkpoint)
+        name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
+        checkpoint = Checkpoint(folder and folder / FOLDER / name)
+        outcomes = self.fit_runs(stack, checkpoint)
         rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
         checkpoint.drop()
-        reporter.finished += 1
+        self.reporter.finished += 1
         lost = [outcome.member for outcome in outcomes if not outcome.finite]
         if lost:  # those beside it are stored by now
             raise PefourierError(
@@ -199,82 +185,57 @@ class Work:
             )
         return rows, traces
 
-    def checkpoint_of(self, stack: Ensemble) -> Checkpoint:
-        """Where a stack goes on after an interruption."""
-        if self.store.path is None or stack.model is None:
-            return Checkpoint(None)
-        name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
-        return Checkpoint(self.store.path / FOLDER / name)
-
-    def outcomes_of(
-        self, stack: Ensemble, reporter: Reporter, checkpoint: Checkpoint
-    ) -> list[Outcome]:
-        """What training made of the runs of a stack."""
-        if stack.model is None:
-            return fit_other_method(stack)
-        if self.resident is None or self.resident.task is not stack.task:
-            self.resident = put_on_device(stack.task, self.device)
-        injections = ensembles.stack_injections(stack, self.load)
-        schedule = stack.resolved.schedule
-        reporter.steps = schedule.steps
+    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[Outcome]:
+        """What training made of the runs of a stack: of each its best candidate."""
+        tunings: Sequence[request.Tuning | None] = [None]
+        if stack.model is not None:
+            tunings = request.list_candidates(self.options)
         members = [
-            member_of(run, injections, tuning, number)
+            Replica(run.arm.name, injection, run.seed, run.fold, tuning, number)
             for number, run in enumerate(stack.runs)
-            for tuning in list_candidates(self.options)
+            for injection in [self.injection_of(stack.resolved, run)]
+            for tuning in tunings
         ]
-        progress = reporter.count_steps
+        if stack.model is None:
+            from pefourier.train.baselines import fit_method
+
+            method = stack.runs[0].arm.spec
+            return [Outcome(m, *fit_method(method, stack.task, m.fold)) for m in members]
+        if self.resident is None or self.resident.task is not stack.task:
+            self.resident = put_on_device(stack.task, self.experiment.device)
+        schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
+        progress = self.reporter.count_steps
         outcomes = fit(self.resident, stack.model, members, schedule, progress, checkpoint)
-        tried = (tuple(of_run) for _, of_run in groupby(outcomes, lambda o: o.member.number))
-        return [best_candidate(stack.task, of_run) for of_run in tried]
+        candidates = (tuple(of_run) for _, of_run in groupby(outcomes, lambda o: o.member.number))
+        return [best_candidate(stack.task, of_run) for of_run in candidates]
 
-    def keep(
-        self, stack: Ensemble, outcomes: Sequence[Outcome]
-    ) -> tuple[list[dict[str, Any]], list[bytes]]:
+    def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
+        """What a run injects; the order-free baseline and other methods have no codes."""
+        injection = resolved.injections.get(run.arm.spec, NOTHING)
+        if run.seed and injection.seeded:
+            injection = self.load(resolved.model, run.arm.spec, run.seed)
+        return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
+
+    def keep(self, stack: Ensemble, outcomes: Sequence[Outcome]) -> tuple[Rows, list[bytes]]:
         """Score and store what a stack came to, and save what is asked of it."""
-        task, model, folder = stack.task, stack.model, self.options.save_models
-        rows, traces = [], list[bytes]()
-        for outcome in outcomes:
-            row = row_of(stack.resolved, outcome, self.device)
-            searched = parse_search(self.options.search) if model is not None else ()
-            row["chosen"] = {name: getattr(outcome.member.tuning, name) for name in searched}
-            row["terms"], row["tested"] = terms_of(stack, outcome), []
-            if longer := self.longer.get(task.name):
-                from pefourier.train.lengths import Longer
+        task, folder, traces = stack.task, self.options.save_models, list[bytes]()
+        rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
+        if longer := self.longer.get(task.name):
+            from pefourier.train.lengths import score_lengths
 
-                row["tested"] = Longer(longer, self.load).test(stack, outcome)
-            rows.append(row)
+            for row, outcome in zip(rows, outcomes, strict=True):
+                row["tested"] = score_lengths(stack, outcome, longer, self.load)
         if self.store.path is not None or self.group is not None:
             from pefourier.train.run_artifacts import trace_of
 
             traces = [trace_of(task, outcome) for outcome in outcomes]
-        if folder is not None and model is not None:
+        if folder is not None and stack.model is not None:
             from pefourier.train.saved_models import save_model
 
             for outcome in outcomes:
-                save_model(folder, task, outcome, model)
+                save_model(folder, task, outcome, stack.model)
         self.put_away(rows, traces)  # last: a run with a row is not trained again
         return rows, traces
-
-
-def fit_other_method(stack: Ensemble) -> list[Outcome]:
-    """What another method comes to in each run of a stack; it has no settings to choose."""
-    from pefourier.train.baselines import fit_method
-
-    outcomes = []
-    for number, run in enumerate(stack.runs):
-        valid, test, seconds = fit_method(run.arm.spec, stack.task, run.fold)
-        member = Replica(run.arm.name, NOTHING, run.seed, run.fold, number=number)
-        outcomes.append(Outcome(member, valid, test, 1, seconds))
-    return outcomes
-
-
-def member_of(
-    run: Run, injections: Mapping[tuple[str, int], Injection], tuning: Tuning, number: int
-) -> Replica:
-    """The member that a run trains; the order-free baseline has no codes."""
-    injection = injections.get((run.arm.spec, run.seed), NOTHING)
-    injection = injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
-    return Replica(run.arm.name, injection, run.seed, run.fold, tuning, number)
 
 
 def best_candidate(task: Task, tried: Sequence[Outcome]) -> Outcome:
@@ -289,9 +250,10 @@ def best_candidate(task: Task, tried: Sequence[Outcome]) -> Outcome:
     return max(tried, key=rank)
 
 
-def row_of(resolved: ResolvedTask, outcome: Outcome, device: torch.device) -> dict[str, Any]:
+def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[str, Any]:
     """A line of results.jsonl."""
-    member, task = outcome.member, resolved.task
+    member, task = outcome.member, stack.task
+    searched = () if member.tuning is None else request.parse_search(experiment.options.search)
     fold, macro = task.folds[member.fold], task.positive is None
     labels = task.labels[fold.test]
     predicted = decide(outcome.valid, task.labels[fold.valid], outcome.test, macro=macro)
@@ -308,9 +270,12 @@ def row_of(resolved: ResolvedTask, outcome: Outcome, device: torch.device) -> di
         "confusion": confusion.tolist(),
         "shortest": task.shortest,
         "uneven": task.uneven,
-        "budget": resolved.schedule.budget,
-        "device": str(device),
+        "budget": stack.resolved.schedule.budget,
+        "device": str(experiment.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "chosen": {name: getattr(member.tuning, name) for name in searched},
+        "terms": terms_of(stack, outcome),
+        "tested": [],
     }
 
 

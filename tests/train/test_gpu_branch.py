@@ -163,7 +163,7 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     held = data_on("cpu")
     members, told = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
     whole = fit.fit(held, SIZES, members, epochs(1))
-    monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
+    monkeypatch.setattr(device_data, "count_fitting", lambda *_: 3)
     parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: told.append(now[1]))
     assert told == [3, 3, 2]
     for one, other in zip(whole, parts, strict=True):

@@ -21,6 +21,7 @@ from pefourier.train.run import run_comparison
 TASK = "order:count=60,length=8"
 SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
 LONG = replace(SIZES, length=24)
+LOAD = partial(load_for, learn=False)
 
 
 def outcome(spec, rms=None, *, learn=False, task=None):
@@ -84,9 +85,7 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
     stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
-    injected = (
-        lengths.Longer([], partial(load_for, learn=False)).injected(stack, run, found, LONG).table()
-    )
+    injected = lengths.injection_at(stack, found, LONG, LOAD).table()
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())
@@ -107,7 +106,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     monkeypatch.setattr(
         lengths, "decide", lambda *a, **k: [given.append((a, k)), decide(*a, **k)][1]
     )
-    (row,) = lengths.Longer([task], partial(load_for, learn=False)).test(stack, found)
+    (row,) = lengths.score_lengths(stack, found, [task], LOAD)
     (((valid, of_valid, logits), macro),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     np.testing.assert_array_equal(valid, found.valid)

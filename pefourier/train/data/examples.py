@@ -37,11 +37,7 @@ def from_examples(
     Independent examples have no neighbours to leak from, so that blocks and random mean the same;
     those of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
-    if options.window is not None or options.stride is not None:
-        raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples (built-in "
-            "tasks are drawn at a length: order:length=24)"
-        )
+    refuse_cutting(name, options)
     labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
@@ -49,33 +45,35 @@ def from_examples(
     rows = x.reshape(n * length, channels)
     check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
-    parts = split_examples(name, labels, options.split, tested, groups)
-    if tested is not None:
-        parts += [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
+    parts = split_examples(name, labels, options, tested, groups)
     starts = np.arange(n) * length
     row_counts = length if lengths is None else lengths
     leaky = groups is not None and options.split == "random"
     count = 0 if groups is None or leaky else len(np.unique(groups))
     untested = count - len(parts) if 1 < count < split.FOLDS else 0
+    folds = tuple(split.make_fold(rows, starts, row_counts, p, own_scale=True) for p in parts)
+    own = name, options.split, rows, starts, labels, length, tuple(classes or names), folds
     task = Task(
-        name=name,
-        split=options.split,
-        rows=rows,
-        starts=starts,
-        labels=labels,
-        length=length,
-        classes=tuple(classes or names),
-        folds=tuple(split.scale_fold(rows, starts, row_counts, part) for part in parts),
+        *own,
         leaky=leaky,
         has_test_part=tested is not None,
         groups=count if count > 1 else None,
         lengths=lengths,
         own_names=not classes,
-        dropped=split.drops({"untested": untested, "one group": count == 1, "missing": lost}),
+        dropped=split.drops({"untested": untested, "one group": int(count == 1), "missing": lost}),
         filled=filled,
     )
     split.check_task(task)
     return task
+
+
+def refuse_cutting(name: str, options: Options) -> None:
+    """Refuse --window and --stride, which examples don't have."""
+    if options.window is not None or options.stride is not None:
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples (built-in "
+            "tasks are drawn at a length: order:length=24)"
+        )
 
 
 def check_rows(name: str, rows: np.ndarray) -> None:
@@ -107,7 +105,7 @@ def fill_missing(
     [[2.0, 1.0], [2.0, 1.0]]
     """
     absent = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
-    complete: np.ndarray = np.ones(len(rows), bool)
+    complete = np.ones(len(rows), bool)
     if not absent.any():
         return rows, complete, 0
     drops = missing == "drop"
@@ -118,7 +116,7 @@ def fill_missing(
             "leaves numbers"
         )
     if drops:
-        complete = ~absent.any(axis=1)
+        complete = np.logical_not(absent.any(axis=1))
         return rows[complete], complete, 0
     if missing == "mean":
         return np.where(absent, np.nanmean(rows, axis=0), rows), complete, int(absent.sum())
@@ -178,15 +176,16 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, l
 
 
 def split_examples(
-    name: str, labels: np.ndarray, split_by: Split, tested: int | None, groups: np.ndarray | None
+    name: str, labels: np.ndarray, options: Options, tested: int | None, groups: np.ndarray | None
 ) -> list[split.Parts]:
     """Who trains, validates and tests: by publication, by groups, in order or shuffled."""
     n = len(labels)
     if groups is not None:
-        return split_by_groups(name, labels, split_by, groups)
+        return split_by_groups(name, labels, options.split, groups)
     if tested is not None:
-        return [with_validation(labels, np.arange(n) < n - tested)]
-    if split_by == "chronological":
+        drawn = [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
+        return [with_validation(labels, np.arange(n) < n - tested), *drawn]
+    if options.split == "chronological":
         train, valid, test = np.split(np.arange(n), [int(share * n) for share in split.SHARES])
         return [(train, valid, test)]
     return split.deal_within_classes(labels)

@@ -1,11 +1,15 @@
 """The data that a name or a path stands for, as a `Task`.
 
 The names of tasks that are drawn, or published and read under --data, ``uea:NAME`` (UCR and
-UEA sets through the package aeon), a folder or file of .ts, .npz of arrays, and .csv in long form.
+UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
+with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
+y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in
+long form.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +17,15 @@ import numpy as np
 from pefourier.encodings.checks import check_count
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import split
-from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
+from pefourier.train.data.examples import DEFAULTS, fill_missing, from_examples, from_ts
 from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
 MOST_RESAMPLES = 1000
+SIDES = ("train", "test")
+PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
+TEXTS = ("y", "groups", "y_train", "y_test", "label")  # may hold names
 BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 
 
@@ -76,10 +83,9 @@ def find_task(name: str, options: Options) -> Task:
         from pefourier.train.data import recordings
 
         series = recordings.read_recordings(name, options.data)
-        return split.split_series(name, series, *options.cut, recordings.SOURCES[name].blocks)
+        blocks = split.Dealing(recordings.SOURCES[name].blocks)
+        return split.split_series(name, series, *options.cut, blocks)
     if suffix == ".npz":
-        from pefourier.train.data.archives import from_archive
-
         return from_archive(Path(name), options)
     if suffix == ".csv":
         from pefourier.train.data.tables import from_csv
@@ -101,3 +107,74 @@ def check_dataset(name: str) -> None:
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     files = "a .npz or .csv file, a .ts folder"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
+
+
+def from_archive(path: Path, options: Options) -> Task:
+    """Examples X, y or a labelled series from a user's .npz."""
+    from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
+    from pefourier.train.data.recordings import load_part
+
+    with open_arrays(str(path), ".npz", regular=True) as file:
+        stored = file.arrays
+        kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
+        if not kinds:
+            raise PefourierError(
+                f"{path} holds {names_and_shapes(stored)}; expected X and y, or rows and label "
+                "(and train, for the scale), or X_train, y_train, X_test and y_test"
+            )
+        make, required, optional = kinds[0]
+        used = [name for name in stored if name in (*required, *optional)]
+        arrays = {name: load_part(file, name, text=name in TEXTS) for name in used}
+    unused = tuple(stored[name].label(name) for name in stored if name not in used)
+    return replace(make(path, arrays, options), unused=unused)
+
+
+def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
+    """A user's examples X (n, length, channels) with classes y, and maybe groups and lengths."""
+    groups, lengths = arrays.get("groups"), arrays.get("lengths")
+    x, y = arrays["X"], arrays["y"]
+    task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
+    return replace(task, grouped_by="an array called groups")
+
+
+def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
+    """A user's X_train, y_train, X_test and y_test: tested on that part."""
+    x, y = ([arrays[f"{name}_{side}"] for side in SIDES] for name in "Xy")
+    sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
+    if not all(sizes) or x[0].shape[1:] != x[1].shape[1:]:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise PefourierError(
+            f"{path}: expected X_train and X_test of shape (n, length, channels), the same but for "
+            f"n, y_train and y_test (n,); got {shapes}"
+        )
+    tested = len(y[1]) if options.split == "blocks" else None
+    return from_examples(str(path), np.concatenate(x), np.concatenate(y), options, tested=tested)
+
+
+def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
+    """A user's recording with a label for each row, scaled by its part `train` where it has one."""
+    from pefourier.train.data import recordings
+
+    if "groups" in arrays:
+        raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
+    name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
+    label = recordings.truth_values(name, rows, arrays["label"])
+    place = partial("{}: row {}, channel {}".format, path)
+    rows, complete, filled = fill_missing(rows, options.missing, place)
+    if "train" in arrays:
+        recording = arrays["train"], rows, label[complete]
+        series = recordings.scale_recording(name, recording, 1e-6, name, name)
+    else:
+        series = recordings.unscaled_series(name, rows, label[complete])
+    dealing, own_scale = split.Dealing(units=(str(path),)), "train" not in arrays
+    cut = *options.cut, dealing
+    task = split.split_series(str(path), [series], *cut, own_scale=own_scale)
+    return split.count_missing(task, filled, int((~complete).sum()))
+
+
+KINDS = (  # of archives: who reads them, arrays that must be there, and that may be
+    (own_parts, PARTS, ()),
+    (own_examples, ("X", "y"), ("groups", "lengths")),
+    (own_series, ("rows", "label"), ("train", "groups")),
+    (own_series, ("test", "label"), ("train", "groups")),
+)

@@ -111,6 +111,18 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Dealing:
+    """What a split deals into folds: whole series where it can, else blocks of time."""
+
+    blocks: int = USER_BLOCKS  # of the longest recording
+    units: Sequence[str] = ()  # what stays together of each series: itself, or its group
+    grouped: bool = False
+
+
+BY_BLOCKS = Dealing()
+
+
+@dataclass(frozen=True)
 class Span:
     """Rows [start, stop) of all series one after another, and the unit that is dealt as a whole."""
 
@@ -206,18 +218,15 @@ def split_series(
     window: int | None = None,
     stride: int | None = None,
     split: Split = "blocks",
-    blocks: int = USER_BLOCKS,
+    dealing: Dealing = BY_BLOCKS,
     *,
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
-    units: Sequence[str] = (),
-    grouped: bool = False,
 ) -> Task:
     """Windows of labelled series; one is positive if any of its rows is anomalous.
 
     Validation and test windows do not overlap; training windows start every `stride` rows, default
-    a window's length. With `own_scale` each fold's training windows give shift and scale. `units`
-    name for each series what is dealt whole where it can be: itself, or with `grouped` its group.
+    a window's length. With `own_scale` each fold's training windows give shift and scale.
     """
     window = WINDOW if window is None else window
     stride = window if stride is None else stride
@@ -235,16 +244,11 @@ def split_series(
         starts = cut_windows(spans, window, stride)[:, 1]
         places = deal_within_classes(holds_anomaly(label, starts, window))
     else:
-        spans, masks = deal_spans(
-            name, series, label, window, split, blocks, units, grouped=grouped
-        )
+        spans, masks = deal_spans(name, series, label, window, split, dealing)
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
     dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
     labels = holds_anomaly(label, starts, window).astype(np.int64)
-    folds = tuple(
-        scale_fold(rows, starts, window, parts) if own_scale else unscaled_fold(rows, parts)
-        for parts in places
-    )
+    folds = tuple(make_fold(rows, starts, window, p, own_scale=own_scale) for p in places)
     leaky = split == "random"
     task = Task(name, split, rows, starts, labels, window, classes, folds, leaky, dropped=dropped)
     check_task(task)
@@ -267,8 +271,7 @@ def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
     """Whether each window holds an anomalous row."""
     total = np.concatenate([[0], np.cumsum(label)])
-    holds: np.ndarray = total[starts + window] > total[starts]
-    return holds
+    return np.asarray(total[starts + window] > total[starts])
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
@@ -281,18 +284,16 @@ def deal_spans(
     label: np.ndarray,
     window: int,
     split: Split,
-    blocks: int,
-    units: Sequence[str],
-    *,
-    grouped: bool,
+    dealing: Dealing,
 ) -> tuple[list[Span], Masks]:
-    """Spans and the parts of each fold: whole series by `units` where they can be, else of time."""
-    if units and split == "blocks":
-        if dealt := deal_series(series, label, window, units, grouped=grouped):
+    """Spans and the parts of each fold: whole series by units where they can be, else of time."""
+    blocks = dealing.blocks
+    if dealing.units and split == "blocks":
+        if dealt := deal_series(series, label, window, dealing):
             return dealt
         fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
         blocks = min(blocks, max(FOLDS, fitting))
-    if grouped:
+    if dealing.grouped:
         raise PefourierError(f"{name}: {NO_GROUP if split == 'blocks' else GROUPS_IN_TIME}")
     if split == "blocks":
         spans = block_spans(series, blocks, window)
@@ -305,13 +306,13 @@ def deal_spans(
 
 
 def deal_series(
-    series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], *, grouped: bool
+    series: Sequence[Series], label: np.ndarray, window: int, dealing: Dealing
 ) -> tuple[list[Span], Masks] | None:
     """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
     spans = whole_spans(series)
     counts = count_classes(spans, label, window)
-    names, unit = np.unique(units, return_inverse=True)
-    if grouped and len(names) < FOLDS:
+    names, unit = np.unique(dealing.units, return_inverse=True)
+    if dealing.grouped and len(names) < FOLDS:
         masks = leave_groups_out(counts, unit)
         return (spans, masks) if masks else None
     for folds in range(min(FOLDS, len(names)), 2, -1):
@@ -323,8 +324,7 @@ def deal_series(
 
 def deal_units(unit: np.ndarray, counts: np.ndarray, folds: int = FOLDS) -> np.ndarray:
     """The fold of each span, all spans of a unit in one."""
-    dealt: np.ndarray = deal(np.bincount(unit, counts[:, 1]), folds)[unit]
-    return dealt
+    return np.asarray(deal(np.bincount(unit, counts[:, 1]), folds)[unit])
 
 
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> np.ndarray:
@@ -462,27 +462,21 @@ def rotate_parts(where: np.ndarray, folds: int) -> list[Parts]:
     ]
 
 
-def unscaled_fold(rows: np.ndarray, parts: Parts) -> Fold:
-    """A fold of rows that are scaled already."""
-    zeros = np.zeros(rows.shape[1], np.float32)
-    return Fold(*parts, zeros, zeros + 1)
-
-
-def scale_fold(
-    rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts
+def make_fold(
+    rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts, *, own_scale: bool
 ) -> Fold:
-    """A fold whose training windows give each channel's mean and deviation.
+    """A fold; with `own_scale` its training windows give each channel's mean and deviation.
 
     `window` is the rows of all windows, or of each (W,).
     """
-    if not len(parts[0]):
-        return unscaled_fold(rows, parts)
-    used = np.zeros(len(rows) + 1, dtype=int)
-    np.add.at(used, starts[parts[0]], 1)
-    np.add.at(used, (starts + window)[parts[0]], -1)
-    training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
-    mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
-    scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
+    mean, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+    if own_scale and len(parts[0]):
+        used = np.zeros(len(rows) + 1, dtype=int)
+        np.add.at(used, starts[parts[0]], 1)
+        np.add.at(used, (starts + window)[parts[0]], -1)
+        training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
+        mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
+        scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 

@@ -235,15 +235,9 @@ def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Option
         for name, part in zip(names, parts, strict=True)
     ]
     grouped = groups is not None and len(set(groups)) > 1 and options.split != "random"
-    return split.split_series(
-        str(table.path),
-        series,
-        *options.cut,
-        own_scale=True,
-        classes=classes,
-        units=groups if groups is not None and grouped else names,
-        grouped=grouped,
-    )
+    dealing = split.Dealing(units=groups if grouped and groups else names, grouped=grouped)
+    cut = *options.cut, dealing
+    return split.split_series(str(table.path), series, *cut, own_scale=True, classes=classes)
 
 
 def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:
