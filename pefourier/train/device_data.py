@@ -26,11 +26,8 @@ class Resident:
     starts: Tensor  # (W,)
     labels: Tensor  # (W,)
     within: Tensor  # (L,)
-    lengths: Tensor | None = None  # (W,) rows of each window, the rest is padding
-
-    @property
-    def device(self) -> torch.device:
-        return self.rows.device
+    lengths: Tensor | None  # (W,) rows of each window, the rest is padding
+    device: torch.device
 
     def windows(self, index: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
         """Windows (M, n, L, C) of indices (M, n), scaled by each member's fold."""
@@ -52,6 +49,7 @@ def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.f
         torch.as_tensor(task.labels, device=device),
         torch.arange(task.length, device=device),
         None if task.lengths is None else torch.as_tensor(task.lengths, device=device),
+        device,
     )
 
 

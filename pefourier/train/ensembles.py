@@ -18,17 +18,16 @@ import torch
 
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.train.attention import most_windows
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import batch_and_steps, device_memory
 from pefourier.train.fit import AT_ONCE
 from pefourier.train.injection import Injection, load_injection, varies
-from pefourier.train.model import Classifier, OrderFree, Transformer
+from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
 from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.ranks import has_meeting_point
 from pefourier.train.report import words
-from pefourier.train.request import Arm, Schedule, list_candidates, parse_arm, schedule_of
+from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
 from pefourier.train.store import NOT_NUMBERS, Key, Store
 from pefourier.version import __version__
 from pefourier.writing.text import first_few, join
@@ -293,6 +292,7 @@ class Experiment:
     device: torch.device
     store: Store
     resolved: Sequence[ResolvedTask]
+    candidates: Sequence[Tuning]  # of each run
 
     @property
     def keys(self) -> list[Key]:
@@ -308,11 +308,10 @@ class Experiment:
     @property
     def description(self) -> dict[str, Any]:
         """All that the numbers depend on, and how many runs are trained together at most."""
-        candidates = len(list_candidates(self.options))
         sizes = [-(-len(self.keys) // self.ranks)]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
-            sizes.append(most_members(entry.model, batch, self.device) // candidates)
+            sizes.append(most_members(entry.model, batch, self.device) // len(self.candidates))
         versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
         versions["python"] = platform.python_version()
         return {
@@ -329,7 +328,8 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [resolve_task(task, options, device) for task in tasks]
-    return Experiment(options, rank, ranks, device, store_of(options, rank, ranks), resolved)
+    store, candidates = store_of(options, rank, ranks), list_candidates(options)
+    return Experiment(options, rank, ranks, device, store, resolved, candidates)
 
 
 def choose_device(device: str) -> torch.device:
@@ -376,7 +376,7 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
     for resolved in experiment.resolved:
         batch, _ = batch_and_steps(resolved.task, experiment.options.batch_size)
         tokens += len(resolved.runs) * resolved.schedule.steps * batch * resolved.model.tokens
-    tokens *= len(list_candidates(experiment.options))
+    tokens *= len(experiment.candidates)
     return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
 
 

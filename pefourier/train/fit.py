@@ -34,11 +34,18 @@ from torch import Tensor
 
 from pefourier.errors import PefourierError
 from pefourier.train import device_data, metrics
-from pefourier.train.attention import as_tensor, stack_codes
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, class_weights
 from pefourier.train.injection import Injection
-from pefourier.train.model import Classifier, Dropout, OrderFree, Parameters, draw_parameters
+from pefourier.train.model import (
+    Classifier,
+    Dropout,
+    OrderFree,
+    Parameters,
+    as_tensor,
+    draw_parameters,
+    stack_codes,
+)
 from pefourier.train.request import FASTER, Schedule, Tuning
 from pefourier.train.store import Checkpoint
 

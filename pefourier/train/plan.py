@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 
 from pefourier.train.data.split import Dropped, Task
-from pefourier.train.ensembles import ResolvedTask, count_processes, resolve
+from pefourier.train.ensembles import Experiment, ResolvedTask, count_processes, resolve
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
 from pefourier.train.report import tables_in_words, words
-from pefourier.train.request import list_candidates, without_new_folders
+from pefourier.train.request import without_new_folders
 from pefourier.train.run import settle_options
 from pefourier.train.store import Key, key_of
 from pefourier.writing.page import Page, flattened, plain
@@ -70,10 +70,10 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
     if note is not None:
         for line in experiment.remarks:
             note(line)
-    return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)
+    return tuple(plan_of(resolved, experiment, finished) for resolved in experiment.resolved)
 
 
-def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> DatasetPlan:
+def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) -> DatasetPlan:
     """What would be trained on a dataset, in numbers and in words."""
     task = resolved.task
     keys = {run.key for run in resolved.runs}
@@ -82,7 +82,7 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
-        seeds=options.seeds,
+        seeds=experiment.options.seeds,
         folds=tuple(map(partial(count_windows, task), range(len(task.folds)))),
         classes=task.classes,
         positive=task.positive,
@@ -91,7 +91,7 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
         length=task.length,
         runs=unfinished,
         finished=len(keys & finished),
-        candidates=len(list_candidates(options)),
+        candidates=len(experiment.candidates),
         budget=resolved.schedule.budget,
         dropped=task.dropped,
         conclusion=f"{task.name}: {unfinished} runs of at most {steps} steps.{dropped}",

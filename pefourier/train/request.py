@@ -153,9 +153,10 @@ def list_candidates(options: Options) -> list[Tuning]:
         raise PefourierError(
             f"--search has {count} combinations; at most {MOST_CHOICES} are trained"
         )
-    plain = Tuning(options.rate, options.dropout)
-    choices = product(*searched.values())
-    return [replace(plain, **dict(zip(searched, chosen, strict=True))) for chosen in choices]
+    fixed = {name: [getattr(options, name)] for name in TUNED if name not in searched}
+    settings = searched | fixed
+    choices = product(*settings.values())
+    return [Tuning(**dict(zip(settings, chosen, strict=True))) for chosen in choices]
 
 
 def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:

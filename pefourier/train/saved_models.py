@@ -19,12 +19,11 @@ import torch
 from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.train.attention import stack_codes
 from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
-from pefourier.train.model import Classifier, OrderFree, Transformer
+from pefourier.train.model import Classifier, OrderFree, Transformer, stack_codes
 from pefourier.train.run_artifacts import name_of_run, threshold_of
 from pefourier.train.store import Key, parse_json
 from pefourier.writing.files import label, write_whole

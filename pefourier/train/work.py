@@ -189,7 +189,7 @@ class Work:
         """What training made of the runs of a stack: of each its best candidate."""
         tunings: Sequence[request.Tuning | None] = [None]
         if stack.model is not None:
-            tunings = request.list_candidates(self.options)
+            tunings = self.experiment.candidates
         members = [
             Replica(run.arm.name, injection, run.seed, run.fold, tuning, number)
             for number, run in enumerate(stack.runs)
