@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,6 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.train.data.split import Fold, Task, machine_memory
-
-if TYPE_CHECKING:
-    from pefourier.train.fit import Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +126,7 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
     return min(count, max(1, int(ROOM * torch.cuda.mem_get_info()[0] / size)))
 
 
-def capture_cuda_graphs(program: "Program") -> list[Callable[[], None]]:
+def capture_cuda_graphs(program: Any) -> list[Callable[[], None]]:
     """A look and a step of a `fit.Program` as CUDA graphs; steps that warm up leave no trace."""
     before = {name: p.detach().clone() for name, p in program.parameters.items()}
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -99,15 +99,11 @@ def codes_of_act(
     )
 
 
-def pad_to_one_shape(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays of several sizes as one, filled up with zeros at their ends."""
-    largest = np.max([array.shape for array in arrays], axis=0)
-    return np.stack([np.pad(array, [(0, n) for n in largest - array.shape]) for array in arrays])
-
-
 def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Arrays of all members as one tensor, filled up with zeros."""
-    return torch.as_tensor(pad_to_one_shape(arrays)).to(device=device, dtype=dtype)
+    largest = np.max([array.shape for array in arrays], axis=0)
+    full = [np.pad(array, [(0, n) for n in largest - array.shape]) for array in arrays]
+    return torch.as_tensor(np.stack(full)).to(device=device, dtype=dtype)
 
 
 def most_windows(heads: int, tokens: int, size: int) -> int:

@@ -206,8 +206,9 @@ class Work:
         schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
         progress = self.reporter.count_steps
         outcomes = fit(self.resident, stack.model, members, schedule, progress, checkpoint)
-        candidates = (tuple(of_run) for _, of_run in groupby(outcomes, lambda o: o.member.number))
-        return [best_candidate(stack.task, of_run) for of_run in candidates]
+        rank = partial(rank_candidate, stack.task)
+        candidates = groupby(outcomes, lambda outcome: outcome.member.number)
+        return [max(of_run, key=rank) for _, of_run in candidates]
 
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
         """What a run injects; the order-free baseline and other methods have no codes."""
@@ -238,16 +239,12 @@ class Work:
         return rows, traces
 
 
-def best_candidate(task: Task, tried: Sequence[Outcome]) -> Outcome:
-    """The candidate with the highest score on validation, then the least loss; else the first."""
-
-    def rank(outcome: Outcome) -> tuple[float, float]:
-        if not outcome.finite:
-            return -1.0, -np.inf
-        score, loss = score_and_loss(task, outcome.member.fold, outcome.valid)
-        return score, -loss
-
-    return max(tried, key=rank)
+def rank_candidate(task: Task, outcome: Outcome) -> tuple[float, float]:
+    """How good a candidate is on validation: its score, and less its loss."""
+    if not outcome.finite:
+        return -1.0, -np.inf
+    score, loss = score_and_loss(task, outcome.member.fold, outcome.valid)
+    return score, -loss
 
 
 def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[str, Any]:
