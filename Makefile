@@ -57,27 +57,27 @@ lint: $(BIN)/pytest  ## style and types
 check: lint test test-all  ## style, and what CI runs
 
 catalogue: $(BIN)/pefourier  ## what `pefourier list` reads, from the registry
-	$(BIN)/python -c 'import json; from pefourier.encodings.loader import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
+	$(BIN)/python -c 'from pefourier.report.catalogue import catalogue_of_registry; print(catalogue_of_registry())' >catalogue.tmp
 	mv catalogue.tmp pefourier/report/catalogue.json
 
 schema: $(BIN)/pytest  ## the JSON Schema of all answers, from the types of results
-	PYTHONPATH=.:tests $(BIN)/python tests/json_schema.py
+	PYTHONPATH=. $(BIN)/python tests/tools/json_schema.py
 
 readme: $(BIN)/pytest  ## the outputs that README shows, from the program as it is
-	PYTHONPATH=. $(BIN)/python tests/test_readme.py
+	PYTHONPATH=.:tests/helpers $(BIN)/python tests/test_readme.py
 
 models: $(BIN)/pytest  ## what model types do with positions, from transformers
-	PYTHONPATH=. $(BIN)/python tests/survey_transformers.py
+	PYTHONPATH=.:tests/helpers $(BIN)/python tests/tools/survey_transformers.py
 
 SECONDS ?= 3600
 
 fuzz: $(BIN)/pytest  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
-	$(BIN)/python -W error tests/fuzz.py --seconds $(SECONDS)
+	PYTHONPATH=tests/helpers $(BIN)/python -W error tests/tools/fuzz.py --seconds $(SECONDS)
 
 bench: $(BIN)/torchrun  ## time and memory against what one would call today; ONLY=grid: of grids
 	$(BIN)/python -m pip install --quiet '.[bench]'
-	$(BIN)/python tests/bench.py $(ONLY)
-	$(BIN)/python tests/bench_training.py
+	PYTHONPATH=tests/helpers $(BIN)/python tests/tools/bench.py $(ONLY)
+	PYTHONPATH=tests/helpers $(BIN)/python tests/tools/bench_training.py
 
 clean:  ## forget the environment
 	rm -rf $(VENV) build *.egg-info

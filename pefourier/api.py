@@ -292,8 +292,10 @@ def usage(
     from pefourier.weights.usage import use_of_model
 
     (length,) = whole_numbers(length=length)
-    files = [None if path is None else os.fspath(path) for path in (against, stats)]
-    return use_of_model(os.fspath(model), length, layers, True, *files)
+    against, stats = (None if path is None else os.fspath(path) for path in (against, stats))
+    return use_of_model(
+        os.fspath(model), length, layers, every_head=True, against=against, stats=stats
+    )
 
 
 def design(
@@ -324,7 +326,7 @@ def design(
 
     if d is None or (span is None) != (resolution is None) or (length is None) == (span is None):
         raise PefourierError(
-            "design takes d with a length, or in its place a span and a resolution"
+            "design needs d (--d N), and a length, a grid, or a span with its resolution"
         )
     if span is not None:
         length = count_steps(str(span), str(resolution))

@@ -28,7 +28,7 @@ TABLE = build("learned", length=12, d=6).table()
         load("learned", 12, 6),
         torch.nn.Embedding.from_pretrained(torch.tensor(TABLE)),
         PositionalEncoding("learned", 6, 12, dtype=torch.float64),
-        lambda length, d: TABLE,
+        lambda _length, _d: TABLE,
     ],
     ids=["array", "list", "tensor", "encoding", "embedding", "module", "function"],
 )
@@ -150,7 +150,7 @@ def test_what_would_have_no_effect_is_refused(call, message):
         lambda n, d: pefourier.compare("rope", "rope:rho=5e5", length=n, d=d),
         lambda n, d: pefourier.context("rope", length=n, trained=d, d=d),
         lambda n, d: pefourier.design(n, d, criteria=["turns"]),
-        lambda n, d: pefourier.design((4, 8), d, criteria=["turns"])[0],
+        lambda _n, d: pefourier.design((4, 8), d, criteria=["turns"])[0],
         lambda n, d: pefourier.extend("rope", n, trained=d, d=d),
         lambda n, d: tuple(map(tuple, pefourier.encode("rope", length=n, d=d)[:2])),
     ],
@@ -218,8 +218,8 @@ def test_a_grid_is_given_as_the_shell_takes_it():
     """Only (4, 5) was taken: a text was refused letter by letter."""
     table = np.random.default_rng(0).normal(size=(21, 8))
     for ask in (
-        lambda old, new: pefourier.check("axial", grid=old, d=16),
-        lambda old, new: pefourier.compare(table[1:], table[1:], grid=old),
+        lambda old, _new: pefourier.check("axial", grid=old, d=16),
+        lambda old, _new: pefourier.compare(table[1:], table[1:], grid=old),
         lambda old, new: pefourier.resize(table, new, grid=old, prefix=1),
     ):
         assert ask("4x5", "6x7").to_dict() == ask((4, 5), (6, 7)).to_dict()

@@ -8,38 +8,14 @@ Other tools can be given the same files.
 """
 
 import json
-import struct
 import tomllib
 from pathlib import Path
 
 import pytest
+from stored import gguf_bytes
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.toml"))
 FAULTS = {"pairing", "schedule", "length", "precision", "buffers", "config", "axes"}
-
-
-def gguf_bytes(values):
-    """The header of a GGUF file without tensors, by the format's own words."""
-
-    def string(text):
-        return struct.pack("<Q", len(text)) + text.encode()
-
-    def value(one):
-        if isinstance(one, str):
-            return struct.pack("<I", 8) + string(one)
-        if isinstance(one, list):
-            kind = "<f" if isinstance(one[0], float) else "<I"
-            head = struct.pack("<IIQ", 9, 6 if kind == "<f" else 4, len(one))
-            return head + b"".join(struct.pack(kind, x) for x in one)
-        if isinstance(one, bool):
-            return struct.pack("<I?", 7, one)
-        if isinstance(one, float):
-            return struct.pack("<If", 6, one)
-        kind, form = (4, "<II") if 0 <= one < 2**32 else (11, "<Iq")
-        return struct.pack(form, kind, one)
-
-    held = b"".join(string(key) + value(one) for key, one in values.items())
-    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + held
 
 
 def write_case(case, folder):

@@ -1,7 +1,7 @@
 """Each sentence of an answer is true: predicates from the sentences, on drawn inputs.
 
-The predicates stand in `tests/claims`, one module per question. They are written from the words of
-a verdict, a finding or an action, and evaluated on the input by plain numpy.
+The predicates stand in `tests/helpers/claims`, one module per question. They are written from the
+words of a verdict, a finding or an action, and evaluated on the input by plain numpy.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-QUESTIONS = sorted(p.stem for p in (Path(__file__).parent / "claims").glob("[a-z]*.py"))
+QUESTIONS = sorted(p.stem for p in (Path(__file__).parent / "helpers/claims").glob("[a-z]*.py"))
 FEW, MANY = 40, 400
 NOTHING: dict = {}
 

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,10 +85,8 @@ def folder(tmp_path_factory):
         np.save("times.npy", np.array([0, 0.5, 3, 3.5, 9]))
         axes = {"rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]}}
         for name, config in [("c", LLAMA), ("m", LLAMA | {"model_type": "qwen2_vl"} | axes)]:
-            with open(f"{name}.json", "w") as file:
-                json.dump(config, file)
-        with open("door_codes.py", "w") as file:
-            file.write(CODE)
+            Path(f"{name}.json").write_text(json.dumps(config))
+        Path("door_codes.py").write_text(CODE)
         yield
 
 

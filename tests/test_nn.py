@@ -97,7 +97,7 @@ def by_transformers(values, q, k, positions):
         return module.apply_rotary_pos_emb(q, k, *cls(config)(q, positions))
 
 
-def close(turned, expected):
+def assert_close(turned, expected):
     for x, y in zip(turned, expected, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-5, atol=2e-5)
 
@@ -109,8 +109,8 @@ def test_queries_and_keys_are_those_of_transformers(name, n, written):
     positions = torch.arange(n).expand(3, n)
     expected = by_transformers(CONFIGS[name], q, k, positions)
     rotary = Rotary(written(CONFIGS[name]))
-    close(rotary.rotate(q, k), expected)
-    close(rotary.rotate(q, k, positions=positions), expected)
+    assert_close(rotary.rotate(q, k), expected)
+    assert_close(rotary.rotate(q, k, positions=positions), expected)
 
 
 def test_one_rotation_of_several_is_named(written):
@@ -224,8 +224,8 @@ class Attention(torch.nn.Module):
 def test_one_graph_holds_it(name):
     """torch.compile without a break, and torch.export."""
     module, (q, k) = Attention(MODULES[name]()), heads(6)
-    close(torch.compile(module, fullgraph=True, backend="eager")(q, k), module(q, k))
-    close(torch.export.export(module, (q, k)).module()(q, k), module(q, k))
+    assert_close(torch.compile(module, fullgraph=True, backend="eager")(q, k), module(q, k))
+    assert_close(torch.export.export(module, (q, k)).module()(q, k), module(q, k))
 
 
 @pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "swin"])
@@ -301,11 +301,11 @@ def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, wri
     positions = torch.randint(0, 40, (3, 3, 7))
     expected = by_transformers(values, q, k, positions)
     rotary = Rotary(written(values))
-    close(rotary.rotate(q, k, positions=positions), expected)
+    assert_close(rotary.rotate(q, k, positions=positions), expected)
     text = torch.arange(7).expand(3, 3, 7)
-    close(rotary.rotate(q, k, positions=text), rotary.rotate(q, k))
+    assert_close(rotary.rotate(q, k, positions=text), rotary.rotate(q, k))
     compiled = torch.compile(rotary.rotate, fullgraph=True, backend="eager")
-    close(compiled(q, k, positions), expected)
+    assert_close(compiled(q, k, positions), expected)
 
 
 def test_without_torch_the_error_names_the_package_that_is_missing(monkeypatch):

@@ -17,7 +17,7 @@ import pefourier
 def test_dir_shows_each_question_once_and_no_machinery():
     importlib.import_module("pefourier.questions.spectrum")  # not shown beside it
     shown = ["PefourierError", "__version__", "encodings", "nn"]
-    assert dir(pefourier) == sorted([*shown, *pefourier.QUESTIONS])
+    assert dir(pefourier) == sorted({*shown, *pefourier.ROOMS})
     assert len({id(getattr(pefourier, name)) for name in dir(pefourier)}) == len(dir(pefourier))
     assert pefourier.PefourierError.__module__ == "pefourier.errors"
 
@@ -85,7 +85,8 @@ def test_commands_do_without_torch_and_matplotlib(arguments):
         (["spectrum", "--plot", "x.png"], "matplotlib"),
     ],
 )
-def test_what_is_missing_is_said_in_a_line(arguments, missing, folder):
+@pytest.mark.usefixtures("folder")
+def test_what_is_missing_is_said_in_a_line(arguments, missing):
     torch.save({"a": torch.eye(3)}, "x.pt")
     out, err = without([missing], *arguments)
     said = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"

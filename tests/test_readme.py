@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from tiny_models import NO_SMOLLM2, SMOLLM2
 
 import pefourier
-from pefourier.cli.main import COMMANDS as KNOWN
+from pefourier.cli.main import program
 from pefourier.encodings import checks, load
 from pefourier.questions.check_faithful import LADDER
 
@@ -122,7 +123,7 @@ def test_what_a_training_says_is_shown():
 def test_every_command_of_the_program_is_there():
     names = {command.split()[0] for command in COMMANDS}
     names |= set(re.findall(r"`pefourier ([a-z-]+)", TEXT))
-    assert set(KNOWN) <= names
+    assert set(typer.main.get_command(program()).commands) <= names
 
 
 def test_links_and_pictures_are_there():
@@ -156,7 +157,7 @@ def test_the_hook_of_the_readme_measures_what_projections_make(folder, monkeypat
     for layer, block in enumerate(model.model.layers):
         for which in "qk":
             block.self_attn.get_submodule(f"{which}_proj").register_forward_hook(
-                lambda m, i, out, at=(layer, which): seen.update(
+                lambda _m, _i, out, at=(layer, which): seen.update(
                     {at: out[0].double().numpy(force=True)}
                 )
             )

@@ -63,7 +63,7 @@ def test_indices_of_the_lowest_bin_are_even_and_above_the_root_of_equation_16(cl
     assert "104 … 254" in find(claims, "Eq. 16", "256").reason  # the root is 103.04
 
 
-def trained(folder, gains, leaky=False, folds=5, step=1):
+def trained(folder, gains, *, leaky=False, folds=5, step=1):
     """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
     split = {"split": "random" if leaky else "blocks", "leaky": leaky}
     facts = {"dataset": "smd", "length": 64, "step": step, **split}

@@ -1,4 +1,4 @@
-"""What .github/CONTRIBUTING.md adds as examples works, in a copy of the package."""
+"""Apply the worked examples of .github/CONTRIBUTING.md to a copy of the package, and run it."""
 
 import csv
 import json
@@ -12,64 +12,22 @@ import pytest
 
 import pefourier
 
-PACKAGE = Path(pefourier.__file__).parent
-PAGE = (PACKAGE.parent / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+ROOT = Path(pefourier.__file__).parents[1]
+PAGE = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+EXAMPLE = re.compile(r"^\*\*(An? [\w ]+)\*\* \((\w+) files?\)(.*?)(?=^\*\*A|\Z)", re.S | re.M)
 BLOCK = re.compile(r"`([\w/.]+)`:\n\n```(\w+)\n(.*?)```\n", re.S)
-LINES = """
-import io, json, sys
-from contextlib import redirect_stdout
-
-def told(*words):
-    from pefourier.cli.main import main
-    with redirect_stdout(io.StringIO()) as out:
-        status = main(list(words))
-    return [status, out.getvalue()]
-
-from pefourier.report.catalogue import FILE
-from pefourier.encodings.loader import records
-FILE.write_text(json.dumps(records()))
-forms = "text json csv github sarif lint md latex verdicts".split()
-found = {form: told("size", "dft", "rope", "--d", "8", "--format", form) for form in forms}
-found["plot"] = told("size", "dft", "--plot", "f.svg")
-found["explain"] = told("explain", "average")
-found["encoding"] = told("list", "sawtooth")
-found["codes"] = told("size", "sawtooth:period=2", "--d", "1", "-S", "4")
-with open("ids.csv", "w") as file:
-    file.write("3,4\\n0,1\\n5,9\\n")
-found["finding"] = told("check-faithful", "ids.csv")
-from pefourier.questions.size import size
-from pefourier.encodings import load
-found["python"] = [0, repr(size(load("dft", 8, 8)))]
-from pefourier.train.data.load import load_task
-task = load_task("halves:length=8,count=40,noise=0")
-late = task.rows.reshape(40, 8).argmax(axis=1) >= 4  # where the event is
-told_right = (task.labels == late).all().item()
-found["dataset"] = [0, [*task.classes, task.labels.sum().item(), told_right]]
-print(json.dumps(found))
-"""
+EXAMPLES = {name: (count, BLOCK.findall(text)) for name, count, text in EXAMPLE.findall(PAGE)}
+FORMS = ("text", "json", "csv", "github", "sarif", "lint", "md", "latex")
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """What a copy of the package answers to which each block of the page was added.
-
-    A block of `diff` is what it changes in a file; any other is the end of its file.
-    """
-    folder = tmp_path_factory.mktemp("copy")
-    add_blocks(folder, BLOCK.findall(PAGE))
-    code = f"import sys; sys.path.insert(0, {str(folder)!r}){LINES}"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
-    assert done.stderr == ""
-    assert (folder / "f.svg").stat().st_size > 1000
-    return json.loads(done.stdout)
-
-
-def add_blocks(folder, blocks):
-    """Add blocks of the page to a copy of the package."""
-    shutil.copytree(PACKAGE, folder / "pefourier", ignore=shutil.ignore_patterns("*.pyc"))
-    for name, kind, block in blocks:
-        path = folder / "pefourier" / name
+def copy_with(folder, examples):
+    """Copy the package with its tests, and apply the blocks of some examples."""
+    for part in ("pefourier", "tests"):
+        ignored = shutil.ignore_patterns("*.pyc")
+        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for name, kind, block in (block for example in examples for block in EXAMPLES[example][1]):
+        path = folder / ("" if name.startswith("tests/") else "pefourier") / name
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if kind == "diff":
             old, new = ("".join(re.findall(rf"^[{s} ](.*\n)", block, re.M))[:-1] for s in "-+")
@@ -77,32 +35,143 @@ def add_blocks(folder, blocks):
             path.write_text(text.replace(old, new), encoding="utf-8")
         else:
             path.write_text("\n\n".join(filter(None, [text, block])), encoding="utf-8")
+    return folder
 
 
-def test_three_files_make_a_question(tmp_path):
-    three = ("questions/size.py", "words.toml", "cli/commands.py")
-    blocks = [block for block in BLOCK.findall(PAGE) if block[0] in three and "ize" in block[2]]
-    assert [name for name, _, _ in blocks] == [*three]
-    add_blocks(tmp_path, blocks)
-    command = [sys.executable, "-m", "pefourier", "size", "dft", "--d", "8"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stderr, bool(done.stdout)) == (0, "", True)
+def answers_of(folder, *commands):
+    """Run commands in one process of the copy: status, stdout and stderr of each."""
+    code = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from pefourier.cli.main import main
+answers = []
+for words in json.loads(sys.argv[1]):
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        status = main(words)
+    answers.append([status, out.getvalue(), err.getvalue()])
+print(json.dumps(answers))
+"""
+    given = json.dumps([command.split() for command in commands])
+    return json.loads(output_of(folder, "-c", code, given))
 
 
-def test_a_question_is_answered_in_every_form(told):
-    assert {form for form, (status, _) in told.items() if status} == set()
-    for form in ("text", "md", "github", "python"):
-        assert "A code is 1 long on average." in told[form][1]
-    assert [one["average"] for one in json.loads(told["json"][1])["results"]] == [1.0, 2.0]
-    rows = csv.DictReader(told["csv"][1].splitlines())
+def output_of(folder, *arguments, **variables):
+    """Run python in the copy, which is what it imports; only stdout."""
+    command = ["env", *(f"{name}={x}" for name, x in variables.items()), sys.executable, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def required(tmp_path_factory):
+    """A copy with what an encoding, a finding, a question and a reader require, and no more."""
+    names = ("An encoding", "A finding", "A question", "A dataset reader")
+    return copy_with(tmp_path_factory.mktemp("required"), names)
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    return copy_with(tmp_path_factory.mktemp("complete"), EXAMPLES)
+
+
+def test_an_example_touches_as_many_files_as_it_says():
+    counts = {name: len({file for file, *_ in blocks}) for name, (_, blocks) in EXAMPLES.items()}
+    words = {name: ["one", "two", "three"].index(word) + 1 for name, (word, _) in EXAMPLES.items()}
+    assert counts == words
+    main = {"An encoding": 2, "A finding": 2, "A question": 3, "A dataset reader": 2}
+    assert main.items() <= counts.items()
+
+
+def test_an_encoding_is_listed_explained_and_analysed(required):
+    listed, explained, parameter, analysed = answers_of(
+        required,
+        *("list sawtooth", "explain sawtooth", "explain period"),
+        "size sawtooth:period=2 --d 1 -S 4",
+    )
+    meaning = "Positions after which the first column repeats."
+    assert "The position divided by 1 … d, modulo a period." in listed[1]
+    assert "The position divided by 1 … d, modulo a period." in explained[1]
+    assert meaning in listed[1]
+    assert meaning in parameter[1]
+    assert "average length  0.5" in analysed[1]
+
+
+def test_an_encoding_is_completed(required):
+    complete = {"_PEFOURIER_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
+    for typed, offered in (("sawt", "sawtooth"), ("sawtooth:per", "sawtooth:period=")):
+        words = complete | {"COMP_WORDS": f"pefourier spectrum {typed}"}
+        assert output_of(required, "-m", "pefourier", **words) == f"{offered}\n"
+
+
+def test_an_encoding_obeys_the_laws(required):
+    laws = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/encodings/test_laws.py"]
+    assert "14 passed" in output_of(required, *laws, "-k", "sawtooth")
+
+
+def test_a_question_is_answered_in_every_form(required):
+    asked = [f"size dft rope --d 8 --format {form}" for form in FORMS]
+    answers = dict(zip(FORMS, answers_of(required, *asked), strict=True))
+    assert {(status, err) for status, _, err in answers.values()} == {(0, "")}
+    for form in ("text", "md", "github"):
+        assert "A vector is 1 long on average." in answers[form][1]
+    assert [one["average"] for one in json.loads(answers["json"][1])["results"]] == [1.0, 2.0]
+    rows = csv.DictReader(answers["csv"][1].splitlines())
     assert [(row["spec"], row["average"]) for row in rows] == [("dft", "1.0"), ("rope", "2.0")]
-    assert "average length & 1 & 2" in told["latex"][1]
-    assert "Mean length of a code." in told["explain"][1]
+    assert "average length & 1 & 2" in answers["latex"][1]
 
 
-def test_an_encoding_a_finding_a_form_and_a_dataset_are_there(told):
-    assert "period" in told["encoding"][1]
-    assert "average length  0.5" in told["codes"][1]
-    assert "all numbers of 3 rows are whole: these may be" in told["finding"][1]
-    assert told["verdicts"][1] == "dft: ONE SIZE\n"
-    assert told["dataset"][1] == ["first half", "second half", 20, True]
+def test_a_question_without_a_picture_refuses_plot_in_a_line(required):
+    ((status, out, err),) = answers_of(required, "size dft --plot f.svg")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err == "pefourier: size has no picture; leave --plot out\n"
+    assert not (required / "f.svg").exists()
+
+
+def test_a_question_is_explained_once(required):
+    ((status, out, _),) = answers_of(required, "explain size")
+    assert (status, out.count("How large are vectors on average?")) == (0, 1)
+
+
+def test_a_question_answers_in_python(required):
+    code = "from pefourier.encodings import load; from pefourier.questions.size import size"
+    said = output_of(required, "-c", f"{code}; print(repr(size(load('dft', 8, 8))))")
+    assert "A vector is 1 long on average." in said
+
+
+def test_a_finding_is_reported(required):
+    (required / "ids.csv").write_text("3,4\n0,1\n5,9\n")
+    ((status, out, _),) = answers_of(required, "check-faithful ids.csv")
+    assert status == 0
+    assert "all numbers of 3 rows are whole: these may be" in out
+
+
+def test_a_dataset_reader_reads(required):
+    lines = [{"x": [[i % 2], [0.5], [i / 40]], "y": f"class {i % 2}"} for i in range(40)]
+    (required / "mine.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    planned, refused = answers_of(
+        required, "train --dataset mine.jsonl --plan --json", "train --dataset mine.json"
+    )
+    (plan,) = json.loads(planned[1])["results"]
+    assert (plan["classes"], plan["length"]) == (["class 0", "class 1"], 3)
+    assert "a .npz or .csv or .jsonl file, a .ts folder" in refused[2]
+
+
+def test_a_picture_a_term_and_a_form_are_there(complete):
+    drawn, explained, verdict = answers_of(
+        complete, "size dft --plot f.svg", "explain average", "size dft --d 8 --format verdicts"
+    )
+    assert (drawn[0], drawn[2]) == (0, "")
+    assert (complete / "f.svg").stat().st_size > 1000
+    assert "Mean length of a vector." in explained[1]
+    assert verdict[1] == "dft: ONE SIZE\n"
+
+
+def test_a_dataset_is_drawn(complete):
+    code = """
+from pefourier.train.data.load import load_task
+task = load_task("halves:length=8,count=40,noise=0")
+late = task.rows.reshape(40, 8).argmax(axis=1) >= 4  # where the event is
+print(*task.classes, task.labels.sum(), (task.labels == late).all(), sep=", ")
+"""
+    assert output_of(complete, "-c", code) == "first half, second half, 20, True\n"

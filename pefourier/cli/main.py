@@ -1,8 +1,4 @@
-"""The program: arguments in, exit status out, every error in one line.
-
-Here are also the commands that write a page, train, or look words up. A command imports what it
-needs when it runs, so that help and the list start without numpy.
-"""
+"""The program: arguments in, exit status out, every error in one line."""
 
 import os
 import re
@@ -10,32 +6,22 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from pefourier.cli.commands import check_count_of_specs, write_text
-from pefourier.cli.options import (
-    COMMANDS,
-    EncodingOptions,
-    OutputOptions,
-    add_commands,
-    answer_each,
-    options_of,
-    print_and_exit,
-    register,
-)
 from pefourier.cli.process import (
     LISTENER,
     give_up_stdout,
     is_of_stdout,
     note,
     paste,
-    percentages,
     report_interrupt,
     say,
 )
+from pefourier.cli.registry import COMMANDS, add_command
 from pefourier.errors import PefourierError, nearest, shorten, shown
 from pefourier.version import __version__
 
@@ -44,8 +30,8 @@ SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
 OPTIONAL = {"torch", "matplotlib"}  # that most commands do without
 NO_ROOM = re.compile("failed to map|can(no|')t allocate memory|bad_alloc|start new thread", re.I)
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
-OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
-RESULTS = "results.jsonl"  # what training leaves in a folder
+FILES = ("commands", "model_commands", "page_commands", "train_commands")  # most used first
+EVERY = {"-h", "--help", "explain"}  # what shows all commands
 
 
 def main(arguments: list[str]) -> int:
@@ -82,8 +68,8 @@ def main(arguments: list[str]) -> int:
 def invoke(arguments: list[str]) -> int:
     """Parse arguments and run their command, without the parser's own handling of errors."""
     try:
-        names = [arguments[0]] if arguments[0] in COMMANDS else []
-        command = typer.main.get_command(program(names))
+        names = [word for word in arguments if word in EVERY or not word.startswith("-")][:1]
+        command = typer.main.get_command(program(None if EVERY & {*names} else names))
         with command.make_context("pefourier", arguments.copy()) as context:  # which it empties
             command.invoke(context)
     except typer.Exit as done:
@@ -93,7 +79,7 @@ def invoke(arguments: list[str]) -> int:
 
 def complete(arguments: list[str]) -> None:
     """Answer the shell that wants completions, and end."""
-    from typer.completion import completion_init
+    from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
     program()(args=arguments, prog_name="pefourier")
@@ -170,28 +156,42 @@ def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
     return f"{text}; got {shown(values[-1])}"
 
 
-def program(names: Sequence[str] = ()) -> typer.Typer:
-    """The program with some of its commands, or all."""
-    settings = {"context_settings": {"help_option_names": ["-h", "--help"]}}
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, **settings)
+def program(names: Sequence[str] | None = None) -> typer.Typer:
+    """The program with some of its commands, or all.
+
+    A file of commands is imported when those before it lack one; a command is made when it is asked
+    for, which takes as long as many answers do.
+    """
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     app.callback(invoke_without_command=True)(about_program)
-    return add_commands(app, names or tuple(COMMANDS))
+    for file in FILES:
+        if names is None or not COMMANDS.keys() >= {*names}:
+            import_module(f"pefourier.cli.{file}")
+    for name in COMMANDS:
+        if names is None or name in names:
+            add_command(app, name)
+    return app
 
 
 def about_program(
+    *,
     version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
     show_completion: Annotated[
         Literal["bash", "zsh", "fish"] | None,
         typer.Option(help="Print the completion script for a shell."),
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001
 ) -> None:
     """Fourier analysis of positional encodings: what does an encoding say about position?
 
     \b
     pefourier spectrum --rho 10000 --d 256      which frequencies does it have?
     pefourier reconstruct --pos 5 40 75         what is left of a position?
-    pefourier check-faithful my_table.npy       are codes distinct, can they be inverted?
+    pefourier check-faithful my_table.npy       are codes distinct, invertible?
     pefourier report rope --out page.html       all of it on one page
     pefourier list                              the encodings it knows
     pefourier explain gap                       what a word of an answer means
@@ -199,176 +199,9 @@ def about_program(
     if version:
         say(f"pefourier {__version__}\n")
     elif show_completion:
-        from typer.completion import get_completion_script
+        from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-        names = {"prog_name": "pefourier", "complete_var": COMPLETION}
-        say(get_completion_script(shell=show_completion, **names) + "\n")
-
-
-@register("report")
-def write_report(
-    options: EncodingOptions,
-    output: OutputOptions,
-    out: str = "report.html",
-    title: str | None = None,
-    lattice: int | None = None,
-    sigma: float | None = None,
-) -> None:
-    """Write one page with all answers, to be sent to somebody.
-
-    A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
-    what the words mean. Takes SPECs, default sinusoidal and dft, and one folder of pefourier train.
-
-    \b
-    Example: pefourier report rope rope:rho=5e5 --d 128 --lattice 4096 --out report.html
-    """
-    from pefourier.writing.files import check_suffix, status_of
-
-    check_suffix(out, (".html", ".htm"))
-    typed = {name: getattr(options, name) for name in OF_ENCODINGS}
-    folders = [s for s in options.specs or () if status_of(os.path.join(s, RESULTS)) is not None]
-    if folders:
-        check_count_of_specs(options, 1, "report takes one folder of pefourier train, or SPECs")
-        if any(value is not None for value in (*typed.values(), lattice, sigma)):
-            raise PefourierError("a folder of pefourier train takes no options of encodings")
-        from pefourier.pages.training import folder_document, folder_page, read_train_folder
-
-        training = read_train_folder(folders[0])
-        write_text(out, folder_document(training, title or ""))
-        output.print(folder_page(training, out))
-        return
-    from pefourier.encodings.loader import load
-    from pefourier.pages.encodings import Inquiry, encodings_document, report_page
-
-    inquiry = Inquiry(typed, lattice, sigma)
-
-    def study(source: Any) -> Any:
-        enc = load(source, **options.sizes)
-        return inquiry.study(enc, percentages(enc.label, options.quiet))
-
-    results = answer_each(options.sources(), study, options.quiet)
-    page = encodings_document(results.answers, results.refusals, inquiry, title or "")
-    write_text(out, page)
-    if not results.refusals:
-        options.note_without_effect([study.encoding for study in results.answers])
-    print_and_exit(report_page(results.per_spec, out), results, output)
-
-
-@register("list")
-def list_encodings(output: OutputOptions, names: list[str] | None = None) -> None:
-    """List the encodings that have a name.
-
-    With a NAME: its formula, and what its parameters mean.
-
-    \b
-    Example: pefourier list rope
-    """
-    from pefourier.report.catalogue import catalogue_page
-
-    output.print(catalogue_page(names or ()))
-
-
-@register("explain", context_settings={"ignore_unknown_options": True})  # to be explained
-def explain(output: OutputOptions, term: list[str] | None = None, schema: bool = False) -> None:
-    """What does a word mean?
-
-    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM some words
-    to begin with, with all those that there are.
-
-    \b
-    Example: pefourier explain condition number
-    """
-    from pefourier.report.terms import SCHEMA, explain_page
-
-    if schema:
-        say(SCHEMA.read_text(encoding="utf-8"))
-        return
-    output.print(explain_page(term or (), command_terms()))
-
-
-def command_terms() -> list[Any]:
-    """A term for each command, and for each option; those of one name and help are one."""
-    from pefourier.report.terms import Term
-
-    terms = []
-    for name, (function, *_) in COMMANDS.items():
-        text = function.__doc__ or ""
-        good = text.rpartition("Example: ")[2].strip()
-        terms.append(Term(name, "commands", text.partition("\n")[0], good=good))
-    users: dict[tuple[Any, ...], list[str]] = {}
-    for command_name, option in options_of(typer.main.get_command(program())):
-        choices = ", ".join(getattr(option.type, "choices", ()))
-        users.setdefault((option.help or "", choices, *option.opts), []).append(command_name)
-    for (meaning, choices, *names), commands in users.items():
-        name, *also = sorted(names, key=lambda name: not name.startswith("--"))
-        meaning = f"{meaning} Option of {', '.join(commands)}."
-        terms.append(Term(name, "options", meaning, range=choices, also=also))
-    return terms
-
-
-def train_groups() -> type:
-    """The dataclass of the options of training, whose room is opened for its command alone."""
-    from pefourier.cli.train_options import TrainOptions
-
-    return TrainOptions
-
-
-@register("train", groups={"options": train_groups})
-def train(
-    options: Any,
-    plan: bool = False,
-    as_json: bool = False,
-    as_csv: bool = False,
-    quiet: bool = False,
-) -> None:
-    """Which encoding classifies better?
-
-    Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
-    which differences the data support. It classifies windows or whole series, and neither forecasts
-    nor regresses. Without options it takes under two minutes. For the same statistics of scores
-    that you have see 'pefourier explain own scores'.
-
-    \b
-    Example: pefourier train --dataset smd --data data -e none -e sinusoidal -e dft --out runs
-    """
-    from pefourier.train.options import Options
-
-    chosen, print_results = Options(**vars(options)), None if quiet else note
-    output = OutputOptions(as_json, as_csv)
-    if plan:
-        from pefourier.train.plan import plan_page, plan_training
-
-        output.print(plan_page(plan_training(chosen, print_results)))
-        return
-    from pefourier.train.run import run_comparison
-
-    def deliver(summary: Any) -> None:
-        from pefourier.train.report import summary_page
-
-        with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
-            output.print(summary_page(summary))
-
-    run_comparison(chosen, deliver, print_results)
-
-
-@register("reproduce")
-def reproduce(
-    out: str = "figures", as_json: bool = False, as_csv: bool = False, quiet: bool = False
-) -> None:
-    """Recompute the paper.
-
-    Every figure, equation, number and claim.
-
-    Printed value beside computed value, with a verdict.
-
-    \b
-    Example: pefourier reproduce --out figures
-    """
-    from pefourier.reproduce import claims_page, has_results, recompute_paper
-
-    output = OutputOptions(as_json, as_csv)
-    claims, files = recompute_paper(out)
-    output.print(claims_page(claims))
-    note(f"wrote {', '.join(files)}", quiet)
-    if not has_results(out):
-        note("Table 1 is that of the results that come with this version", quiet)
+        script = get_completion_script(
+            prog_name="pefourier", complete_var=COMPLETION, shell=show_completion
+        )
+        say(f"{script}\n")

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from os import _exit  # that of user code is refused while it runs, and here at the end
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -52,11 +53,10 @@ def give_up_stdout() -> None:
 
 def is_of_stdout(error: BaseException) -> bool:
     """Whether an error is that nothing can be written to stdout; errors of files name them."""
-    unnamed = isinstance(error, OSError) and error.filename is None
-    return unnamed and error.errno in UNWRITABLE
+    return isinstance(error, OSError) and error.filename is None and error.errno in UNWRITABLE
 
 
-def note(text: str, quiet: bool = False) -> None:
+def note(text: str, *, quiet: bool = False) -> None:
     """Write a line on stderr for the person at the terminal, if anybody reads it."""
     if not quiet and sys.stderr is not None:
         with suppress(OSError):
@@ -90,7 +90,7 @@ def draws_dots(stream: Any) -> bool:
     return stream.isatty() and "utf" in (stream.encoding or "utf-8").lower()
 
 
-def percentages(label: str, quiet: bool) -> Callable[[str], Callable[[int, int], None]] | None:
+def percentages(label: str, *, quiet: bool) -> Callable[[str], Callable[[int, int], None]] | None:
     """What shows on stderr how much of a phase of the work is done; None where nobody looks."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
@@ -120,7 +120,7 @@ class Listener:
         if is_cramped():
             os.environ.update(dict.fromkeys(POOLS, "1"))
 
-    def handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, _: FrameType | None) -> None:
         """Interrupt the command at the first signal; end the process at any other."""
         if self.came or self.leaving:
             end_at_once(number)
@@ -148,8 +148,9 @@ def report_interrupt(number: int) -> int:
 
 def leave(status: int) -> NoReturn:
     """End the process with this status, without the teardown in which libraries can hang."""
-    os._exit = lambda _: _exit(status)  # a handler of user code does not choose the status
-    atexit._run_exitfuncs()  # what libraries and a user's code want done at the end
+    vars(os)["_exit"] = lambda _: _exit(status)  # a handler of user code does not choose the status
+    # what libraries and a user's code want done at the end
+    atexit._run_exitfuncs()  # noqa: SLF001
     remove_drafts()
     try:
         if sys.stdout is not None and not sys.stdout.closed:
@@ -175,13 +176,15 @@ OF_MODELS = re.compile(r"config\.json|.*\.safetensors(\.index\.json)?")  # what 
 def refuse_overwriting(values: Mapping[str, Any]) -> None:
     """Refuse an option that would replace a file that the same command reads, by whatever name."""
     written = {key: values[key] for key in WRITTEN if values.get(key)}
-    if not any(map(os.path.exists, written.values())):
-        return
-    inputs = {identity: path for path in files_read(values) for identity in identities(path)}
-    for key, out in written.items():
-        targets = files_in(out, OF_FOLDERS) if os.path.isdir(out) else [out]
-        for path in (inputs[i] for target in targets for i in identities(target) if i in inputs):
-            option = f"--{key.replace('_', '-')} {shown(out)}"
+    replaced = {
+        identity: key
+        for key, out in written.items()
+        for target in files_in(out, OF_FOLDERS) or [out]
+        for identity in identities(target)
+    }
+    for path in files_read(values) if replaced else ():
+        for key in (replaced[i] for i in identities(path) if i in replaced):
+            option = f"--{key.replace('_', '-')} {shown(written[key])}"
             raise PefourierError(
                 f"{option} would replace {label(path)}, which is read; name another"
             )
@@ -194,21 +197,21 @@ def files_read(values: Mapping[str, Any]) -> Iterator[str]:
         for text in [texts] if isinstance(texts, str) else texts:
             for path in (text, *(text[: mark.start()] for mark in re.finditer("[#@]", text))):
                 yield path
-                folder = (os.path.dirname(path) or ".") if path.endswith(".json") else path
+                folder = str(Path(path).parent) if path.endswith(".json") else path
                 if key not in OF_DATA:
                     yield from files_in(folder, OF_MODELS)
 
 
 def files_in(folder: str, pattern: re.Pattern[str]) -> list[str]:
     """The paths in a folder whose names are such."""
-    with suppress(OSError), os.scandir(folder) as entries:
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:  # ValueError: a NUL
         return [entry.path for entry in entries if pattern.fullmatch(entry.name)]
     return []
 
 
 def identities(path: str) -> Iterator[tuple[int, int]]:
     """What tells a regular file from all others whatever it is called; nothing of what is none."""
-    with suppress(OSError, ValueError):  # ValueError: a NUL in the path, a closed stream
-        status = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
+    with suppress(OSError, ValueError):  # ValueError: a closed stream
+        status = os.fstat(sys.stdin.fileno()) if path == "-" else Path(path).stat()
         if stat.S_ISREG(status.st_mode):
             yield status.st_dev, status.st_ino

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -150,6 +150,7 @@ class Builder:
 
 
 BUILDERS: dict[str, Builder] = {}
+F = TypeVar("F", bound=Callable[..., Encoding])
 
 
 def encoding(
@@ -159,11 +160,11 @@ def encoding(
     domain: str = "position",
     declared: bool = False,
     untrained: bool = False,
-) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
+) -> Callable[[F], F]:
     """Register a builder under a name; its family is the module it stands in."""
 
-    def register(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
-        family = function.__module__.rpartition(".")[2]
+    def register(function: F) -> F:
+        family = function.__module__.rpartition(".")[2].replace("_", "-")
         BUILDERS[name] = Builder(name, family, paper, domain, declared, untrained, function)
         return function
 

@@ -2,10 +2,12 @@
 
 An encoding's meaning, formula, example and the meanings of its parameters are its docstring's.
 catalogue.json holds `encodings.loader.records()`, which needs numpy and all builders: .24 s
-where the file takes .05. A test fails when the two differ, and ``make catalogue`` writes it again.
+where the file takes .05. The file also holds a checksum of the sources that it was made from. Where
+they have changed, the registry is read in its place; ``make catalogue`` writes the file again.
 """
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -18,6 +20,7 @@ from pefourier.writing.page import Page
 from pefourier.writing.text import aligned, paragraph
 
 FILE = Path(__file__).with_suffix(".json")
+ENCODINGS = Path(__file__).parents[1] / "encodings"
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
 USED_BY = {  # model types of transformers, some of those whose configs are read as each
     "rope": ("llama", "mistral", "qwen3", "gemma3_text", "gpt_neox"),
@@ -36,8 +39,27 @@ UNTRAINED = " Its table is only where training starts."
 
 def read_catalogue() -> list[dict[str, Any]]:
     """A JSON object for each registered encoding."""
-    records: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    catalogue = json.loads(FILE.read_text(encoding="utf-8"))
+    if catalogue["sources"] != checksum_of_sources():
+        catalogue = json.loads(catalogue_of_registry())
+    records: list[dict[str, Any]] = catalogue["encodings"]
     return records
+
+
+def catalogue_of_registry() -> str:
+    """Return the text of catalogue.json for the encodings that are registered now."""
+    from pefourier.encodings.loader import records
+
+    catalogue = {"sources": checksum_of_sources(), "encodings": records()}
+    return json.dumps(catalogue, indent=1, ensure_ascii=False)
+
+
+def checksum_of_sources() -> int:
+    """Return a checksum of the files that say which encodings there are."""
+    checksum = 0
+    for path in (*sorted(ENCODINGS.glob("families/*.py")), ENCODINGS / "conventions.toml"):
+        checksum = zlib.crc32(path.read_bytes(), checksum)
+    return checksum
 
 
 def catalogue_page(names: Sequence[str] = ()) -> Page:

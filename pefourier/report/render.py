@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
-from pefourier.errors import shorten
+from pefourier.errors import PefourierError, shorten
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -223,13 +223,18 @@ def identity_of(enc: Encoding) -> dict[str, Any]:
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
+def refuse_picture(answers: Sequence[Answer], _: Look) -> Figure:
+    """Refuse to draw the answers to a question that has no picture."""
+    raise PefourierError(f"{renderer_of(answers[0].result).command} has no picture; leave --plot out")
+
+
 @dataclass(frozen=True)
 class Renderer:
     """How the answers to one question are told: by its words, tables and pictures."""
 
     command: str
-    figure: Callable[[Sequence[Answer], Look], Figure] | None = None
-    chart: Callable[[Sequence[Answer], bool], str] | None = None
+    figure: Callable[[Sequence[Answer], Look], Figure] = refuse_picture
+    chart: Callable[..., str] | None = None  # of answers, with colour=
     facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # beside fields, in JSON
 
     def conclude(self, result: Any) -> tuple[str, ...]:

@@ -1,13 +1,10 @@
-"""What `pefourier train` can be asked: each option once, with its default and its type.
+"""What `pefourier train` can be asked: each option once, with its type, help and default.
 
-options.json has their help, under the headings of it. Neither torch nor the shell, which makes
-command-line options of these fields, is imported.
+Neither torch nor the shell, which makes command-line options of these fields, is imported.
 """
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
 SYNTHETIC = ("grid", "lags", "order")  # tasks drawn when asked for
@@ -21,10 +18,14 @@ PATIENCE_STEPS, PATIENCE = 250, 10
 LOOK = 25  # steps between two looks at validation windows, at least
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 FIND = 0.1  # difference in F1 asked about, where nothing is said
-IN_HELP = {"look": LOOK, "steps": STEPS, "epochs": EPOCHS}  # for the names in braces there
-IN_HELP |= {"patience_steps": PATIENCE_STEPS, "patience": PATIENCE}
-IN_HELP |= {"synthetic": " or ".join(SYNTHETIC), "published": ", ".join(PUBLISHED)}
-HELP = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short one
+HEADINGS = {  # of help, each by the first option below it
+    "dataset": "Data",
+    "encoding": "Comparison",
+    "steps": "Training",
+    "d": "Model",
+    "device": "Running and files",
+}
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
@@ -39,69 +40,156 @@ def seeds_of(encoding: str, seeds: int) -> int:
     return 1 if encoding in BESIDE else seeds
 
 
-def help_of(name: str) -> dict[str, Any]:
-    """What the shell shows of an option: its help and heading, its value's name, other names."""
-    title, facts = next((title, group[name]) for title, group in HELP.items() if name in group)
-    return facts | {"help": facts["help"].format(**IN_HELP), "rich_help_panel": title}
-
-
 def flag_of(name: str) -> str:
     """An option as it is typed.
 
     >>> flag_of("batch_size"), flag_of("encoding")
     ('--batch-size', '-e')
     """
-    return help_of(name).get("flags", [f"--{name.replace('_', '-')}"])[-1]
+    return FLAGS.get(name, [f"--{name.replace('_', '-')}"])[-1]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `pefourier train` was asked; fields of more than one value may be given repeatedly."""
+    """What `pefourier train` was asked; fields of more than one value may be given repeatedly.
 
-    dataset: tuple[str, ...] = ("order:length=24,noise=0.25",)
-    data: str | None = None
-    window: int | None = None
-    stride: int | None = None
-    columns: str | None = None
-    missing: Missing | None = None
-    split: Split = "blocks"
-    positive: tuple[str, ...] = ()
-    test_length: str | None = None
-    encoding: tuple[str, ...] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
-    beside: tuple[str, ...] = ()
-    seeds: int = 8
-    folds: int | None = None
-    resamples: int | None = None
-    learn: bool = False
-    find: float | None = None
-    steps: int | None = None
-    epochs: int | None = None
-    patience_steps: int | None = None
-    patience: int | None = None
-    batch_size: int = 32
-    rate: float = 3e-3
-    warmup: int = 0
-    dropout: float = 0.0
-    search: tuple[str, ...] = ()
-    d: int = 32
-    heads: int = 4
-    layers: int = 1
-    ffn: int | None = None
-    patch: int = 1
-    tokens: int | None = None
-    inject: Inject = "add"
-    device: str = "auto"
-    processes: int | None = None
-    out: str | None = None
-    resume: bool = False
-    save_models: str | None = None
-    plot: str | None = None
+    A type stands with what the shell shows of the option: the name of its value, if any, and help.
+    """
+
+    dataset: Annotated[
+        tuple[str, ...],
+        "NAME|PATH",
+        f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; only position solves them; "
+        f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
+        "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y and optionally "
+        "groups (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or a "
+        ".csv with columns id, time, label, optionally group, and channels. Groups, such as "
+        "patients, are not split. Repeatable.",
+    ] = ("order:length=24,noise=0.25",)
+    data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
+    window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
+    stride: Annotated[
+        int | None, "Rows from one training window to the next (default: those of a window)."
+    ] = None
+    columns: Annotated[
+        str | None,
+        "time=A,…",
+        "Columns of a .csv by role: time=t,series=unit,label=state,group=plant; a role left out "
+        "has the column of its name.",
+    ] = None
+    missing: Annotated[
+        Missing | None,
+        "Value for missing numbers: the previous one of a channel in its series, the channel's "
+        "mean in it, or none (drop the row). By default missing numbers are refused.",
+    ] = None
+    split: Annotated[
+        Split, "How windows are split; random leaks training data and is for comparison only."
+    ] = "blocks"
+    positive: Annotated[
+        tuple[str, ...],
+        "NAME",
+        "Class of which precision, recall and F1 are reported if there are two (default: the "
+        "rarer; of recordings the anomaly, of built-in tasks the second; if the rarer has 40% or "
+        "more, neither: scores are means over both). Repeatable, one name per dataset.",
+    ] = ()
+    test_length: Annotated[
+        str | None,
+        "N,N",
+        "Also test on windows of these lengths, such as 24,48,96; built-in tasks only, which can "
+        "be drawn at any length.",
+    ] = None
+    encoding: Annotated[
+        tuple[str, ...],
+        "SPEC",
+        "Encoding to train with, SPEC@rms=SIZE to scale it, order-free for a baseline blind to "
+        "order. Repeatable.",
+    ] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
+    beside: Annotated[
+        tuple[str, ...],
+        "METHOD",
+        "Another method on the same splits, fitted once per fold: trees (boosted, on means, "
+        "deviations, minima and maxima; scikit-learn) or minirocket (aeon). Repeatable.",
+    ] = ()
+    seeds: Annotated[int, "Runs with each encoding."] = 8
+    folds: Annotated[int | None, "Cross-validation folds to run (default: all, 5 or 1)."] = None
+    resamples: Annotated[
+        int | None,
+        "Splits of a set that has a test part: its own, then others drawn with its sizes.",
+    ] = None
+    learn: Annotated[
+        bool,
+        "Also train fixed vectors, and the frequencies of rotations, from where they start; "
+        "learned tables always are trained.",
+    ] = False
+    find: Annotated[
+        float | None,
+        f"Smallest difference in F1 of interest (default: {FIND}): a difference that would be "
+        "detected with 80% power and is not counts as none; otherwise there are too few folds or "
+        "runs.",
+    ] = None
+    steps: Annotated[
+        int | None,
+        f"Most updates of the weights (default: {STEPS}, or {EPOCHS} epochs if that is more). "
+        f"Weights are validated after every epoch, or every {LOOK} steps if an epoch is shorter.",
+    ] = None
+    epochs: Annotated[int | None, "The same in passes over the training windows."] = None
+    patience_steps: Annotated[
+        int | None,
+        "End a run after this many steps without better weights on validation; 0: never "
+        f"(default: {PATIENCE_STEPS}, or {PATIENCE} epochs if that is more).",
+    ] = None
+    patience: Annotated[int | None, "The same in epochs, in place of --patience-steps."] = None
+    batch_size: Annotated[int, "Windows in a step."] = 32
+    rate: Annotated[float, "Learning rate of Adam."] = 3e-3
+    warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
+    dropout: Annotated[
+        float,
+        "Share dropped from the input with its vectors, from the output of sub-layers and within "
+        "them.",
+    ] = 0.0
+    search: Annotated[
+        tuple[str, ...],
+        "KEY=A,B…",
+        "Settings to choose among by validation, separately for each run: rate=3e-4,1e-3,3e-3 "
+        "dropout=0,.2.",
+    ] = ()
+    d: Annotated[int, "Dimension of the model."] = 32
+    heads: Annotated[int, "Heads of attention."] = 4
+    layers: Annotated[int, "Layers of attention."] = 1
+    ffn: Annotated[int | None, "Width within the feed-forward layer (default: twice --d)."] = None
+    patch: Annotated[int, "Rows in a token."] = 1
+    tokens: Annotated[
+        int | None,
+        "Most tokens of a long window, in place of --patch: each dataset gets its own patch.",
+    ] = None
+    inject: Annotated[
+        Inject,
+        "How vectors enter: added to the first map of the input, or side by side with it "
+        "(concat), by a map of their own.",
+    ] = "add"
+    device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
+    processes: Annotated[
+        int | None,
+        "Processes on this machine that share the work (default: one per core if it is long).",
+    ] = None
+    out: Annotated[str | None, "DIR", "Folder for results, written as they come."] = None
+    resume: Annotated[
+        bool,
+        "Continue in --out with the options of its config.json; other options may be left out, "
+        "and must not differ.",
+    ] = False
+    save_models: Annotated[
+        str | None, "DIR", "Folder for trained classifiers, one .safetensors per run."
+    ] = None
+    plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
 
     def __post_init__(self) -> None:
-        """Names of encodings are those that synonyms stand for."""
+        """Names of encodings are those that synonyms stand for; lists of the shell are tuples."""
         from pefourier.encodings.registry import canonical_spec  # and numpy, once one is made
 
         object.__setattr__(self, "encoding", tuple(map(canonical_spec, self.encoding)))
+        for name in ("dataset", "positive", "beside", "search"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def cut(self) -> tuple[int | None, int | None, Split]:

@@ -77,7 +77,8 @@ REQUIRED = [  # what is required of sinusoidal (injective), status, and what std
 
 
 @pytest.mark.parametrize(("options", "status", "part"), REQUIRED, ids=str)
-def test_a_requirement_that_is_not_met_exits_1(run, folder, options, status, part):
+@pytest.mark.usefixtures("folder")
+def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
     np.save("ones.npy", np.ones((8, 4)))
     done = run("check-faithful", "sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)

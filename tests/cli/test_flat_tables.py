@@ -66,7 +66,8 @@ def test_a_square_behind_more_rows_than_usual_is_not_suggested():
 
 
 @pytest.mark.parametrize("spec", NOTED)
-def test_rows_stay_rows_and_a_note_names_the_grid(run, folder, spec):
+@pytest.mark.usefixtures("folder")
+def test_rows_stay_rows_and_a_note_names_the_grid(run, spec):
     size = ["--length", 197, "--d", D] if spec.startswith("py:") else []
     (record,) = run("check-faithful", spec, *size, "--json").results
     codes = {f["code"]: f["message"] for f in record["findings"]}
@@ -136,7 +137,8 @@ def test_a_pair_is_placed_on_the_grid_of_either():
     assert on_common_grid(from_table(FREE[: len(window)]), window)[0].domain.grid == ()
 
 
-def test_a_pair_is_compared_on_the_grid_of_either(run, folder):
+@pytest.mark.usefixtures("folder")
+def test_a_pair_is_compared_on_the_grid_of_either(run):
     axial, exchanged = "axial:convention=mae,grid=7x11,prefix=1", (1, "halves exchanged")
     pairs = {("mae.npy", axial): (0, None), (axial, "exchanged.npy"): exchanged}
     for pair, told in (pairs | {("mae.npy", "alibi"): (1, None)}).items():
@@ -144,7 +146,8 @@ def test_a_pair_is_compared_on_the_grid_of_either(run, folder):
         assert (done.status, done.results[0]["transform"].get("layout")) == told
 
 
-def test_a_square_is_resized_without_from_and_what_has_no_grid_is_not(run, folder):
+@pytest.mark.usefixtures("folder")
+def test_a_square_is_resized_without_from_and_what_has_no_grid_is_not(run):
     for spec, prefix in (("square.npy", 0), ("learned.npy", 1)):
         options = ["--prefix", prefix, "--to", "20x20", "--json"]
         placed = run("resize", spec, "--from", "14x14", *options)

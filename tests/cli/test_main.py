@@ -127,7 +127,8 @@ def test_what_is_raised_is_one_line_with_its_status(run, monkeypatch, error, sta
 
 
 @pytest.mark.parametrize("text", [5000 * "x", 1000 * "\x1b[31m", "/tmp/" + 1500 * "ab/" + "x.npy"])
-def test_a_line_repeats_little_of_a_long_argument(run, folder, text):
+@pytest.mark.usefixtures("folder")
+def test_a_line_repeats_little_of_a_long_argument(run, text):
     for words in ([text], [f"--{text}"], ["spectrum", text], ["encode", text, "dft"]):
         done = run(*words)
         assert (done.status, done.err.count("\n")) == (2, 1)

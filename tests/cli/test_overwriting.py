@@ -31,10 +31,10 @@ def files(folder):
     Path("m/config.json").write_text(json.dumps(LLAMA))
     weights = {"name": "model.layers.0.self_attn.q_proj.weight"}
     write_table("m/model.safetensors", np.ones((64, 64)), **weights)
-    os.symlink("real.npy", "soft.npy")
+    Path("soft.npy").symlink_to("real.npy")
     os.link("real.npy", "hard.npy")
     os.link("real.npy", "x.png")
-    os.symlink("m", "n")
+    Path("n").symlink_to("m")
     return folder
 
 
@@ -76,8 +76,8 @@ def test_what_is_read_is_not_replaced(run, words):
 def test_standard_input_is_not_replaced():
     before = contents()
     command = [sys.executable, "-m", "pefourier", "encode", "-", "--out", "t.npy"]
-    with open("t.npy", "rb") as stream:
-        done = subprocess.run(command, stdin=stream, capture_output=True, text=True)
+    with Path("t.npy").open("rb") as stream:
+        done = subprocess.run(command, stdin=stream, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, contents()) == (2, "", before)
 
 
@@ -105,10 +105,10 @@ FULL = [
 ]
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 @pytest.mark.parametrize("words", FULL, ids=" ".join)
 def test_a_full_disk_is_told_in_a_line(run, words):
-    os.symlink("/dev/full", words[-1])
+    Path(words[-1]).symlink_to("/dev/full")
     done = run(*words)
     assert done.status == 2
     line = done.err.splitlines()[-1]

@@ -69,7 +69,7 @@ def measured(parent, tmp_path_factory):
         paths = [tmp_path_factory.mktemp("streams") / name for name in ("out", "err")]
         for path in paths:
             path.touch()
-        words = [os.getcwd(), *map(str, paths), list(map(str, arguments))]
+        words = [str(Path.cwd()), *map(str, paths), list(map(str, arguments))]
         print(json.dumps(words), file=parent.stdin, flush=True)
         status = int(parent.stdout.readline())
         out, err = (path.read_text() for path in paths)
@@ -97,6 +97,17 @@ def test_an_answer_or_an_error_that_cannot_be_written(command, redirection):
     assert (done.returncode, done.stdout) == (2, "")
 
 
+@pytest.mark.parametrize(("status", "left"), [(0, 2), (1, 1)])
+def test_what_cannot_be_written_at_the_end_hides_no_earlier_status(status, left):
+    code = f"from pefourier.cli.process import leave; print('x'); leave({status})"
+    command, error = [sys.executable, "-c", code], {"stderr": subprocess.PIPE, "text": True}
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, env=buffered, check=False, **error)
+    said = "pefourier: cannot write standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (left, said)
+
+
 def test_two_commands_that_write_one_file_leave_one_whole_file():
     """Pairs at once: every reader, at any time, sees the codes of one of the two."""
     tables = {}
@@ -109,17 +120,17 @@ def test_two_commands_that_write_one_file_leave_one_whole_file():
         np.testing.assert_array_equal(seen, tables[seen.shape[1]])
     assert [process.communicate()[1] for process in pair] == ["", ""]
     assert [process.returncode for process in pair] == [0, 0]
-    assert os.listdir() == ["one.npy"]
+    assert [*Path().iterdir()] == [Path("one.npy")]
 
 
 def draft():
     """The name of the draft of a file, once some of it is written."""
     for _ in range(3000):
-        names = [name for name in os.listdir() if name.startswith(".pefourier-")]
-        if names and os.path.getsize(names[0]) > 2**16:
-            return names[0]
+        drafts = [*Path().glob(".pefourier-*")]
+        if drafts and drafts[0].stat().st_size > 2**16:
+            return drafts[0].name
         time.sleep(0.01)
-    raise AssertionError(os.listdir())
+    raise AssertionError([*Path().iterdir()])
 
 
 @pytest.mark.parametrize(
@@ -139,7 +150,7 @@ def test_a_signal_while_a_file_is_written_leaves_the_old_one(numbers, status, me
         process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (status, "", message)
-    assert sorted(os.listdir()) == [name, "x.csv"][1 - drafts :]
+    assert sorted(path.name for path in Path().iterdir()) == [name, "x.csv"][1 - drafts :]
     assert Path("x.csv").read_text() == "1,2\n"
 
 
@@ -171,7 +182,7 @@ def test_a_signal_at_any_time_ends_the_command_with_its_status(code):
     process = start("spectrum", "py:user:table")
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == ENDINGS[code]
-    assert os.path.exists("done") == (process.returncode == 0 or "register(os.kill" in code)
+    assert Path("done").exists() == (process.returncode == 0 or "register(os.kill" in code)
 
 
 def test_an_interrupt_during_imports_leaves_no_traceback_and_is_ignored_under_nohup(tmp_path):
@@ -180,10 +191,10 @@ def test_an_interrupt_during_imports_leaves_no_traceback_and_is_ignored_under_no
     )
     command = [*PROGRAM, "--version"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
     ignored = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
-    assert subprocess.run(command, env=env, **ignored).returncode == 7
+    assert subprocess.run(command, env=env, check=False, **ignored).returncode == 7
 
 
 def small_bad_files():

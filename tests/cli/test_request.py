@@ -116,7 +116,8 @@ def configs(folder):
     return folder
 
 
-def test_the_hook_skips_what_is_no_model_and_answers_the_others(run, configs):
+@pytest.mark.usefixtures("configs")
+def test_the_hook_skips_what_is_no_model_and_answers_the_others(run):
     hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
     entry = [*re.search("entry: pefourier (.*)", hook)[1].split(), "--"]
     aloud = [word for word in entry if word != "--quiet"]
@@ -133,7 +134,8 @@ def test_the_hook_skips_what_is_no_model_and_answers_the_others(run, configs):
     assert "nothing was checked" in run(*aloud, "no-model/config.json").err
 
 
-def test_annotations_tell_of_configs_that_cannot_be_read(run, configs):
+@pytest.mark.usefixtures("configs")
+def test_annotations_tell_of_configs_that_cannot_be_read(run):
     for names in (["broken"], ["broken", "a-list"]):
         files = [f"{name}/config.json" for name in names]
         done = run("check-faithful", *files, "--format", "github")
@@ -144,7 +146,8 @@ def test_annotations_tell_of_configs_that_cannot_be_read(run, configs):
     assert (done.status, result["ruleId"], result["level"]) == (2, "refused", "error")
 
 
-def test_brief_is_a_line_for_each_config(run, configs):
+@pytest.mark.usefixtures("configs")
+def test_brief_is_a_line_for_each_config(run):
     done = run("context", "sound", "sound/config.json", "--brief")
     told = [line.partition(":")[0] for line in done.out.splitlines()]
     assert (done.status, told) == (0, ["sound", "sound/config.json"])

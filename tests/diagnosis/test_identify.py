@@ -38,7 +38,7 @@ def musicgen(n, d):
     return np.hstack([table[:, d // 2 :], table[:, : d // 2]])
 
 
-def diffusers(n, d, flip=False, shift=1.0, scale=1.0):
+def diffusers(n, d, *, flip=False, shift=1.0, scale=1.0):
     half = d // 2
     exponent = np.float32(-np.log(10000)) * np.arange(half, dtype=np.float32) / (half - shift)
     phase = np.float32(scale) * positions(n) * np.exp(exponent).astype(np.float32)
@@ -63,10 +63,10 @@ PRODUCERS = {
     "fairseq, odd d": (fairseq(60, 65, 0), T2T | {"zero_rows": [0], "odd": "zero"}),
     "marian": (marian(512, 512), HALVES),
     "musicgen": (musicgen(2048, 128), T2T | {"first": "cos"}),
-    "diffusers, flipped": (diffusers(1000, 320, True), T2T | {"first": "cos"}),
+    "diffusers, flipped": (diffusers(1000, 320, flip=True), T2T | {"first": "cos"}),
     "diffusers, shift 2": (diffusers(1000, 128, shift=2), HALVES | {"divisor": "d/2-2"}),
     "diffusers, half scale": (diffusers(300, 128, scale=0.5), T2T | {"step": 0.5}),
-    "diffusers, odd d": (diffusers(99, 129, True), T2T | {"first": "cos", "odd": "zero"}),
+    "diffusers, odd d": (diffusers(99, 129, flip=True), T2T | {"first": "cos", "odd": "zero"}),
     "x-transformers": (x_transformers(1024, 512), HALVES | {"scale": 512**-0.5}),
 }
 

@@ -90,7 +90,7 @@ REFUSED = [  # spec, length, d, grid, what the line names
 ]
 
 
-@pytest.mark.parametrize(("spec", "length", "d", "grid", "named"), REFUSED, ids=lambda x: str(x))
+@pytest.mark.parametrize(("spec", "length", "d", "grid", "named"), REFUSED, ids=str)
 def test_what_cannot_be_built_is_refused(spec, length, d, grid, named):
     with pytest.raises(PefourierError) as caught:
         load(spec, length, d, **({"grid": grid} if grid else {})).table()

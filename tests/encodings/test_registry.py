@@ -1,4 +1,4 @@
-"""One function adds an encoding; its row in tests/reference.py and the laws wait for it."""
+"""One function adds an encoding; its row in tests/helpers/reference.py and the laws wait for it."""
 
 import re
 
@@ -41,7 +41,8 @@ def sawtooth():
     del BUILDERS["sawtooth"]
 
 
-def test_one_function_is_listed_loaded_and_assessed(sawtooth, run):
+@pytest.mark.usefixtures("sawtooth")
+def test_one_function_is_listed_loaded_and_assessed(run):
     listed = next(record for record in loader.records() if record["encoding"] == "sawtooth")
     own = {"length": 80, "d": 256, "period": 8, "scale": 1.0}
     assert (listed["params"], listed["domain"], listed["measure"]) == (own, "position", "estimated")

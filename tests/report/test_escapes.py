@@ -82,8 +82,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def told_in(form, name, out):
-    """Faults of the output in which a name stands."""
+def told_in(form, out):
+    """Find what a name of a file has become in the output but text."""
     if form == "csv":
         cells = [cell for row in csv.reader(out.splitlines()) for cell in row]
         return [c for c in cells if re.match(r"\s*[=+\-@＝]", c) and not number(c)]
@@ -114,13 +114,14 @@ def test_names_of_files_are_text_in_each_form_of_a_command(run, folder, monkeypa
         done = run(command, "--format", form, "--quiet", *more, "--paths", "--", name)
         assert done.status in (0, 1, 2), name
         if form not in ("json", "sarif"):
-            assert told_in(form, name, done.out) == [], name
+            assert told_in(form, done.out) == [], name
         refused = run(command, "--format", form, "--quiet", *more, "--paths", "--", f"no {name}")
         for text in (done.out, done.err, refused.out, refused.err):
             assert plain_lines(text), (name, text)
 
 
-def test_a_page_and_files_that_are_written_hold_names_as_text(run, folder, monkeypatch, undrawn):
+@pytest.mark.usefixtures("undrawn")
+def test_a_page_and_files_that_are_written_hold_names_as_text(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
     for name in FILES:
         assert run("report", "--out", "page.html", "--paths", "--", name).status == 0

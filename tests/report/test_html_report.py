@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,9 +99,10 @@ def test_nothing_is_requested_and_nothing_runs(mixed):
 
 
 @without_pictures
-def test_no_name_is_more_than_text(page, folder):
+@pytest.mark.usefixtures("folder")
+def test_no_name_is_more_than_text(page):
     name = HOSTILE.replace("/", "∕") + ".npz"
-    with open(name, "wb") as stream:
+    with Path(name).open("wb") as stream:
         np.savez(stream, **{"a<b>\"'": np.eye(4)})
     found = page(f"{name}#a<b>\"'", "<i>nothing</i>", "--title", HOSTILE, status=2)
     assert found.faults == []
@@ -141,10 +143,19 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
     assert second["spec"] == "nothing-such"
 
 
-def test_grids_stand_beside_sequences(page, folder):
+@pytest.mark.usefixtures("folder")
+def test_grids_stand_beside_sequences(page):
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
     assert found.faults == []
     assert len(found.values("img", "alt")) == 4 + 2  # of each question, of each table
+
+
+@without_pictures
+def test_a_page_of_irregular_times_has_no_reconstruction(page, folder):
+    (folder / "times.csv").write_text("0\n.5\n2\n3.7\n")
+    found = page("mtan", "--times", "times.csv", "--d", 8)
+    assert HEADINGS["relations"] in found.text["h2"]
+    assert HEADINGS["reconstruct"] not in found.text["h2"]
 
 
 @without_pictures

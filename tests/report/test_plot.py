@@ -152,7 +152,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     """Nothing is cut or stands on other words; a layout that finds no room warns."""
     monkeypatch.chdir(inputs)
     asked = []
-    monkeypatch.setattr(plot, "save", lambda path, draw, answers, _: asked.append((draw, answers)))
+    monkeypatch.setattr(plot, "save", lambda _path, draw, answers, _: asked.append((draw, answers)))
     assert run(*command.split(), "--quiet", "--plot", "a.png").status < 2
     ((draw, answers),) = asked
     look = plot.Look(3.4)
@@ -236,7 +236,7 @@ def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
 
 def test_the_axis_is_that_on_which_there_is_something_to_see(run, monkeypatch):
     axes = []
-    monkeypatch.setattr(plot, "save", lambda path, draw, *of: axes.append(draw(*of).axes[0]))
+    monkeypatch.setattr(plot, "save", lambda _path, draw, *of: axes.append(draw(*of).axes[0]))
     for words in ("rope", "dft --axis log", "rope dft", "rope --axis linear"):
         assert run("spectrum", *words.split(), "--d", 64, "--plot", "a.png").status == 0
     assert [a.get_xscale() for a in axes] == ["log"] * 2 + ["linear"] * 2

@@ -7,8 +7,9 @@ import pytest
 import typer
 
 import pefourier
-from pefourier.cli.main import command_terms, program
-from pefourier.cli.options import options_of
+from pefourier.cli.main import program
+from pefourier.cli.page_commands import command_terms
+from pefourier.cli.registry import options_of
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
     find_terms,
@@ -17,7 +18,8 @@ from pefourier.report.terms import (
 
 PACKAGE = Path(pefourier.__file__).parent
 TERMS = read_terms()
-EVERY = [*TERMS, *command_terms()]
+PROGRAM = typer.main.get_command(program())
+EVERY = [*TERMS, *command_terms(PROGRAM)]
 GROUPS = {term.group for term in TERMS}
 
 
@@ -40,8 +42,7 @@ def test_every_encoding_parameter_and_option_has_a_term():
     assert conventions == names_of("conventions")
     parameters = {key for r in records for key in r["meanings"]}
     assert parameters == names_of("parameters")
-    every = typer.main.get_command(program())
-    options = {name for _, option in options_of(every) for name in option.opts}
+    options = {name for _, option in options_of(PROGRAM) for name in option.opts}
     assert options == names_of("options")
     assert all(t.meaning.strip() for t in EVERY)
 

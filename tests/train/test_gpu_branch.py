@@ -85,6 +85,7 @@ def stack(monkeypatch):
                 Tuning(1 + i, 0.1 + i * share),
             )
             for i, name in enumerate(names)
+            for one in (injection(name, 0, learn=i % 2, sizes=of),)
         ]
         return fit.Program(
             held, sizes, members, fit.Schedule(steps=25, batch_size=4, rate=1e-3, warmup=50)

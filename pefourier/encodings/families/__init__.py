@@ -1,7 +1,7 @@
 """Registered encodings, one file per family, in the order in which they are listed.
 
-To add one, write its function in the file of its family and its row in tests/reference.py, then
-run ``make catalogue``. A new family is imported below.
+To add one, write its function in the file of its family and its row in
+tests/helpers/reference.py, then run ``make catalogue``. A new family is imported below.
 """
 # ruff: noqa: I001, F401
 
@@ -9,5 +9,6 @@ from pefourier.encodings.families import absolute
 from pefourier.encodings.families import fourier
 from pefourier.encodings.families import rotary
 from pefourier.encodings.families import axial
-from pefourier.encodings.families import irregular
+from pefourier.encodings.families import learned_time
+from pefourier.encodings.families import structural
 from pefourier.encodings.families import relative

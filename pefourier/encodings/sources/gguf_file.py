@@ -32,14 +32,15 @@ from pefourier.encodings.families.rotary import (
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import Section, type_row
-from pefourier.encodings.sources.layers import LayerRun
-from pefourier.encodings.sources.rope_scaling import (
+from pefourier.encodings.sources.huggingface import (
+    LayerRun,
     family_lost,
     lost_family,
     original_of_linear,
     trained_as_stated,
+    type_row,
 )
+from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
@@ -81,7 +82,7 @@ def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
     """
     if status_of(path) is None:
         raise missing(path)
-    with os_errors("read", path), open(path, "rb") as stream:
+    with os_errors("read", path), Path(path).open("rb") as stream:
         try:
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return walk_header(data)
@@ -129,7 +130,7 @@ class Walk:
 
     def count(self, item_size: int) -> int:
         """How many things follow, of at least so many bytes each."""
-        count = self.number(U64)
+        count = int(self.number(U64))
         if count * item_size > len(self.data) - self.at:
             raise ValueError(f"before byte {self.at} it announces {count} without room for them")
         return count
@@ -200,14 +201,14 @@ class GgufFile:
     )  # no config, and no dimensions of a head that do not turn beside others
 
     @property
-    def architecture(self) -> str:
-        """What the file calls its model."""
+    def kind(self) -> str:
+        """The architecture."""
         return str(self.metadata.get("general.architecture"))
 
     @cached_property
     def keys(self) -> Section:
         """The keys of the file's architecture; of a list, one a layer, the first."""
-        start = f"{self.architecture}."
+        start = f"{self.kind}."
         inside = {key: value for key, value in self.metadata.items() if key.startswith(start)}
         firsts = {k: v[0] if isinstance(v, list) and v else v for k, v in inside.items()}
         firsts = {key.removeprefix(start): value for key, value in firsts.items()}
@@ -216,7 +217,7 @@ class GgufFile:
     @property
     def sections(self) -> tuple[int, ...]:
         """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
-        counts = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
+        counts = self.metadata.get(f"{self.kind}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
             raise self.keys.wrong("rope.dimension_sections", counts, "four counts")
         return tuple(map(int, counts[:4])) if sum(counts[:4]) else ()
@@ -231,11 +232,11 @@ class GgufFile:
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
         pairings = decided()["pairing"].items()
-        return next((name for name, who in pairings if self.architecture in who.split()), None)
+        return next((name for name, who in pairings if self.kind in who.split()), None)
 
     def is_listed(self, table: str, key: str) -> bool:
         """Whether llama.cpp decides so for the file's architecture."""
-        return self.architecture in decided()[table][key].split()
+        return self.kind in decided()[table][key].split()
 
     @property
     def stated(self) -> tuple[str, int] | None:
@@ -271,7 +272,7 @@ class GgufFile:
         sliding = sliding_layers(self, count) if window else [False] * count
         if not count or sliding is None:
             return [LayerRun((), "rotary", "", None)]
-        unrotated = decided()["unrotated"].get(self.architecture)
+        unrotated = decided()["unrotated"].get(self.kind)
         differs = window_base(self) != base_in(self) or any(
             self.keys.count(f"{key}_swa") not in (None, self.keys.count(key))
             for key in ("rope.dimension_count", "attention.key_length")
@@ -311,7 +312,7 @@ class GgufFile:
         if self.pairing == "none":
             raise PefourierError(
                 f"{shown(self.path)} sets no rotation: llama.cpp turns nothing in "
-                f"{shown(self.architecture)}"
+                f"{shown(self.kind)}"
             )
         head, turned = head_sizes(self, self.part, d)
         unread = unread_in(self)
@@ -332,10 +333,10 @@ class GgufFile:
         except PefourierError as error:
             raise PefourierError(f"{shown(self.path)}: {error}") from error
         axis = self.axis_of_pairs(turned // 2)
-        noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
+        noted: dict[str, Any] = {} if axis is None else {"mrope_section": describe_axes(axis)}
         noted |= {"unread": unread} if unread else {}
         longest = self.keys.count("context_length") or 0
-        family = lost_family(type_row(self.architecture) or {}, enc.params, longest)
+        family = lost_family(type_row(self.kind) or {}, enc.params, longest)
         lost = [family_lost(self.keys.label, longest, family)] if family else []
         before = family.get("trained") or known_original(self, enc.params)
         if before and not trained_as_stated(enc.params):
@@ -394,8 +395,8 @@ def unread_in(file: GgufFile) -> tuple[str, ...]:
 
 def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
     """What a file leaves to the code of its architecture; the first keys that are not read."""
-    who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
-    unrotated = decided()["unrotated"].get(file.architecture)
+    who = f"{shown(file.path)} (architecture {shown(file.kind)})"
+    unrotated = decided()["unrotated"].get(file.kind)
     if file.pairing is None:
         yield finding("gguf-unsaid", "pairs", who=who)
     if file.number("rope.freq_base") is None:
@@ -423,10 +424,10 @@ def window_base(file: GgufFile) -> float:
 
 def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
     """Which layers see a window alone: by the key, else by llama.cpp's pattern; None: unknown."""
-    pattern = file.metadata.get(f"{file.architecture}.attention.sliding_window_pattern")
+    pattern = file.metadata.get(f"{file.kind}.attention.sliding_window_pattern")
     if isinstance(pattern, list):
         return [bool(x) for x in pattern[:count]] if len(pattern) >= count else None
-    interval = pattern or decided()["full"].get(file.architecture)
+    interval = pattern or decided()["full"].get(file.kind)
     if not isinstance(interval, int) or isinstance(interval, bool) or not interval:
         return None
     full = 0 if interval < 0 else abs(interval) - 1
@@ -440,7 +441,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     original = file.keys.count("rope.scaling.original_context_length", "context_length")
     alpha, mixed = file.optional("rope.scaling.alpha"), file.keys.values.get(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
-    sizes = {"factor": factor, "original": original}
+    sizes: dict[str, Any] = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
     if LONG in factors and SHORT in factors and original:
         lists = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
@@ -482,7 +483,7 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
     scale, times = 1 + 0.1 * log(factor), log_multiplier(file)
     if times is None:
         return scale
-    if file.architecture == "deepseek2" and abs(times - 1) > 1e-6:
+    if file.kind == "deepseek2" and abs(times - 1) > 1e-6:
         return 1.0
     return scale / (1 + 0.1 * times * log(factor))
 
@@ -490,13 +491,13 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
 def log_multiplier(file: GgufFile) -> float | None:
     """What a config calls mscale_all_dim; None where llama.cpp reads none."""
     multiplier = file.optional("rope.scaling.yarn_log_multiplier")
-    return multiplier if multiplier is None or file.architecture == "mistral3" else 10 * multiplier
+    return multiplier if multiplier is None or file.kind == "mistral3" else 10 * multiplier
 
 
 def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, float]:
     """What DeepSeek's layers multiply their logits with: (0.1 m ln s + 1)^2."""
     times = log_multiplier(file)
-    if times is None or params["scaling"] != "yarn" or file.architecture == "mistral3":
+    if times is None or params["scaling"] != "yarn" or file.kind == "mistral3":
         return {}
     return {"softmax_factor": logits_gain(times, params["factor"], file.keys.label)}
 

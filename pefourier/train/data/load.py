@@ -7,7 +7,7 @@ y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `
 long form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -85,12 +85,8 @@ def find_task(name: str, options: Options) -> Task:
         series = recordings.read_recordings(name, options.data)
         blocks = split.Dealing(recordings.SOURCES[name].blocks)
         return split.split_series(name, series, *options.cut, blocks)
-    if suffix == ".npz":
-        return from_archive(Path(name), options)
-    if suffix == ".csv":
-        from pefourier.train.data.tables import from_csv
-
-        return from_csv(Path(name), options)
+    if suffix in READERS:
+        return READERS[suffix](Path(name), options)
     if name.partition(":")[0] in SYNTHETIC:
         x, y, classes = draw_examples(name)
         task = from_examples(name, x, y, options, classes=classes)
@@ -101,11 +97,11 @@ def find_task(name: str, options: Options) -> Task:
 
 def check_dataset(name: str) -> None:
     """Refuse a name that neither a dataset nor a file of examples can have."""
-    is_file = Path(name).suffix.lower() in (".npz", ".csv", ".ts") or (name and Path(name).is_dir())
+    is_file = Path(name).suffix.lower() in (*READERS, ".ts") or (name and Path(name).is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
-    files = "a .npz or .csv file, a .ts folder"
+    files = f"a {' or '.join(READERS)} file, a .ts folder"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
 
 
@@ -172,9 +168,20 @@ def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> T
     return split.count_missing(task, filled, int((~complete).sum()))
 
 
+def from_table(path: Path, options: Options) -> Task:
+    """Examples or recordings of a .csv in long form."""
+    from pefourier.train.data.tables import from_csv
+
+    return from_csv(path, options)
+
+
 KINDS = (  # of archives: who reads them, arrays that must be there, and that may be
     (own_parts, PARTS, ()),
     (own_examples, ("X", "y"), ("groups", "lengths")),
     (own_series, ("rows", "label"), ("train", "groups")),
     (own_series, ("test", "label"), ("train", "groups")),
 )
+READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by their suffix
+    ".npz": from_archive,
+    ".csv": from_table,
+}

@@ -10,7 +10,7 @@ from pefourier.encodings import build, load
 from pefourier.encodings.registry import read_conventions
 
 FLOAT32 = float(np.finfo(np.float32).eps)
-RECORDED = json.loads((Path(__file__).parents[2] / "recorded_axes.json").read_text())
+RECORDED = json.loads((Path(__file__).parents[2] / "helpers/recorded_axes.json").read_text())
 
 
 def on(spec, grid, d, **own):

@@ -19,6 +19,9 @@ FACTORED = [
     (LLAMA2 + ",attention_factor=1.5", 1.5),
     # quotient of 0.1 m ln 16 + 1 for both m
     (LLAMA2 + ",mscale=2,mscale_all_dim=1", 1.5545177444479562 / 1.2772588722239782),
+    # as DeepSeek's code: with one m alone, or zero, neither counts
+    (LLAMA2 + ",mscale=0.707,mscale_all_dim=0", 1.2772588722239782),
+    (LLAMA2 + ",mscale_all_dim=0.707", 1.2772588722239782),
     ("rope:scaling=yarn,factor=0.5,original=64", 1.0),
 ]
 
@@ -42,7 +45,7 @@ def grid(d, rho):
     return [mp.power(rho, -mp.mpf(2 * i) / d) for i in range(d // 2)]
 
 
-def ntk_twin(d, rho, length, factor):
+def ntk_twin(d, rho, _length, factor):
     return grid(d, rho * mp.mpf(factor) ** (mp.mpf(d) / (d - 2)))
 
 
@@ -51,7 +54,7 @@ def dynamic_twin(d, rho, length, factor, original):
     return grid(d, rho * ratio ** (mp.mpf(d) / (d - 2)))
 
 
-def yarn_twin(d, rho, length, factor, original, beta_fast=32, beta_slow=1, truncate=True):
+def yarn_twin(d, rho, _length, factor, original, *, beta_fast=32, beta_slow=1, truncate=True):
     low, high = (
         d * mp.log(original / (turns * 2 * mp.pi)) / (2 * mp.log(rho))
         for turns in (beta_fast, beta_slow)
@@ -64,7 +67,7 @@ def yarn_twin(d, rho, length, factor, original, beta_fast=32, beta_slow=1, trunc
     return [t / factor * r + t * (1 - r) for t, r in zip(grid(d, rho), ramp, strict=True)]
 
 
-def longrope_twin(d, rho, length, factor, original, short_factor, long_factor):
+def longrope_twin(d, rho, length, original, short_factor, long_factor, **_):
     return over(d, rho, long_factor if length > original else short_factor)
 
 
@@ -72,7 +75,7 @@ def over(d, rho, factors):
     return [t / mp.mpf(f) for t, f in zip(grid(d, rho), factors, strict=True)]
 
 
-def llama3_twin(d, rho, length, factor, original, low_freq_factor=1, high_freq_factor=4):
+def llama3_twin(d, rho, _length, factor, original, low_freq_factor=1, high_freq_factor=4):
     out = []
     for theta in grid(d, rho):
         turns = original * theta / (2 * mp.pi)
@@ -83,13 +86,13 @@ def llama3_twin(d, rho, length, factor, original, low_freq_factor=1, high_freq_f
     return out
 
 
-def clip_twin(d, rho, length, clipped=20):
+def clip_twin(d, rho, _length, clipped=20):
     n = min(clipped, d // 2)
     fade = [(1 + mp.cos(mp.pi * k / max(n - 1, 1))) / 2 for k in range(n)]
     return [t * f for t, f in zip(grid(d, rho), [1] * (d // 2 - n) + fade, strict=True)]
 
 
-def riflex_twin(d, rho, length, factor, original, repeat):
+def riflex_twin(d, rho, _length, factor, original, repeat):
     theta = grid(d, rho)
     apart = [abs(2 * mp.pi / t - repeat) for t in theta]
     k = apart.index(min(apart))
@@ -97,20 +100,20 @@ def riflex_twin(d, rho, length, factor, original, repeat):
 
 
 TWINS = {
-    "none": lambda d, rho, length: grid(d, rho),
-    "linear": lambda d, rho, length, factor: over(d, rho, [factor] * (d // 2)),
+    "none": lambda d, rho, _length: grid(d, rho),
+    "linear": lambda d, rho, _length, factor: over(d, rho, [factor] * (d // 2)),
     "ntk": ntk_twin,
     "dynamic": dynamic_twin,
     "yarn": yarn_twin,
     "longrope": longrope_twin,
     "llama3": llama3_twin,
-    "proportional": lambda d, rho, length, factor=1: over(d, rho, [factor] * (d // 2)),
-    "cut": lambda d, rho, length, original: [
+    "proportional": lambda d, rho, _length, factor=1: over(d, rho, [factor] * (d // 2)),
+    "cut": lambda d, rho, _length, original: [
         t if t * original >= 2 * mp.pi else mp.mpf(0) for t in grid(d, rho)
     ],
     "clip": clip_twin,
     "riflex": riflex_twin,
-    "factors": lambda d, rho, length, factors: over(d, rho, factors),
+    "factors": lambda d, rho, _length, factors: over(d, rho, factors),
 }
 SHORT, LONG = (tuple(1 + i / 7 for i in range(32)), tuple(1 + i * i / 3 for i in range(32)))
 LISTS = {"short_factor": SHORT, "long_factor": LONG}

@@ -6,6 +6,7 @@ import pickle
 import time
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_other_libraries_read_what_is_written():
     np.testing.assert_array_equal(np.loadtxt("x.csv", delimiter=","), TABLE)
     tensors = safetensors.torch.load_file("x.safetensors")
     np.testing.assert_array_equal(tensors["codes"], TABLE)
-    with open("x.safetensors", "rb") as stream:
+    with Path("x.safetensors").open("rb") as stream:
         assert int.from_bytes(stream.read(8), "little") % 8 == 0  # aligned, so mapped fast
 
 
@@ -101,12 +102,12 @@ def test_large_files_are_mapped_not_read(suffix):
         np.lib.format.open_memmap("x.npy", "w+", np.float32, shape).flush()
     else:
         put("x.safetensors", safetensors_bytes(entry(shape, (0, size))))
-        os.truncate("x.safetensors", os.path.getsize("x.safetensors") + size)
+        os.truncate("x.safetensors", Path("x.safetensors").stat().st_size + size)
     table, _ = read_table("x." + suffix)
     assert table.shape == shape
     assert table[-1:, :3].tolist() == [[0] * 3]
-    with open("/proc/self/maps", errors="replace") as maps:
-        assert f"{os.getcwd()}/x.{suffix}\n" in maps.read()
+    with Path("/proc/self/maps").open(errors="replace") as maps:
+        assert f"{Path.cwd()}/x.{suffix}\n" in maps.read()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_pickles_run_no_code(legacy):
     np.save("x.npy", np.array([[Attack()]]))
     for path in ("x.pt", "y.pth", "x.npy"):
         refused(path)
-    assert not os.path.exists("hacked")
+    assert not Path("hacked").exists()
 
 
 def test_odd_tensors():
@@ -244,7 +245,7 @@ def test_damaged_archives():
 
 @pytest.mark.parametrize("suffix", formats.WRITERS)
 def test_a_full_disk(suffix):
-    os.symlink("/dev/full", "x" + suffix)
+    Path("x" + suffix).symlink_to("/dev/full")
     with pytest.raises(PefourierError, match="No space left on device"):
         write_table("x" + suffix, np.zeros((300, 300)))
 

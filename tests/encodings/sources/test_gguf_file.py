@@ -29,10 +29,9 @@ def write(tmp_path):
         path = str(tmp_path / "model.gguf")
         writer = gguf.GGUFWriter(path, arch)
         for key, value in values.items():
-            key = f"{arch}.{key.replace('__', '.')}"
             kinds = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}
             kinds[list] = writer.add_array
-            kinds[type(value)](key, value)
+            kinds[type(value)](f"{arch}.{key.replace('__', '.')}", value)
         for name, tensor in dict(tensors).items():
             writer.add_tensor(name, tensor)
         finish(writer)
@@ -197,7 +196,7 @@ def test_the_header_is_what_the_package_gguf_reads(tmp_path):
         kind(kind.__name__, 101)
     writer.add_float32("f32", 0.5)
     writer.add_float64("f64", 0.1)
-    writer.add_bool("bool", True)
+    writer.add_bool("bool", val=True)
     writer.add_array("layers", [1, 0, 3])
     writer.add_array("names", ["a", "ü"])
     writer.add_array("tokens", [f"<{i}>" for i in range(20_000)])

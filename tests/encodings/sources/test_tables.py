@@ -72,15 +72,16 @@ def test_the_one_table_that_is_named_as_positions_is_read_and_said_to_be(run, na
     assert run("check-faithful", "x.npz").status == 2
 
 
-def test_files_that_cannot_be_reached(folder):
+@pytest.mark.usefixtures("folder")
+def test_files_that_cannot_be_reached():
     np.save("table.npy", TABLE)
-    os.symlink("loop.npy", "loop.npy")
-    os.symlink("nowhere", "dangling.npy")
+    Path("loop.npy").symlink_to("loop.npy")
+    Path("dangling.npy").symlink_to("nowhere")
     for path in ("tabel.npy", "dangling.npy"):
         assert "'table.npy'?" in refused(path)
     for path in ("a/b.npy", "loop.npy", "a\0.npy", ".", "/dev/zero"):
         refused(path)
-    os.rename("table.npy", "table.npx")
+    Path("table.npy").rename("table.npx")
     assert "'.npz'?" in refused("table.npx")
 
 
@@ -125,7 +126,8 @@ def fed(content, *arguments):
     )
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
     root = str(Path(tables.__file__).parents[3])
-    run = subprocess.run(command, input=content, capture_output=True, env={"PYTHONPATH": root})
+    env = {"PYTHONPATH": root}
+    run = subprocess.run(command, input=content, capture_output=True, env=env, check=False)
     assert run.stderr == b""
     return run.stdout.decode().strip()
 
@@ -146,7 +148,7 @@ def fifo(path, parts):
     os.mkfifo(path)
 
     def write():
-        with suppress(BrokenPipeError), open(path, "wb") as stream:
+        with suppress(BrokenPipeError), Path(path).open("wb") as stream:
             stream.writelines(parts)
 
     thread = threading.Thread(target=write)
@@ -306,7 +308,7 @@ def test_a_file_that_becomes_shorter_is_said(monkeypatch):
             ask()
     np.save("x.npy", LARGE)
     enc = load("x.npy")
-    monkeypatch.setattr(np, "array", lambda part: os.truncate("x.npy", 999))  # meanwhile
+    monkeypatch.setattr(np, "array", lambda _part: os.truncate("x.npy", 999))  # meanwhile
     with pytest.raises(PefourierError, match=SHORTER):
         enc.table()
 

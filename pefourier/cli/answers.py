@@ -1,0 +1,198 @@
+"""Ask a question about each SPEC, print what is answered, and end with the status of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pefourier.cli.options import EncodingOptions, FigureOptions, File, OutputOptions
+from pefourier.cli.process import note
+from pefourier.errors import PefourierError, UnknownPositions, shown
+
+if TYPE_CHECKING:
+    from pefourier.report.render import Renderer
+    from pefourier.writing.page import Page
+
+
+@dataclass(eq=False, repr=False)
+class Results:
+    """What was found for each SPEC, in the order given: an answer, or why there is none."""
+
+    per_spec: list[Any]
+
+    @property
+    def answers(self) -> list[Any]:
+        """The SPECs that were answered."""
+        return [result for result in self.per_spec if hasattr(result, "encoding")]
+
+    @property
+    def refusals(self) -> list[Any]:
+        """The SPECs that were not."""
+        return [result for result in self.per_spec if hasattr(result, "error")]
+
+
+def answer_each(
+    sources: Sequence[Any], ask: Callable[[Any], Any], *, quiet: bool, skip: bool = False
+) -> Results:
+    """The answer for each SPEC, or its refusal, which is noted; where all are refused an error.
+
+    With `skip` configs that set no positions which could be answered for are passed over.
+    """
+    from pefourier.report.render import Refusal
+
+    results = Results([])
+    for source in sources:
+        try:
+            results.per_spec.append(ask(source))
+        except PefourierError as error:
+            if skip and isinstance(error, UnknownPositions):
+                note(f"skipped: {error}", quiet=quiet)
+                continue
+            if len(sources) == 1:
+                raise  # with where it happened, for --debug
+            results.per_spec.append(Refusal(getattr(source, "spec", source), str(error)))
+    if not results.per_spec:
+        note("all were skipped; nothing was checked", quiet=quiet)
+        raise typer.Exit(0)
+    if not results.answers:
+        *reasons, last = dict.fromkeys(refusal.error for refusal in results.refusals)
+        for reason in reasons:
+            note(reason)
+        raise PefourierError(last, results.refusals)
+    for refusal in results.refusals:
+        spec = shown(refusal.spec)
+        note(refusal.error if spec in refusal.error else f"{spec}: {refusal.error}")
+    return results
+
+
+@dataclass(eq=False, repr=False)
+class Requirements:
+    """What an answer is checked against, whatever the question is."""
+
+    strict: Annotated[
+        bool,
+        "Exit with status 1 on any error or warning; with --baseline, also on any change from the "
+        "baseline.",
+    ] = False
+    skip_unknown: Annotated[
+        bool,
+        "Skip, with a note, any config.json that is not a model's, or whose positional encoding "
+        "it does not tell.",
+    ] = False
+    baseline: Annotated[
+        File,
+        "Earlier answer, written with --json. Exit with status 1 if a verdict, a distance or a "
+        "finding is worse than in it.",
+    ] = None
+
+    def check(self, page: Page, results: Results, **limits: str | None) -> Page:
+        """A page with what results lack, and what is not as in the file of a baseline.
+
+        What is no worse and not as it was is a remark, where it is not `strict`.
+        """
+        from pefourier.questions.check_faithful import shortfalls
+        from pefourier.writing.page import Reason
+
+        reasons = [
+            Reason(a.encoding.label, "unmet", words)
+            for a in results.answers
+            for words in shortfalls(a.result, strict=self.strict, **limits)
+        ]
+        remarks: list[Reason] = []
+        if self.baseline is not None:
+            from pefourier.report.baseline import judge, read_baseline
+
+            worse, remarks = judge(read_baseline(self.baseline, page.command), results.per_spec)
+            reasons += worse
+        if self.strict:
+            reasons, remarks = reasons + remarks, []
+        return replace(page, reasons=reasons, remarks=remarks)
+
+
+def answer_specs(
+    renderer: Renderer,
+    question: Callable[..., Any],
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
+    *,
+    check: Callable[[Page, Results], Page] = lambda page, _: page,
+    skip: bool = False,
+) -> None:
+    """Ask a question of `pefourier.api` about each SPEC; draw, check and print what is answered.
+
+    Options that none of the encodings has are named.
+    """
+    from pefourier.report.render import answer_of
+
+    def ask(source: Any) -> Any:
+        return answer_of(question(source, **options.sizes))
+
+    results = answer_each(options.sources(), ask, quiet=output.quiet, skip=skip)
+    page = check(renderer.page(results.per_spec), results)
+    figure.draw(renderer, results.answers, results.refusals)
+    if not results.refusals:
+        options.note_without_effect([a.encoding for a in results.answers], quiet=output.quiet)
+    print_and_exit(page, results, output)
+
+
+def print_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
+    """Draw and print one result, or those of each axis of a grid."""
+    from pefourier.report.render import answer_of, renderer_of
+
+    answers = list(map(answer_of, result if isinstance(result, tuple) else (result,)))
+    renderer = renderer_of(answers[0].result)
+    figure.draw(renderer, answers)
+    output.print(renderer.page(answers))
+
+
+def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:
+    """Print a page and why it says "no"; end with status 2 for a refusal, 1 for such a reason."""
+    for remark in page.remarks:
+        note(remark.text, quiet=output.quiet)
+    output.print(page)
+    for reason in () if output.quiet and output.name == "lint" else page.reasons:
+        note(reason.text)
+    if results.refusals or page.reasons:
+        raise typer.Exit(2 if results.refusals else 1)
+
+
+def annotate_refusals(command: str, values: Mapping[str, Any], error: PefourierError) -> None:
+    """Print what other programs show where nothing could be answered."""
+    from pefourier.writing.page import Page
+
+    spec = "".join(values.get("specs") or ())
+    refusals = error.refusals or [{"spec": spec, "error": str(error)}]
+    OutputOptions(form=values["form"]).print(Page(command, str, lambda: refusals))
+
+
+def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> None:
+    """Refuse another number of SPECs than a command takes."""
+    specs = options.specs or []
+    if len(specs) != required:
+        raise PefourierError(f"{rule}; got {len(specs)}: {' '.join(map(shown, specs)) or 'none'}")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text whole."""
+    from pefourier.writing.files import write_whole
+
+    write_whole(path, lambda stream: stream.write(text.encode()))
+
+
+def spare_threads(specs: Sequence[str] = ()) -> None:
+    """Give BLAS one thread where it would wait for others, if numpy is not loaded yet.
+
+    Matrix products are long and thin in reconstruct and design; in check-faithful where all SPECs
+    have declared frequencies, whose two parts are decomposed at a time.
+    """
+    from pefourier.report.catalogue import read_catalogue
+
+    records = read_catalogue() if specs else ()
+    declared = {record["encoding"] for record in records if record["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in specs):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,0 +1,409 @@
+"""The commands about models and sizes: configs, ids, weights, another length or grid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer import Argument, Option
+
+from pefourier.cli.answers import (
+    Requirements,
+    answer_each,
+    print_and_exit,
+    print_result,
+    spare_threads,
+)
+from pefourier.cli.options import (
+    SHORT_NAMES,
+    Count,
+    Dimension,
+    FigureOptions,
+    File,
+    Length,
+    OutputOptions,
+    Paths,
+    Prefix,
+    Sides,
+    Specs,
+    layer_range,
+    sides,
+)
+from pefourier.cli.process import percentages
+from pefourier.cli.registry import register
+from pefourier.errors import PefourierError
+
+if TYPE_CHECKING:
+    from pefourier.questions.resize import Resizing
+    from pefourier.report.render import Answer
+    from pefourier.writing.page import Reason
+
+Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
+Shard = Literal["every", "block", "zigzag"]
+Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
+
+
+@dataclass(eq=False, repr=False)
+class ModelRequirements(Requirements):
+    """What a model's positions are checked against."""
+
+    strict: Annotated[
+        bool,
+        "Exit with status 1 on any error or warning, and with --length where that goes beyond "
+        "what the model was made for; with --baseline, also on any change from the baseline.",
+    ] = False
+    baseline: Annotated[
+        File,
+        "Earlier answer, written with --json. Exit with status 1 if rotations, layers, windows or "
+        "factors have changed, or if more pairs reach angles never seen in training.",
+    ] = None
+
+
+@dataclass(eq=False, repr=False)
+class Reach:
+    """How far a model's positions are to reach, as `api.context` takes it."""
+
+    length: Annotated[
+        Length,
+        "Number of positions to examine, such as 128k (for the trained length use --trained).",
+    ] = None
+    trained: Annotated[Count, "Trained length, if you know it."] = None
+    d: Annotated[int | None, "Head size; for named rotations only."] = None
+    against: Annotated[
+        str | None,
+        Option(metavar="OTHER"),
+        "Another SPEC to compare with, or misreadings of the config: scaling-ignored, "
+        "partial-ignored, local-for-global, layout, or a setting of rope such as base=NUMBER or "
+        "original=N; separate several with commas.",
+    ] = None
+
+
+@register("context")
+def context(
+    *,
+    output: OutputOptions,
+    figure: FigureOptions,
+    required: ModelRequirements,
+    reach: Reach,
+    specs: Specs = None,
+    require: Annotated[
+        Literal["fits"] | None,
+        "Exit with status 1 unless the length fits: up to the length that the config states with "
+        "its scaling, or within the trained angles where it states none.",
+    ] = None,
+    brief: Annotated[
+        bool,
+        "Print one line per config: the file, its verdict, and the codes of its errors and "
+        "warnings.",
+    ] = False,
+    paths: Paths = False,  # noqa: ARG001 registry.flatten reads it
+) -> None:
+    """Show how far a model's positions reach.
+
+    Layers, rotations, what a scaling does to each band of frequencies, angles never seen in
+    training, and the effect of misreading the config.
+    For the position ids of a batch: pefourier positions.
+
+    \b
+    Example: pefourier context config.json --length 128k --against scaling-ignored
+    """
+    if not specs:
+        raise PefourierError(
+            "context needs a model's config.json, its folder, or a rotation; got none"
+        )
+    from pefourier import api
+    from pefourier.report.render import answer_of, renderer_named
+
+    def ask(spec: str) -> "Answer":
+        return answer_of(api.context(spec, **vars(reach)))
+
+    results = answer_each(specs, ask, quiet=output.quiet, skip=required.skip_unknown)
+    renderer = renderer_named("context")
+    page = required.check(renderer.page(results.per_spec), results)
+    figure.draw(renderer, results.answers, results.refusals)
+    if brief:
+        lines = "".join(map(brief_line, results.answers))
+        page = replace(page, words=lambda: lines, conclusion=str, chart=None)
+    if require or (required.strict and reach.length is not None):
+        unmet = misfits(results.answers, is_certain=require is None)
+        page = replace(page, reasons=[*page.reasons, *unmet])
+    print_and_exit(page, results, output)
+
+
+def brief_line(answer: "Answer") -> str:
+    """The verdict on a SPEC, and the codes of what its config has wrong."""
+    codes = [f.code for f in answer.result.findings if f.severity != "note"]
+    faults = f" ({', '.join(dict.fromkeys(codes))})" if codes else ""
+    return f"{answer.encoding.label}: {answer.result.verdict}{faults}\n"
+
+
+def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
+    """Why lengths do not fit models; with `is_certain` not where training is unknown."""
+    from pefourier.writing.page import Reason
+
+    words = {a.encoding.label: a.result.misfit for a in answers}
+    if not is_certain:
+        unknown = [a for a in answers if a.result.rotations and a.result.trained.length is None]
+        words |= {a.encoding.label: "its trained length is unknown" for a in unknown}
+    return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
+
+
+@dataclass(eq=False, repr=False)
+class Batch:
+    """What is known of position ids, as `api.positions` takes it."""
+
+    mask: Annotated[
+        File, "Attention mask: 0 and 1 per token, segment numbers, or queries by keys."
+    ] = None
+    segments: Annotated[
+        File, "Where documents begin: segment numbers per token (0: padding), or cu_seqlens."
+    ] = None
+    depth: Annotated[File, "Depth of each token in a tree of draft tokens."] = None
+    rank: Annotated[
+        str | None, Option(metavar="R/N"), "This rank holds the tokens of rank R of N."
+    ] = None
+    shard: Annotated[
+        Shard | None,
+        "How tokens are split among ranks (default: any of the three fits): every Nth token, one "
+        "block per rank, or zigzag (a block and its mirror).",
+    ] = None
+    length: Annotated[Length, "Ids must be below N (default: what the config allows)."] = None
+
+
+@register("positions")
+def positions(
+    output: OutputOptions,
+    figure: FigureOptions,
+    batch: Batch,
+    ids: Annotated[
+        str,
+        Argument(metavar="INPUT"),
+        "Position ids: a .npy, .csv or .json list, or named arrays as a batch is dumped (.npz "
+        ".safetensors .pt): position_ids, attention_mask, cu_seqlens, mm_token_type_ids, "
+        "image_grid_thw, … Or a dump of cosines and sines, or a mask of queries and keys.",
+    ],
+    config: Annotated[
+        str | None,
+        Argument(metavar="CONFIG"),
+        "The model's config.json or folder, or a named encoding.",
+    ] = None,
+) -> None:
+    """Check position ids.
+
+    Are they the ids that the model should see? Reports padding that is counted, packed documents
+    that do not restart, gaps and repeats of caches, ids of another rank, and ids of text for an
+    image. Exit status 0: as expected; 1: not, or undecided.
+
+    \b
+    Example: pefourier positions batch.npz config.json
+    """
+    from pefourier import api
+
+    result = api.positions(ids, config=config, **vars(batch))
+    print_result(result, output, figure)
+    if result.verdict != "as expected":
+        raise typer.Exit(1)
+
+
+@dataclass(eq=False, repr=False)
+class Weights:
+    """Which weights, as `use_of_model` takes it."""
+
+    length: Annotated[
+        Length, "Number of positions, such as 128k (default: the trained length)."
+    ] = None
+    layers: Annotated[
+        range | None, Option(metavar="A-B", parser=layer_range), "Layers to read (default: all)."
+    ] = None
+    every_head: Annotated[
+        bool, Option("--all"), "Include the shares of each head in JSON and CSV."
+    ] = False
+    against: Annotated[
+        str | None,
+        Option(metavar="OTHER"),
+        "Another checkpoint of the model, such as before fine-tuning or context extension, to "
+        "show what moved; with --stats, another file of means.",
+    ] = None
+    stats: Annotated[
+        File,
+        "File of mean activations (.pt, .npz, .safetensors), with names such as "
+        "layer00_head00.q_abs_mean, in place of weights. MODEL may then be a config.json.",
+    ] = None
+
+
+@register("usage")
+def usage(
+    *,
+    output: OutputOptions,
+    figure: FigureOptions,
+    weights: Weights,
+    model: Annotated[
+        str, Argument(metavar="MODEL"), "A model's folder, its .safetensors file, or a .gguf file."
+    ],
+) -> None:
+    """Which rotary frequencies do a model's weights use?
+
+    How the energy of queries and keys is spread over pairs, from those that turn with every
+    position to those that never complete a turn: by layers and heads, in the product that scores
+    are made of. Reads only the rows of queries and keys; nothing of the model is run.
+
+    \b
+    Example: pefourier usage SmolLM2-135M/ --plot usage.png
+    """
+    from pefourier.weights.usage import use_of_model
+
+    show = percentages(model, quiet=output.quiet)
+    print_result(use_of_model(model, begin=show, **vars(weights)), output, figure)
+
+
+@dataclass(eq=False, repr=False)
+class Criteria:
+    """What a base is chosen by."""
+
+    criteria: Annotated[
+        list[str] | None,
+        Option("--for", metavar="CRITERION"),
+        "Criterion for the base: turns, distance, rank, stable_rank, condition, bound, "
+        "wavelength=K (the slowest pair completes a rotation in K lengths) or phase=E:N (its "
+        "cosine stays at E after N layers) (default: all but the last two). Language models use "
+        "bound; short series use turns. Repeatable.",
+    ] = None
+    base: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = (
+        None
+    )
+    dtype: Annotated[
+        Format | None,
+        "Round vectors to this format, and report the smallest distance after rounding too.",
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The same as questions take it."""
+        dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
+        return {"criteria": self.criteria or (), "bases": self.base or (), "dtype": dtype}
+
+
+@dataclass(eq=False, repr=False)
+class Extent:
+    """What is to be told apart: positions, a grid, or a span of time."""
+
+    length: Annotated[
+        Length, "Number of positions, such as 64k; with --extend-from, the trained length."
+    ] = None
+    d: Annotated[Count, "Dimension of a vector, or size of a head."] = None
+    grid: Annotated[
+        Sides, "Grid, such as 14x14 or 8x30x52, in place of --length; each axis gets its own base."
+    ] = None
+    span: Annotated[
+        str | None,
+        Option(metavar="TIME"),
+        "Time that the positions cover, with --resolution in place of --length: 90min, 250ms, 2y "
+        "(years of 365.25 days), or a number without a unit.",
+    ] = None
+    resolution: Annotated[
+        str | None, Option(metavar="TIME"), "Time from one position to the next."
+    ] = None
+
+
+@register("design")
+def design(
+    output: OutputOptions,
+    figure: FigureOptions,
+    extent: Extent,
+    choice: Criteria,
+    extend_from: Annotated[
+        str | None,
+        Option(metavar="CONFIG"),
+        "Extend this rotation (a model's config, or rope:…) to the length --to by linear, ntk, "
+        "yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
+    ] = None,
+    to: Annotated[Count, "Number of positions to extend to, such as 128k."] = None,
+) -> None:
+    """Which encoding, and which base, for my length?
+
+    Criteria of a base contradict one another: distance and rank want small ones, the bound of long
+    contexts a large one; each is shown with the base that it asks for, or those of --for alone.
+    With --extend-from: which scaling takes a model to --to positions, what each does to its bands
+    of frequencies and how near it stays to the trained rotation, as a SPEC.
+
+    \b
+    Example: pefourier design --length 64k --d 128 --for bound
+    Example: pefourier design --extend-from config.json --to 128k
+    """
+    if extent.grid is not None and (to is not None or extent.length is not None):
+        raise PefourierError("--grid stands in place of --length, and without --to; leave one out")
+    if (extend_from is None) != (to is None):
+        raise PefourierError("--extend-from and --to go together: the config, and the length")
+    spare_threads()
+    from pefourier import api
+    from pefourier.questions.extend import extend
+
+    result: Any
+    size, d = extent.grid or extent.length, extent.d
+    if extend_from is not None and to is not None:
+        result = extend(extend_from, to, trained=extent.length, d=d, **choice.settings())
+    else:
+        span, step = extent.span, extent.resolution
+        result = api.design(size, d, span=span, resolution=step, **choice.settings())
+    print_result(result, output, figure)
+
+
+@register("resize")
+def resize(
+    *,
+    output: OutputOptions,
+    figure: FigureOptions,
+    spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or a SPEC that makes one."],
+    old: Annotated[
+        Sequence[int] | None,
+        Option("--from", metavar="HxW", parser=sides),
+        "Sides of the table's grid (default: those that its inner products have). Leave out for a "
+        "text model's table.",
+    ] = None,
+    new: Annotated[
+        Sequence[int],
+        Option("--to", metavar="HxW", parser=sides),
+        "Sides of the new grid; for a text model's table the new length, such as 2048.",
+    ],
+    prefix: Prefix = None,
+    d: Dimension = None,
+    method: Annotated[
+        Interpolation | None,
+        "Interpolation method (default: bicubic; rotations and Swin V2 are recomputed by their "
+        "formula). bicubic: as in torch; bilinear; antialias: bicubic with antialias=True; "
+        "fourier: zero-padded spectrum, mirrored at the edges.",
+    ] = None,
+    out: Annotated[File, "Table to write: .npy, .npz, .csv, .safetensors."] = None,
+) -> None:
+    """What becomes of positions at another size of images, or length of texts?
+
+    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
+    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+
+    \b
+    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --out new.npy
+             pefourier resize model.safetensors#wpe.weight --to 2048
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.writing.files import check_suffix
+
+    if out is not None:
+        check_suffix(out, WRITERS)
+    from pefourier import api
+
+    resizing = api.resize(spec, new, method=method or "", d=d, grid=old or (), prefix=prefix or 0)
+    if out is not None:
+        write_resized(resizing, spec, out, new)
+    print_result(replace(resizing, out=out), output, figure)
+
+
+def write_resized(resizing: "Resizing", spec: str, out: str, sides: Sequence[int]) -> None:
+    """Write a table in the form of the file that it was read from, if from one."""
+    from pefourier.encodings.loader import source_of
+    from pefourier.encodings.sources.tables import in_form_of, write_table
+
+    params = resizing.encodings[0].params
+    path, array = params.get("path", ""), params.get("array")
+    if path != "-" and (array or source_of(spec) == "table"):
+        write_table(out, *in_form_of(path, array, resizing.table, out, sides))
+    else:
+        write_table(out, resizing.table)

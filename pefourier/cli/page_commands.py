@@ -1,0 +1,188 @@
+"""The commands that write a file or look words up."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from pefourier.cli.answers import (
+    answer_each,
+    check_count_of_specs,
+    print_and_exit,
+    print_result,
+    write_text,
+)
+from pefourier.cli.options import (
+    EncodingOptions,
+    FigureOptions,
+    Lattice,
+    OutputOptions,
+    Points,
+    Sigma,
+    parse_points,
+    spec_names,
+)
+from pefourier.cli.process import percentages, say
+from pefourier.cli.registry import options_of, register
+from pefourier.errors import PefourierError
+
+if TYPE_CHECKING:
+    from pefourier.report.terms import Term
+
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
+RESULTS = "results.jsonl"  # what training leaves in a folder
+
+
+@register("encode")
+def encode(
+    *,
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
+    out: Annotated[str, Option(metavar="FILE"), "Table to write: .npy, .npz, .csv, .safetensors."],
+    pos: Points = None,
+) -> None:
+    """Write codes to a file.
+
+    A table (positions, dimensions) of float64.
+
+    \b
+    Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
+    """
+    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import rows_of_codes, write_table
+    from pefourier.writing.files import check_suffix
+
+    if output.name == "csv":
+        raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
+    check_suffix(out, WRITERS)
+    points = parse_points(pos)
+    check_count_of_specs(options, 1, "encode writes one encoding")
+    from pefourier import api
+    from pefourier.questions.encode import Written
+
+    (source,) = options.sources(split=False)
+    enc, x = api.points_at(source, points, **options.sizes)
+    write_table(out, rows_of_codes(enc, x))
+    options.note_without_effect([enc], quiet=output.quiet)
+    print_result(Written(out, (len(x), enc.dim), x, encodings=(enc,)), output, figure)
+
+
+@register("report")
+def write_report(
+    options: EncodingOptions,
+    output: OutputOptions,
+    out: Annotated[str, Option(metavar="FILE"), "Page to write: .html or .htm."] = "report.html",
+    title: Annotated[str | None, Option(metavar="TEXT"), "Title of the page."] = None,
+    lattice: Lattice = None,
+    sigma: Sigma = None,
+) -> None:
+    """Write one page with all answers, to be sent to somebody.
+
+    A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
+    what the words mean. Takes SPECs, default sinusoidal and dft, and one folder of pefourier train.
+
+    \b
+    Example: pefourier report rope rope:rho=5e5 --d 128 --out report.html
+    """
+    from pefourier.writing.files import check_suffix, status_of
+
+    check_suffix(out, (".html", ".htm"))
+    typed = {name: getattr(options, name) for name in OF_ENCODINGS}
+    folders = [s for s in options.specs or () if status_of(str(Path(s) / RESULTS)) is not None]
+    if folders:
+        check_count_of_specs(options, 1, "report takes one folder of pefourier train, or SPECs")
+        if any(value is not None for value in (*typed.values(), lattice, sigma)):
+            raise PefourierError("a folder of pefourier train takes no options of encodings")
+        from pefourier.pages.training import folder_document, folder_page, read_train_folder
+
+        training = read_train_folder(folders[0])
+        write_text(out, folder_document(training, title or ""))
+        output.print(folder_page(training, out))
+        return
+    from pefourier.encodings.loader import load
+    from pefourier.pages.encodings import Inquiry, encodings_document, report_page
+
+    inquiry = Inquiry(typed, lattice, sigma)
+
+    def study(source: Any) -> Any:
+        enc = load(source, **options.sizes)
+        return inquiry.study(enc, percentages(enc.label, quiet=output.quiet))
+
+    results = answer_each(options.sources(), study, quiet=output.quiet)
+    page = encodings_document(results.answers, results.refusals, inquiry, title or "")
+    write_text(out, page)
+    if not results.refusals:
+        encodings = [study.encoding for study in results.answers]
+        options.note_without_effect(encodings, quiet=output.quiet)
+    print_and_exit(report_page(results.per_spec, out), results, output)
+
+
+@register("list")
+def list_encodings(
+    output: OutputOptions,
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAME", autocompletion=spec_names),
+        "Encodings to describe in full.",
+    ] = None,
+) -> None:
+    """List the encodings that have a name.
+
+    With a NAME: its formula, and what its parameters mean.
+
+    \b
+    Example: pefourier list rope
+    """
+    from pefourier.report.catalogue import catalogue_page
+
+    output.print(catalogue_page(names or ()))
+
+
+@register("explain", ignore_unknown_options=True)  # they are to be explained
+def explain(
+    *,
+    context: typer.Context,
+    output: OutputOptions,
+    term: Annotated[
+        list[str] | None,
+        Argument(),
+        "A field, verdict, finding, option, parameter, encoding or command.",
+    ] = None,
+    schema: Annotated[bool, "Print the JSON Schema of all answers that --json writes."] = False,
+) -> None:
+    """What does a word mean?
+
+    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM some words
+    to begin with, with all those that there are.
+
+    \b
+    Example: pefourier explain condition number
+    """
+    from pefourier.report.terms import SCHEMA, explain_page
+
+    if schema:
+        say(SCHEMA.read_text(encoding="utf-8"))
+        return
+    output.print(explain_page(term or (), command_terms(context.find_root().command)))
+
+
+def command_terms(program: Any) -> list["Term"]:
+    """A term for each command, and for each option; those of one name and help are one."""
+    from pefourier.report.terms import Term
+
+    terms = []
+    for name, command in program.commands.items():
+        summary, _, text = command.help.partition("\n")
+        good = text.partition("Example: ")[2].strip()
+        terms.append(Term(name, "commands", summary, good=good))
+    users: dict[tuple[Any, ...], list[str]] = {}
+    for command_name, option in options_of(program):
+        choices = ", ".join(getattr(option.type, "choices", ()))
+        users.setdefault((option.help or "", choices, *option.opts), []).append(command_name)
+    for (meaning, choices, *names), commands in users.items():
+        name, *also = sorted(names, key=lambda name: not name.startswith("--"))
+        text = f"{meaning} Option of {', '.join(commands)}."
+        terms.append(Term(name, "options", text, range=choices, also=also))
+    return terms

@@ -1,0 +1,325 @@
+"""What does a config.json say, and what does its model type do with positions?
+
+Values are checked where they are read; a config is data. Each model type that transformers knows
+has a row: ``models.json`` is made by running the configuration and modeling classes of transformers
+(``make models``; the version stands in it), ``models_by_hand.json`` is what that cannot tell, with
+sources; the second wins. Reading a config needs neither transformers nor torch.
+
+Conventions
+-----------
+An error names the key, the file, the rule and the value. A key that is null counts as not set.
+
+``kind`` of a row: rotary, axes (turns on several axes), learned, sinusoidal, alibi, t5, relative
+(other biases and vectors of lags), convolutional, mixer (no positions), none (none were found),
+parts (has a text model inside), unbuilt (a model cannot be made of the default config). Of a
+rotation a row holds what differs from the defaults of `Rotary`; with ``layers`` it has one for each
+type of layer. ``ends``: tables beyond which the model refuses input, by side of the model or "" of
+both; each a list of sizes, whose sum are its rows (empty: not known here).
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.json_object import HEADS, LAYERS, SINGLE, Section, TrackedKeys
+from pefourier.errors import PefourierError, shown
+
+Sized = tuple[tuple[str, ...], int | None]  # keys of a size, the first that is set, and its default
+Pairing = Literal["halves", "neighbours"]
+PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
+PARAMS = "params.json"  # of weights as Mistral and Meta publish them
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """How configs of a model type say what one type of layer rotates by."""
+
+    size: tuple[str, ...] = ("head_dim",)  # keys of the size of a head, the first that is set
+    head: int | None = None  # the size where no key is set, else width // heads
+    times: int = 1  # or a multiple of that
+    null: bool = False  # a key that is null asks for width // heads itself
+    width: Sized = (("hidden_size",), None)
+    heads: Sized = (("num_attention_heads",), None)
+    bases: tuple[str, ...] = ("rope_theta",)  # keys of the base, beside rope_theta of the section
+    base: float = 10000.0
+    shares: tuple[str, ...] = ()  # keys of the share of a head that turns
+    share: float = 1.0
+    scaled_share: float | None = None  # that of a section with scaling, where it is another
+    turned: int | None = None  # dimensions that turn where no key tells a share
+    whole: bool = False  # without scaling no share counts
+    fixed: bool = False  # nor with one: what size says is what turns
+    added: Mapping[str, Any] = field(default_factory=dict)  # by rope_type: keys where none are set
+    rope: Mapping[str, Any] = field(default_factory=dict)  # the section where a config has none
+
+
+@cache
+def model_types() -> dict[str, dict[str, Any]]:
+    """The row of each model type; ``transformers`` stands for the version.
+
+    >>> model_types()["opt"]["first"]
+    2
+    """
+    here = Path(__file__)
+    rows: dict[str, dict[str, Any]] = json.loads(here.with_name("models.json").read_bytes())
+    for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
+        for kind in by_hand["types"].split():
+            rows[kind] = merge(rows.get(kind, {}), by_hand)
+    return rows
+
+
+def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
+    """A row with what is known by hand, also of its types of layers."""
+    layers = {
+        name: layer | by_hand.get("layers", {}).get(name, {})
+        for name, layer in row.get("layers", {}).items()
+    }
+    return {**row, **by_hand, **({"layers": layers} if layers else {})}
+
+
+def type_row(kind: str) -> dict[str, Any] | None:
+    """The row of a model type, None where it is not known."""
+    return None if kind == "transformers" else model_types().get(kind)
+
+
+def stand_in(values: Mapping[str, Any]) -> str:
+    """The model type that a config of an unknown one is read as: by its architecture or its keys.
+
+    >>> stand_in({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]})
+    'deepseek_v3'
+    """
+    architectures = values.get("architectures")
+    for name in architectures if isinstance(architectures, list) else ():
+        stem = re.sub("(For[A-Z]|Model$|LMHead).*", "", name) if isinstance(name, str) else ""
+        if (kind := kinds_by_class().get(stem.lower())) is not None:
+            return kind
+    candidates = (kind for keys, kind in BY_KEYS.items() if all(values.get(key) for key in keys))
+    return next(candidates, "")
+
+
+BY_KEYS = {  # keys that all models with them read alike
+    ("kv_lora_rank", "qk_rope_head_dim"): "deepseek_v3",
+    ("dim", "n_heads", "n_layers", "rope_theta"): "params.json",
+}
+
+
+@cache
+def kinds_by_class() -> dict[str, str]:
+    """Model types by the stem of their classes, in lower case; rotary ones have one row each."""
+    rows = model_types().items()
+    models = {kind: row for kind, row in rows if kind not in ("transformers", "params.json")}
+    return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
+
+
+def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[str, Any]:
+    """What published models of a type with this base were trained with; empty: it is not known."""
+    families: Sequence[Mapping[str, Any]] = row.get("families", ())
+    for family in families:
+        if family["base"] == base and layer in family.get("layers", [layer]):
+            return family
+    return {}
+
+
+def version() -> str:
+    """The version of transformers that the rows were made from."""
+    return str(model_types()["transformers"])
+
+
+def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
+    """What a row says of the rotation of a type of layer.
+
+    >>> rotary(type_row("gemma3_text"), "full_attention").base
+    1000000.0
+    """
+    settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
+    frozen = {key: as_tuple(settings[key]) for key in NAMES & settings.keys()}
+    return Rotary(**frozen)
+
+
+NAMES = {parameter.name for parameter in fields(Rotary)}
+
+
+def as_tuple(value: Any) -> Any:
+    """Lists as tuples, all the way down."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+
+USUAL_LENGTH = 80
+NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "decoder")
+WIDTH = ("d_model", "hidden_size", "n_embd", "emb_dim", "dim")
+ORIGINAL = "original_max_position_embeddings"
+LONGEST = (
+    *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
+    *("max_seq_len", "seq_length", "context_length"),
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A model's config, the part of it that is meant, and the sizes that were given."""
+
+    file: str
+    part: str  # after the #
+    config: Section
+    kind: str  # model_type
+    length: int | None
+    d: int | None
+    row: Mapping[str, Any]  # what is known of the model type, empty where it is unknown
+    grid: tuple[int, ...] = ()  # asked for; empty where the config is to say it
+    prefix: int = 0
+
+    @cached_property
+    def rope_key(self) -> str:
+        """The key of the section of its rotation that is read."""
+        self.config.values.get("rope_parameters")  # which has a finding of its own beside the other
+        return "rope_scaling" if self.config.values.get("rope_scaling") else "rope_parameters"
+
+    def sized(self, keys: Sized) -> int | None:
+        """A size by the first of its keys that is set, or as the model type has it."""
+        return self.config.count(*keys[0]) or keys[1]
+
+    def own(self, name: str, usual: tuple[str, ...]) -> Sized:
+        """Keys and default of a size: those of the model type, or the usual ones."""
+        keys, default = self.row.get(name, ((), None))
+        return (*keys, *usual), default
+
+    @property
+    def query_heads(self) -> int | None:
+        """Heads of queries in a layer that rotates."""
+        if not self.row:
+            return self.config.count(*HEADS)
+        keys, usual = rotary(self.row, next(iter(self.row.get("layers", {"": {}})))).heads
+        return self.config.count(*keys, *HEADS) or usual
+
+    @cached_property
+    def layers(self) -> int:
+        """How many layers of all kinds the config sets; 0 where it sets none."""
+        single = self.config.count(*SINGLE, minimum=0) or 0
+        return single + (self.config.count(*LAYERS) or 0)
+
+    @property
+    def computes(self) -> bool:
+        """Whether the model's code computes its positions as sinusoids."""
+        key, expected = self.row.get("when", ("", None))
+        return "table" in self.row and (not key or self.config.values.get(key) is expected)
+
+    def tables(self) -> dict[str, int | None]:
+        """Rows of tables of positions beyond which input is refused, by side; None: not known."""
+        ends = self.row.get("ends", {})
+        rows = {side: [self.sized(size) or 0 for size in sizes] for side, sizes in ends.items()}
+        return {side: sum(sizes) if sizes and all(sizes) else None for side, sizes in rows.items()}
+
+    def longest(self) -> int | None:
+        """The longest sequence that the config allows, or its model type by default."""
+        tables = self.tables()
+        if tables:
+            return tables.get(self.part, next(iter(tables.values())))
+        key, default = self.row.get("length", (LONGEST[0], None))
+        return self.config.count(key, *LONGEST) or default
+
+    @property
+    def length_key(self) -> str | None:
+        """The key that sets the longest sequence; None where the model type does, or tables."""
+        key, _ = self.row.get("length", (LONGEST[0], None))
+        values = self.config.untracked.values
+        return next((name for name in (key, *LONGEST) if values.get(name)), None)
+
+    @property
+    def settles_original(self) -> bool:
+        """Whether the length before a scaling is set, or known of the published models."""
+        values, ended = self.config.untracked.values, self.longest()
+        sections = (values, values.get("rope_scaling"), values.get("rope_parameters"))
+        is_set = any(isinstance(s, dict) and s.get(ORIGINAL) for s in sections)
+        return is_set or any(f.get("ended") == ended for f in self.row.get("families", ()))
+
+    @property
+    def stated(self) -> tuple[str, int] | None:
+        """The longest sequence that the config itself sets, behind its key."""
+        key, longest = self.length_key, self.longest()
+        return None if key is None or longest is None or self.tables() else (key, longest)
+
+    def dimension(self, value: int | None, keys: str) -> int:
+        """The dimension a config sets, or the one given where it sets none."""
+        d = self.d if value is None else value
+        if d is None:
+            raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
+        if self.d not in (None, d):
+            statement = f"{shown(self.file)} sets a dimension of {value} ({keys})"
+            raise PefourierError(f"{statement}, --d {self.d} another; leave out --d")
+        return d
+
+    def positions(self) -> tuple[int, tuple[Finding, ...]]:
+        """How many positions to show, and a note where neither config nor request tells."""
+        length = self.longest() if self.length is None else self.length
+        if length is not None:
+            return length, ()
+        note = finding("length-default", config=self.config.label, length=USUAL_LENGTH)
+        return USUAL_LENGTH, (note,)
+
+    def build(self, name: str, d: int, *findings: Finding, **parameters: Any) -> Encoding:
+        """A registered encoding, by default of as many positions as the config allows."""
+        length, silent = self.positions()
+        return self.named((*findings, *silent), name, length=length, d=d, **parameters)
+
+    def named(self, findings: Iterable[Finding], name: str, **parameters: Any) -> Encoding:
+        """A registered encoding, with what was noticed in the config."""
+        try:
+            enc = build(name, **parameters)
+        except PefourierError as error:
+            raise PefourierError(f"{shown(self.file)}: {error}") from error
+        noted = {**enc.params, "path": self.file, "model_type": self.kind}
+        return replace(enc, params=noted, findings=(*findings, *enc.findings))
+
+
+def first_names(names: Iterable[str]) -> str:
+    """The first of some names, safe on a terminal."""
+    shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
+    return ", ".join(shown_names[:8] + ["…"] * (len(shown_names) > 8))
+
+
+def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
+    """The config that is meant: its section, its model_type, and what is left of the part.
+
+    A part may begin with the names of configs inside, ``vision_config`` or ``text_config.sliding``;
+    where it does not, the text model's is meant.
+    """
+    kind = model_type(config, "")
+    while True:
+        row = type_row(kind) or {}
+        inner = row.get("parts", {})
+        name, _, remainder = part.partition(".")
+        if name and (name in inner or (name.endswith("_config") and name in config.values)):
+            part = remainder
+        else:
+            inside = (
+                k for k in NESTED if k in config.values and isinstance(config.values[k], dict)
+            )
+            name = row["text"] if "text" in row else next(inside, "")
+        if not name:
+            values = config.values
+            tracks = values if isinstance(values, TrackedKeys) else TrackedKeys(values)
+            return replace(config, values=tracks), kind if row else stand_in(values) or kind, part
+        usual = inner.get(name, "")
+        text = name == row.get("text") and name not in config.values
+        if text and row.get("flat"):
+            kind = usual
+            continue
+        config = config.section(name)
+        config = replace(config, values=row.get("inner", {})) if text else config
+        stated = model_type(config, usual)
+        kind = usual if usual and stated == kind else stated  # as towers of Qwen2.5-VL are called
+
+
+def model_type(config: Section, usual: str) -> str:
+    """What a config calls its model."""
+    kind = config.values.get("model_type", config.values.get("_class_name", usual))
+    if not isinstance(kind, str):
+        raise config.wrong("model_type", kind, "a string")
+    return kind or usual

@@ -1,0 +1,323 @@
+"""Which layers of a model have which positions? Runs of layers that are alike, from its config.
+
+Keys are those of transformers: ``layer_types`` or the pattern of the model type, ``no_rope_layers``
+and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
+and ``attention_chunk_size``. A row of a model type (models.json) may say otherwise: ``windows``
+[keys, share of the number there that a query sees], ``window`` and ``chunk`` where no key is set,
+``square``, where it is the side of a window of an image, which has whole blocks of so many patches
+a side, of so many pixels, each [key, default], ``previous``, keys of how many tokens before itself
+a query sees, ``local``, which types of layers have one, ``slides``, which layers do where
+``use_sliding_window`` says so, ``rotation_of``, by which rotation types of layers turn that have
+none under their own name, ``indexed`` [key, type of the layers whose numbers stand there, type of
+the others, numbers where the key is not set: null for all], ``coded`` [key of a number for each
+layer, type of the layers that each stands for], ``every`` [keys of how often a layer of type
+full_attention comes], ``from_end``, where a pattern is laid from the last layer on, every so many
+of which have no positions, ``dense_turn``, where dense layers at the start turn whatever their
+type.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from math import log1p
+from typing import Any
+
+from pefourier.encodings.encoding import Finding
+from pefourier.encodings.findings import finding
+from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, ModelConfig
+from pefourier.encodings.sources.huggingface.scaling import TUNED
+from pefourier.encodings.sources.json_object import MOST_LAYERS, Section
+from pefourier.errors import shown
+
+RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
+TYPES = ("layer_types", "layers_block_type", "attention_layers")
+LOCAL = ("sliding", "local")  # types of layers with a window have one of these in their names
+SLIDING, FULL = "sliding_attention", "full_attention"
+WINDOWED = ("window", "windows", "slides", "square")
+EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """Layers that are alike."""
+
+    index: tuple[int, ...]  # empty where their number, or which they are, is not known
+    kind: str  # rotary, none, or empty: that of the whole model
+    part: str  # the type of layer that names its rotation, empty where all have one
+    window: int | None  # positions that a query sees; None: all
+
+
+def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> list[LayerRun]:
+    """Runs of layers in the order of their first; of a model that does not rotate without a kind.
+
+    `rotations` are the types of layers with a rotation of their own, "" of all; None: the model
+    does not rotate. Where neither config nor model type tells types of layers, all are alike. Of a
+    part that names a type of layer only those of that type are listed.
+    """
+    number = model.layers
+    rotary, sections = rotations is not None, rotations or ()
+    by_type, called = rotary and "" not in sections, model.row.get("rotation_of", {})
+    kinds, laid = layer_types(model, number)
+    if by_type and not kinds:
+        kinds, laid = list(sections), False
+    unrotated, dense = layers_without_positions(model, number), dense_layers(model)
+    kinds = kinds or [""] * max(number, 1)
+    turning = {kind for kind in set(kinds) if turns_by_type(model, kind)}
+    windows = {kind: windows_of(model, kind, len(kinds)) for kind in dict.fromkeys(kinds)}
+    runs: dict[LayerRun, list[int]] = {}
+    for i, kind in enumerate(kinds):
+        part = called.get(kind, kind) if by_type else ""
+        has_rotation = part in sections or not model.row  # others of a known type have no positions
+        turns = rotary and has_rotation and (i < dense or kind in turning) and i not in unrotated
+        run_kind = "rotary" if turns else "none" if rotary else ""
+        run = LayerRun((), run_kind, part if turns else "", windows[kind][i])
+        runs.setdefault(run, []).append(i)
+    placed = number and laid
+    placed_runs = [
+        replace(run, index=tuple(index) if placed else ()) for run, index in runs.items()
+    ]
+    part_runs = [run for run in placed_runs if run.part and run.part == model.part]
+    return part_runs if by_type and part_runs else placed_runs
+
+
+def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
+    """The type of each layer, and whether they stand in order; without a number each type once.
+
+    Empty where there are no types.
+    """
+    stated = told_types(model.config.values) or by_code(model)
+    if stated:
+        return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
+    pattern = model.row.get("layer_types", "")
+    if pattern.startswith("irregular: "):  # by a formula of the class, which depends on the number
+        return pattern.removeprefix("irregular: ").split(", "), False
+    steps = [part.split() for part in pattern.split(",") if part]
+    once = [name for name, count in steps for _ in range(int(count))]
+    interval = model.config.count(*model.row.get("every", EVERY))
+    if interval and FULL in once and len(set(once)) == 2:
+        windowed = [next(name for name in once if name != FULL)] * (interval - 1)
+        once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
+    if "slides" in model.row:
+        once = sliding_or_not(model, number) if number else []
+    if "indexed" in model.row:
+        once = by_index(model, number)
+    if not number:
+        return list(dict.fromkeys(once)), False
+    if model.row.get("from_end"):
+        return list(islice(cycle(once[::-1]), number))[::-1], True
+    first = [FULL] * min(dense_layers(model), number)
+    return ([*first, *islice(cycle(once), number - len(first))] if once else []), True
+
+
+def by_code(model: ModelConfig) -> list[str]:
+    """The type of each layer where a config has a number for each, as DeepSeek-V4's ratios are."""
+    key, types = model.row.get("coded", ("", {}))
+    codes = model.config.values.get(key)
+    if codes is None:
+        return []
+    if not isinstance(codes, list) or any(str(code) not in types for code in codes):
+        raise model.config.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
+    return [types[str(code)] for code in codes]
+
+
+def by_index(model: ModelConfig, number: int) -> list[str]:
+    """The type of each layer where a config lists the numbers of those of one type."""
+    key, listed, other_type, usual = model.row["indexed"]
+    entries = model.config.values.get(key)
+    entries = usual if entries is None else entries
+    if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
+        raise model.config.wrong(key, entries, "a list of numbers of layers")
+    return [listed if entries is None or i in entries else other_type for i in range(number)]
+
+
+def dense_layers(model: ModelConfig) -> int:
+    """How many dense layers at the start turn whatever their type, as Cohere's do."""
+    keys = ("first_k_dense_replace", "prefix_dense_sliding_window_pattern")
+    if "dense_turn" not in model.row or model.config.values.get(keys[1], 1) != 1:
+        return 0
+    kinds = model.config.values.get("mlp_layer_types")
+    if isinstance(kinds, list):
+        return next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
+    return model.config.count(keys[0], minimum=0) or 0
+
+
+def told_types(values: Mapping[str, Any]) -> list[str]:
+    """The type of each layer as a config tells it; GPT-Neo's types with how often they repeat."""
+    for key in TYPES:
+        types = values.get(key)
+        if isinstance(types, list) and types and all(isinstance(name, str) for name in types):
+            return types
+    schedule: list[str] = []
+    for item in values.get("attention_types") or ():
+        match item:
+            case [[*kinds], int(times)] if all(isinstance(kind, str) for kind in kinds):
+                room = MOST_LAYERS - len(schedule)
+                schedule += islice(cycle(kinds), max(0, min(len(kinds) * times, room)))
+    return schedule
+
+
+def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
+    """The type of each layer where the config has a switch for windows, as Qwen's have."""
+    values, row = model.config.values, model.row
+    rule, first = row["slides"]
+    if rule != "after" and values.get("use_sliding_window") is not True:
+        return [FULL] * number
+    stated = model.config.count("max_window_layers", minimum=0)
+    first = first if stated is None else stated
+    sliding: Collection[int] = {
+        "all": range(number),
+        "from": range(first, number),
+        "after": range(first, number),
+        "even": range(0, first, 2),
+        "still": layers_without_positions(model, number),
+    }[rule]
+    return [SLIDING if i in sliding else FULL for i in range(number)]
+
+
+def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
+    """How many positions a query of each layer sees, where all layers are of one type."""
+    values, row = model.config.values, model.row
+    if "chunked" in kind:
+        return [model.config.count("attention_chunk_size") or row.get("chunk")] * number
+    everything: list[int | None] = [None] * number
+    local = row.get("local", LOCAL)
+    if row and not any(key in row for key in WINDOWED):  # whose class knows no window
+        return everything
+    if (kind or not local) and not any(name in kind for name in local):
+        return everything
+    if not row or row.get("slides", ("after",))[0] != "after":  # of others no class has the switch
+        if values.get("use_sliding_window", not row) is False:
+            return everything
+    keys, share = row.get("windows", (("sliding_window",), 1))
+    key = next((key for key in keys if key in values), keys[0])
+    if key not in values and "square" not in row:
+        return [row.get("window")] * number
+    window = values.get(key, row.get("window"))
+    if isinstance(window, list):  # one for each layer
+        return [*(seen_of(model, key, w, share) for w in window[:number]), *everything][:number]
+    return [seen_of(model, key, window, share)] * number
+
+
+def seen_of(model: ModelConfig, key: str, window: object, share: float) -> int | None:
+    """How many positions a query sees by the window under a key; None: all."""
+    row = model.row
+    size = Section(model.config.label, {key: window}).count(key, minimum=-1) or 0
+    if "square" in row:
+        block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
+        return int((max(size, 0) // (block * pixels) * block) ** 2) or None
+    size += key in row.get("previous", ())  # tokens before a query, which sees itself, too
+    return int(size * share) if size > 0 else None
+
+
+def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
+    """Layers without positions in a model whose others rotate."""
+    row, unrotated = model.row, ("no_rope_layers",)
+    keys = (
+        row.get("still", unrotated * ("unrotated" in row))
+        if row
+        else (*unrotated, "layer_rope_theta")
+    )
+    flags = next(filter(None, map(model.config.values.get, keys)), None)
+    if isinstance(flags, list):  # 1, or a base, where a layer rotates
+        return {i for i, turns in enumerate(flags) if not turns}
+    if "from_end" in row:
+        return set(range(number - 1, -1, -row["from_end"]))
+    usual = row.get("unrotated", [])
+    step = usual[1] - usual[0] if len(usual) > 1 else None
+    if usual:
+        step = model.config.count("no_rope_layer_interval") or step
+    return set(range(step - 1, number, step)) if usual and step else set(usual)
+
+
+def turns_by_type(model: ModelConfig, kind: str) -> bool:
+    """Whether layers of a type rotate.
+
+    Those of some model types look at the window: without one all of EXAONE's do, none of Cohere's.
+    """
+    row = model.row
+    if any(name in kind for name in RECURRENT):
+        return False
+    if "without_window" in row and model.config.values.get("sliding_window", ...) is None:
+        return bool(row["without_window"] == "all")
+    return kind in row.get("turning", [kind])
+
+
+LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
+
+
+@dataclass(frozen=True)
+class Temperature:
+    r"""Queries at p are multiplied with :math:`1 + a \ln(1 + \lfloor (p + o)/F \rfloor)`."""
+
+    layers: str  # those without positions, or all
+    scale: float  # a
+    floor: int  # F, positions
+    first: int  # o: what the first position counts as
+    largest: float  # at the last position of the length
+
+
+def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
+    """How queries grow with their position; None where they do not."""
+    temperature = known_temperature(model)
+    if temperature is None:
+        return None
+    layers, scale, floor_scale, first = temperature
+    largest = 1 + scale * log1p((length - 1 + first) // floor_scale)
+    return Temperature(layers, scale, floor_scale, first, largest)
+
+
+def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
+    """Layers, scale, floor and count of the first position, by model type."""
+    if model.kind == "llama4_text":
+        stated = {key: value for key, value in model.config.values.items() if value is not None}
+        filled = Section(model.config.label, {**LLAMA4, **stated})
+        if not filled.values["attn_temperature_tuning"]:
+            return None
+        scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
+        return None if scale is None or floor is None else ("without positions", scale, floor, 1)
+    key, section = TUNED.get(model.kind), model.config.section(model.rope_key)
+    if model.kind == PARAMS:
+        key, section = "beta", model.config.section("llama_4_scaling")
+    elif not section.values:
+        section = Section(model.rope_key, model.row.get("rope", {}))
+    scale = section.number(key) if key else None
+    before = section.count("original_max_position_embeddings")
+    return ("all", scale, before, 0) if scale and before else None
+
+
+def inverted(model: ModelConfig) -> Iterator[Finding]:
+    """Layers without positions that are more than those with, where a model type has few."""
+    switches, number = model.config.values.get("no_rope_layers"), model.layers
+    step = model.row.get("unrotated", ())
+    if not isinstance(switches, list) or not number or len(step) < 2:
+        return
+    unrotated, usual = sum(not turns for turns in switches), number // (step[1] - step[0])
+    if unrotated > max(number / 2, usual):
+        details = {"config": model.config.label, "kind": shown(model.kind)}
+        yield finding("layers-inverted", unrotated=unrotated, number=number, usual=usual, **details)
+
+
+def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """Windows in all layers of a model type that has layers which see all."""
+    windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
+    is_told = FULL in model.row.get("layer_types", "") and told_types(model.config.values)
+    if is_told and windows and max(windows) < trained:
+        yield finding(
+            "layers-no-global",
+            layers=len(windows),
+            config=model.config.label,
+            kind=shown(model.kind),
+            widest=max(windows),
+            trained=trained,
+            reach=sum(windows) - len(windows),
+        )
+
+
+def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
+    """Mistakes in the layers of a config, and the rotation of an indexer beside attention's."""
+    yield from inverted(model)
+    yield from without_global(model, runs, trained)
+    if "indexer" in model.row:
+        layouts = (model.row["indexer"], model.row.get("layout", "halves"))
+        indexed, attended = map(PAIRED.get, layouts)
+        yield finding("rope-indexer", indexed=indexed, attended=attended)

@@ -1,0 +1,352 @@
+"""How does a model config rotate? ``rope_parameters``, the old ``rope_scaling``, keys around it.
+
+Conventions
+-----------
+Keys, defaults and their precedence are those of transformers 5.23. What its code cannot compute or
+raises on is refused; what it warns of is a finding of the encoding, under a code that begins with
+``rope-``.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Literal
+
+from pefourier.encodings.columns import axes_of_sections, describe_axes
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.rotary import scaling_parameters, turning_share
+from pefourier.encodings.findings import finding
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.huggingface.config import (
+    PARAMS,
+    WIDTH,
+    ModelConfig,
+    Rotary,
+    first_names,
+    rotary,
+    type_row,
+)
+from pefourier.encodings.sources.huggingface.layers import (
+    layers_without_positions,
+    turns_by_type,
+)
+from pefourier.encodings.sources.huggingface.scaling import (
+    SEEN,
+    ConfigCase,
+    inferred_original,
+    lint,
+    read_clipping,
+    read_scaling,
+    section_of_params,
+    softmax_factor,
+    stated_original,
+    trained_as_stated,
+    warn_of_keys,
+)
+from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
+from pefourier.errors import PefourierError, shown, unknown
+from pefourier.writing.text import first_few
+
+INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
+IGNORED = {"mrope_section", "mrope_interleaved"}
+LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
+THETA = ("rope_theta", "rotary_emb_base")
+SHARE = ("partial_rotary_factor", "rotary_pct")
+DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # how many turn, where the others give a share
+EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
+UNKNOWN = Rotary(  # how configs of model types that are not known are read
+    size=("qk_rope_head_dim", "head_dim"),
+    width=(WIDTH, None),
+    heads=(HEADS, None),
+    bases=THETA,
+    shares=(*SHARE, "rotary_dim"),
+)
+Layer = tuple[Section, Rotary]
+
+
+def read_rotation(model: ModelConfig) -> Encoding | None:
+    """Rotary positions, by the new ``rope_parameters`` or the old ``rope_scaling``."""
+    if not rotates(model):
+        return None
+    if len(model.grid) > 1 and turns_on_axes(model):
+        raise PefourierError(f"{shown(model.file)} turns text by one position: leave out the grid")
+    if model.part == INDEXER and "indexer" in model.row:
+        return rotation_of_indexer(model)
+    layer, section, turns = choose_layer(model, layer_sections(model))
+    d = find_head(model, turns, layer)
+    scaling, scaled, allowed = read_scaling(model, section, layered=bool(layer))
+    unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
+    scaling = read_clipping(model.config, scaling)
+    theta, doubts = reconcile(section, THETA, model.config, turns.bases)
+    partial, unlike = find_share(model, section, turns, d, scaling)
+    findings = [] if layer else [*doubts, *unlike]
+    findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
+    findings += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
+    rho = turns.base if theta is None else theta
+    settings = {"rho": rho, "partial": partial, "layout": layout_of(model), "scaling": scaling}
+    enc = model.build("rope", d, *findings, **settings, **scaled)
+    # by -p at position p; the last rows of a head, not the first
+    facts: dict[str, Any] = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
+    facts |= {"unread": tuple(unused)} if unused else {}
+    facts |= softmax_factor(model, section, scaling, scaled)
+    if sections := sections_of(model):
+        with suppress(PefourierError):  # of those that do not fit, which are a finding
+            axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
+            facts["mrope_section"] = describe_axes(axes)
+    stated = stated_original(model, section, layered=bool(layer))
+    if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
+        facts |= {"trained": stated}
+    enc = replace(enc, params={**enc.params, **facts})
+    written = replace(model, config=model.config.untracked)
+    case = ConfigCase(written, layer, section, turns, enc)
+    mistakes = tuple(lint(case))
+    is_lost = any(mistake.code == "rope-scaling-lost" for mistake in mistakes)
+    inferred = None if trained_as_stated(enc.params) else inferred_original(case, is_lost=is_lost)
+    params = {**enc.params, **({"trained": inferred} if inferred else {})}
+    return replace(enc, params=params, findings=(*enc.findings, *mistakes))
+
+
+def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
+    """How the indexer that chooses keys turns: by the frequencies of attention, in its own pairs.
+
+    Where the config does not say how wide its heads are, what is known of them is what turns.
+    """
+    enc = read_rotation(replace(model, part="", d=None))
+    if enc is None:
+        return None
+    inherited = {key: enc.params[key] for key in ("rho", "scaling", "length")}
+    inherited |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
+    turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
+    width = max(width, turned)
+    head = {"d": width, "partial": turning_share(turned, width), "layout": model.row["indexer"]}
+    built = build("rope", spec=enc.spec, **inherited, **head)
+    carried = {key: value for key, value in enc.params.items() if key not in built.params}
+    return replace(built, params={**carried, **built.params, "softmax_factor": 1.0})
+
+
+def rotates(model: ModelConfig) -> bool:
+    """Whether a model turns queries and keys: by its type, else by the keys of its config."""
+    config, row = model.config, model.row
+    if row:
+        key, turning, usual = row.get("switch", ("", (), None))
+        is_on = not key or config.values.get(key, usual) in turning
+        return bool(row.get("kind") == "rotary" and is_on)
+    has_evidence = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
+    usual = "rotary" if has_evidence else None
+    return config.values.get("position_embedding_type", usual) in ("rotary", "rope")
+
+
+def layout_of(model: ModelConfig) -> str:
+    """Whether the partner of a column stands beside it."""
+    layout = str(model.row.get("layout", "halves"))
+    if layout == "use_hf_rope":
+        return "halves" if model.config.values.get(layout) is True else "interleaved"
+    if not layout.startswith("rope_interleave"):
+        return layout
+    interleaved = model.config.values.get("rope_interleave", " " not in layout)
+    return "interleaved" if interleaved is not False else "halves"
+
+
+def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
+    """The size of a head of a type of layer that ``per_layer_config`` says; None: it says none."""
+    config, row, key = model.config, model.row, "per_layer_config"
+    if "layers" not in row or key not in config.values or turns.size not in HEAD_BY_LAYER:
+        return None
+    section, kinds = config.section(key), config.values.get("layer_types")
+    sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
+    if not any(sizes.values()) and turns.size == HEAD_BY_LAYER[0]:
+        return None
+    if any(sizes.values()) and not isinstance(kinds, list):
+        raise PefourierError(f"{section.label} needs layer_types beside it, the type of each layer")
+    usual = config.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
+    places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
+    widths = {sizes.get(i) or usual for i in places} or {usual}
+    if len(widths) > 1:
+        raise PefourierError(
+            f"{section.label} gives {shown(layer)} heads of {sorted(widths)}; it needs one head_dim"
+        )
+    return widths.pop()
+
+
+HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the second is replaced by the first
+
+
+def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> int:
+    """The size of a head: as the config sets it, else the one given, else that of the type."""
+    config = model.config
+    if size := head_by_layer(model, turns, layer):
+        return model.dimension(size, "head_dim")
+    head = config.count(*turns.size) if turns.size else None
+    width, heads = model.sized(turns.width), model.sized(turns.heads)
+    stated = head is not None
+    nulled = turns.null and config.values.get(turns.size[0], ...) is None
+    if (nulled or (head is None and turns.head is None)) and width and heads:
+        head = max((1 if nulled else turns.times) * width // heads, 1)
+        stated = config.first(*turns.width[0])[1] is not None
+    head = head or turns.head
+    return model.dimension(head, "head_dim") if stated or head is None else model.d or head
+
+
+def find_share(
+    model: ModelConfig, section: Section, turns: Rotary, d: int, scaling: str
+) -> tuple[float, list[Finding]]:
+    """The share of a head that turns."""
+    ignored = turns.fixed or (turns.whole and scaling == "none")
+    keys = tuple(key for key in turns.shares if key not in DIMENSIONS)
+    if "layers" not in model.row and (turns.whole or scaling != "none"):
+        keys = keys or SHARE[:1]
+    partial, findings = reconcile(section, SHARE, model.config, keys)
+    if ignored:
+        if partial not in (None, 1.0) and not turns.fixed:
+            key, inside = section.first(*SHARE)
+            key = model.config.first(*keys)[0] if inside is None else key
+            details = {"key": key, "value": partial, "config": model.config.label}
+            findings = [finding("unread-key", "share", kind=shown(model.kind), **details)]
+        return 1.0, findings
+    is_listed = section.key in model.row.get("layers", ())
+    if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
+        return 1.0, findings  # what the class takes without a section is not for one that is given
+    dimensions = [key for key in turns.shares if key in DIMENSIONS]
+    turned = (model.config.count(*dimensions) if dimensions else None) or turns.turned
+    if partial is None:
+        scaled_share = turns.scaled_share if scaling != "none" else None
+        partial = turning_share(turned, d) if turned else scaled_share
+    return turns.share if partial is None else partial, findings
+
+
+def layer_notes(model: ModelConfig) -> list[Finding]:
+    """What to know of layers and tokens that the answer does not hold for."""
+    row, findings = model.row, []
+    written = model.config.untracked.values.get("model_type")
+    if not row or (isinstance(written, str) and type_row(written) is None):
+        details = {"kind": shown(written or "none"), "config": model.config.label}
+        variant = "like" if row else "halves"
+        findings.append(finding("model-type-unknown", variant, like=shown(model.kind), **details))
+    number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
+    unrotated = sorted(layers_without_positions(model, number))
+    kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
+    turning = [kind for kind in kinds if turns_by_type(model, kind)]
+    partial = {
+        "still": first_few(list(map(str, unrotated))),
+        "types": first_names(turning) if "turning" in row and len(turning) < len(kinds) else "",
+        "heads": row.get("heads_turned"),
+    }
+    findings += [
+        finding("rope-some-layers", key, names=names) for key, names in partial.items() if names
+    ]
+    return [*findings, finding("rope-axes")] if turns_on_axes(model) else findings
+
+
+def turns_on_axes(model: ModelConfig) -> bool:
+    """Whether tokens of images and videos have places on three axes (M-RoPE), unlike text."""
+    row, section = model.row, model.config.values.get(model.rope_key) or {}
+    return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
+
+
+def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
+    """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
+    interleaved = model.row.get("interleaved", False)
+    for key in ("rope_parameters", "rope_scaling"):
+        section = model.config.untracked.section(key)
+        sections = section.parameter("mrope_section", tuple[float, ...])
+        if sections is not None:
+            if not all(n is not None and n == int(n) for n in sections):
+                written = section.values["mrope_section"]
+                raise section.wrong("mrope_section", written, "a list of whole numbers")
+            stated = section.parameter("mrope_interleaved", bool)
+            if stated is not None and interleaved != "rows":
+                interleaved = stated
+            return tuple(map(int, sections)), interleaved
+    return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
+
+
+def layer_sections(model: ModelConfig) -> dict[str, Layer]:
+    """The rotation of each type of layer, or of all under the empty name."""
+    config, row = model.config, model.row
+    key = model.rope_key
+    if key == "rope_scaling" and row.get("new_only"):
+        raise PefourierError(
+            f"{key} of {config.label} has no partial_rotary_factor; write rope_parameters with it"
+        )
+    section = config.section(key)
+    if key in row.get("unread", ()):
+        section = replace(section, values={})
+    elif "type" in row.get("unread", ()) and section.values:
+        section = replace(section, values={"rope_type": "default", **section.values})
+    if model.kind == PARAMS:
+        section = section_of_params(config)
+    names = [name for name, value in section.values.items() if isinstance(value, dict)]
+    if "layers" in row:
+        return dict(known_layers(model, key, section, names))
+    turns = rotary(row) if row else UNKNOWN
+    if names:
+        return {name: (section.section(name), turns) for name in names}
+    if not section.values and turns.rope:
+        return {"": (replace(section, values=turns.rope), turns)}
+    local = None if row else config.number(*LOCAL_THETA)
+    if local is None:
+        return {"": (section, turns)}
+    full = {"rope_theta": config.number(GLOBAL_THETA, "rope_theta"), **section.values}
+    bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
+    return {k: (replace(section, values=values), turns) for k, values in bases.items()}
+
+
+def known_layers(
+    model: ModelConfig, key: str, outer: Section, names: list[str]
+) -> Iterator[tuple[str, Layer]]:
+    """The rotation of each type of layer, where the model type has several."""
+    row, config = model.row, model.config
+    reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
+    if outer.values and not names and reached is None:
+        raise PefourierError(
+            f"{key} of {config.label} is one for all layers; model_type {shown(model.kind)} needs "
+            f"one for each type: {first_names(row['layers'])}"
+        )
+    for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
+        turns = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
+        if names and layer in outer.values and outer.values[layer] is None:
+            continue  # layers of this type have no positions
+        if layer in names:
+            section = outer.section(layer)
+        elif outer.values and not names and layer in reached:
+            ignored = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
+            shared = {k: v for k, v in outer.values.items() if k not in ignored}
+            section = replace(outer, values=shared)
+        else:
+            section = Section(f"{layer} of {outer.label}", turns.rope)
+        spelling, kind = section.first("rope_type", "type")
+        if not isinstance(kind, str | None):
+            raise section.wrong(spelling, kind, "a string")
+        added = turns.added.get(kind, {}) if kind and layer not in names else {}
+        yield layer, (replace(section, values={**added, **section.values}), turns)
+
+
+def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
+    """The type of layer that is named, or any where all turn alike."""
+    part, file = model.part, shown(model.file)
+    if part and "" in sections:
+        raise PefourierError(f"{file} has one rotation alone; leave out {shown('#' + part)}")
+    if part and part not in sections:
+        raise unknown(f"type of layer of {file}", part, sections)
+    if not sections:
+        raise PefourierError(f"{file} sets no rotation for any type of layer")
+    name = part or next(iter(sections))
+    section, turns = sections[name]
+    is_same = ((s.values, turned) == (section.values, turns) for s, turned in sections.values())
+    if not part and not all(is_same):
+        raise PefourierError(
+            f"{file} rotates by type of layer: {first_names(sections)}; "
+            f"name one, {shown(model.file + '#' + name)}"
+        )
+    return name, section, turns
+
+
+def reconcile(
+    section: Section, inside: tuple[str, ...], config: Section, above: tuple[str, ...]
+) -> tuple[float | None, list[Finding]]:
+    """A number given in a section or above it; the section wins, and a contradiction is noted."""
+    inner, outer = section.number(*inside), config.number(*above) if above else None
+    if inner is None or outer is None or inner == outer:
+        return (outer if inner is None else inner), []
+    slots = {"key": inside[0], "section": section.label}
+    return inner, [finding("rope-contradiction", **slots, inner=inner, outer=outer)]

@@ -1,0 +1,453 @@
+"""How does a model config scale its rotation, and which mistakes does it give away?
+
+Conventions
+-----------
+Keys, defaults and their precedence are those of transformers 5.23; what its code cannot compute is
+refused. Of mistakes a rule yields its findings about a `ConfigCase`; `RULES` lists all,
+findings.toml says what each finding means. A warning is a mistake, or two statements that cannot
+both be meant; a note is what readers other than transformers 5 may take otherwise. Each says what
+to write; what another reading costs is told by ``context --against``. No published config that
+transformers loads has a warning.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from pefourier.encodings.checks import is_number
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.rotary import logits_gain, scaling_parameters
+from pefourier.encodings.findings import finding
+from pefourier.encodings.sources.huggingface.config import (
+    LONGEST,
+    ORIGINAL,
+    WIDTH,
+    ModelConfig,
+    Rotary,
+    family_of,
+)
+from pefourier.encodings.sources.json_object import HEADS, Section
+from pefourier.errors import PefourierError, shown, unknown
+
+TURNED = "qk_rope_head_dim"
+USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
+LONG = 4  # times the length of training from which a context needs a scaling
+DIFFERENCES = 4  # that are told one by one
+ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
+
+TYPES = ALIASES | {
+    name: name for name in ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+}
+REQUIRED = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+}
+TUNED = {  # key of the scale of a temperature in the rope section, by model type
+    "ministral3": "llama_4_scaling_beta",
+    "mistral4": "llama_4_scaling_beta",
+}
+COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+CLIPPED = ("use_cope", "use_hardclip")  # of clipped RoPE, arXiv 2602.05258
+SEEN = 300  # keys that are compared with known ones
+NAMED = 5  # of them at most are findings
+
+
+def softmax_factor(
+    model: ModelConfig, section: Section, scaling: str, scaled: Mapping[str, Any]
+) -> dict[str, float]:
+    """What some model types multiply the logits with: (0.1 mscale_all_dim ln factor + 1)^2."""
+    if not model.row.get("softmax") or scaling == "none":
+        return {}
+    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor") or 1.0
+    if not mscale or factor <= 1:
+        return {}
+    return {"softmax_factor": logits_gain(mscale, factor, section.label)}
+
+
+def section_of_params(config: Section) -> Section:
+    """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
+    yarn = config.section("yarn")
+    if yarn.values:
+        values = {YARN_OF_PARAMS.get(key, key): value for key, value in yarn.values.items()}
+        unscaled = yarn.parameter("apply_scale", bool) is False
+        values |= {"attention_factor": 1.0} if unscaled else {}
+        values.pop("apply_scale", None)
+        return replace(yarn, values={"rope_type": "yarn", **values})
+    if config.parameter("use_scaled_rope", bool):
+        factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
+        return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
+    return yarn
+
+
+YARN_OF_PARAMS = {"factor": "factor", ORIGINAL: ORIGINAL, "beta": "beta_fast", "alpha": "beta_slow"}
+SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
+    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    ORIGINAL: 8192,
+}
+
+
+def read_scaling(
+    model: ModelConfig, section: Section, *, layered: bool
+) -> tuple[str, dict[str, Any], set[str]]:
+    """The scaling of a section, its parameters for `rope`, and the keys that it may have."""
+    kind = type_of_scaling(model, section)
+    if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
+        return "ntk", {"factor": section.number("alpha")}, set()
+    scaling = TYPES[kind]
+    kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
+    needs_original = kinds.pop("original", None) is not None
+    allowed = COMMON | kinds.keys()
+    allowed |= {ORIGINAL} if needs_original and kind != "dynamic" else set()
+    allowed |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
+    for key in REQUIRED.get(scaling, ()):
+        implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
+        if section.values.get(key) is None and not implied:
+            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
+    if layered:
+        kinds.pop("truncate", None)  # which is not read there
+    settings = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
+    if settings.get("attention_factor") == 0:  # which `rope` takes for not given
+        raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula's")
+    if needs_original:
+        settings["original"] = find_original_length(model, section, kind, layered=layered)
+        longest = model.longest() or settings["original"]
+        if settings["factor"] is None and scaling in ("yarn", "longrope"):
+            settings["factor"] = longest / settings["original"]
+    return scaling, settings, allowed
+
+
+def read_clipping(config: Section, scaling: str) -> str:
+    """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
+    flags = [key for key in CLIPPED if config.parameter(key, bool)]
+    if flags and (flags != ["use_cope"] or scaling != "none"):
+        set_together = f"{' and '.join(flags)} with scaling {scaling}"
+        raise config.wrong(
+            "use_cope", set_together, "alone, without scaling; or give rope:inv_freq=FILE"
+        )
+    return "clip" if flags else scaling
+
+
+def type_of_scaling(model: ModelConfig, section: Section) -> str:
+    """The rope_type of a section, as its model type calls it."""
+    _, kind = section.first("rope_type", "type")
+    kind = "default" if kind is None else kind
+    if not isinstance(kind, str):
+        raise section.wrong("rope_type", kind, "a string")
+    if kind == "axial":
+        raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
+    kind = model.row.get("renamed", {}).get(kind, kind)
+    kind = kind if kind in TYPES else known_scaling(kind) or kind
+    if kind not in TYPES:
+        raise unknown(f"rope_type of {section.label}", kind, TYPES)
+    if TYPES[kind] != "none" and "unscaled" in model.row:
+        why = f"{shown(model.kind)} {model.row['unscaled']}; give rope:inv_freq=FILE"
+        raise PefourierError(f"rope_type {kind} of {section.label} is not computed here: {why}")
+    return kind
+
+
+def known_scaling(name: str) -> str | None:
+    """The one known scaling that a vendor's name for it has among its words.
+
+    >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
+    ('yarn', None)
+    """
+    words = {word for word in re.split("[^a-z0-9]+", name.lower()) if TYPES.get(word) == word}
+    return words.pop() if len(words) == 1 else None
+
+
+def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
+    """A warning for each of the first keys that the type of scaling has no use for."""
+    findings = []
+    kind = section.first("rope_type", "type")[1] or "default"
+    if kind not in TYPES and (scaling := known_scaling(kind)):
+        details = {"kind": shown(kind), "section": section.label, "known": scaling}
+        findings.append(finding("rope-vendor-type", **details))
+    for key in unused[:NAMED]:
+        similar = get_close_matches(key[:80], sorted(allowed), n=1)
+        way_out = f"did you mean {similar[0]}?" if similar else "leave it out"
+        if key == ORIGINAL:
+            way_out = "leave it out, unless it is the length of training, for which it is taken"
+        details = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
+        findings.append(finding("unread-key", "scaling", **details))
+    return findings
+
+
+def find_original_length(model: ModelConfig, section: Section, kind: str, *, layered: bool) -> int:
+    """The context length of training, which transformers looks for in three places."""
+    usual = None if layered else model.row.get("original")
+    stated = None if kind == "dynamic" else stated_original(model, section, usual, layered=layered)
+    length = stated or model.longest()
+    if length is None:
+        raise PefourierError(f"rope_type {kind} of {section.label} needs max_position_embeddings")
+    return length
+
+
+def stated_original(
+    model: ModelConfig, section: Section, usual: int | None = None, *, layered: bool
+) -> int | None:
+    """The length of training that a config states beside its scaling, or within; `usual` beside."""
+    outer = None if layered else model.config.count(ORIGINAL) or usual
+    return outer or section.count(ORIGINAL)
+
+
+def original_of_linear(
+    longest: int | None, factor: float, lengths: Sequence[int] = ()
+) -> int | None:
+    """The length before a linear scaling, where only one reading of the longest is possible.
+
+    In some configs the longest sequence is that after the scaling (LLaMA-2-7B-32K), in others that
+    before it, as the documentation of transformers had it (Vicuna 16k). The `lengths` that models
+    of the family were trained on decide, or a factor that leaves less than two positions.
+
+    >>> original_of_linear(4096, 4.0, [2048, 4096]), original_of_linear(32768, 8.0, [2048, 4096])
+    (4096, 4096)
+    >>> original_of_linear(128, 1000.0), original_of_linear(16384, 4.0)
+    (128, None)
+    """
+    readings = {longest, longest / factor} & set(lengths) if longest else set()
+    readings |= {longest} if longest and longest < 2 * factor else set()
+    return int(readings.pop()) if len(readings) == 1 else None
+
+
+def trained_as_stated(params: Mapping[str, Any]) -> int | None:
+    """The length of training that a rotation's scaling says, or its config; None: neither."""
+    return params.get("trained") or params.get("original")
+
+
+@dataclass(frozen=True, eq=False)
+class ConfigCase:
+    """A rotation of a config as it was read, with what it was read from."""
+
+    model: ModelConfig
+    layer: str  # type of layer, empty where there is one rotation for all
+    section: Section
+    turns: Rotary
+    enc: Encoding
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The config as it is written."""
+        return self.model.config.values
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Settings of the rotation."""
+        return self.enc.params
+
+    @property
+    def published(self) -> Mapping[str, Any]:
+        """What the published models of this type with this base were trained with."""
+        return family_of(self.model.row, self.params["rho"], self.layer)
+
+    def says(self, code: str, variant: str = "", **values: Any) -> Finding:
+        """A finding about the rotation, whose sentence may name what the rotation was read from."""
+        facts = {
+            "config": self.model.config.label,
+            "section": self.section.label,
+            "kind": shown(self.model.kind),
+            "params": self.params,
+            "known": self.published,
+            "turns": self.turns,
+            "original": ORIGINAL,
+        }
+        return finding(code, variant, **{**facts, **values})
+
+
+def inferred_original(case: ConfigCase, *, is_lost: bool) -> int | None:
+    """The length of training of a linear scaling, or of one that `is_lost`, by the family's."""
+    if is_lost:
+        return case.published.get("trained")
+    if case.params["scaling"] not in ("linear", "proportional"):
+        return None
+    lengths = case.published.get("lengths", ())
+    return original_of_linear(case.model.longest(), case.params["factor"], lengths)
+
+
+def lint(case: ConfigCase) -> Iterator[Finding]:
+    """What each rule finds in a config, in the order of `RULES`."""
+    return (finding for rule in RULES for finding in rule(case))
+
+
+def new_keys(case: ConfigCase) -> Iterator[Finding]:
+    """Base and scaling where only transformers 5 looks."""
+    values, new = case.values, case.values.get("rope_parameters")
+    old = ("rope_scaling", "rope_theta", *case.turns.bases)
+    is_new = case.model.row.get("since") == 5  # whom no older reader knows
+    if is_new or not isinstance(new, dict) or any(values.get(key) is not None for key in old):
+        return
+    base, scaled = case.params["rho"], case.params["scaling"] != "none"
+    if (base == case.turns.base and not scaled) or case.section.values.get("rope_theta") is None:
+        return
+    major = str(values.get("transformers_version", "")).partition(".")[0]
+    older = major.isdigit() and int(major) < 5
+    scaling = f" and scaling {case.params['scaling']}" if scaled else ""
+    yield case.says("rope-new-keys", "older" if older else "newer", scaling=scaling)
+
+
+def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
+    """A long context whose scaling is not there."""
+    if case.params["scaling"] != "none":
+        return
+    longest, original = (case.model.config.count(*k) or 0 for k in (LONGEST, [ORIGINAL]))
+    family = lost_family(case.model.row, case.params, longest, case.layer)
+    if original and longest >= LONG * original:
+        yield case.says("rope-scaling-lost", "told", longest=longest, before=original)
+    elif family and "factor" not in case.section.values:
+        yield family_lost(case.model.config.label, longest, family)
+
+
+def lost_family(
+    row: Mapping[str, Any], params: Mapping[str, Any], longest: int, layer: str = ""
+) -> Mapping[str, Any]:
+    """Published models with the base of a rotation that lacks their scaling; empty: none."""
+    family = family_of(row, params["rho"], layer)
+    lacks = params["scaling"] == "none" and "scaling" in family and longest >= family["from"]
+    return family if lacks else {}
+
+
+def family_lost(label: str, longest: int, family: Mapping[str, Any]) -> Finding:
+    """The finding that a file lacks the scaling of the published models with its base."""
+    words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
+    slots = {"config": label, "longest": longest, "known": family, "words": words}
+    return finding("rope-scaling-lost", "family", **slots)
+
+
+def two_spellings(case: ConfigCase) -> Iterator[Finding]:
+    """rope_scaling and rope_parameters that do not say the same; transformers takes the first."""
+    old, new = (case.values.get(key) for key in ("rope_scaling", "rope_parameters"))
+    if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
+        return
+    first, second = (spelled_out(section, case) for section in (old, new))
+    unlike = [key for key in [*first, *second] if first.get(key) != second.get(key)]
+    if unlike and "rope_scaling" not in case.model.row.get("unread", ()):
+        differences = ", ".join(
+            f"{key} {shown(first.get(key))} and {shown(second.get(key))}"
+            for key in [*dict.fromkeys(unlike)][:DIFFERENCES]
+        )
+        yield case.says("rope-spellings", said=differences, taken="rope_scaling")
+
+
+def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
+    """What a section says of a rotation, with the base above it and the names of transformers 5."""
+    kind = section.get("rope_type", section.get("type", "default"))
+    base = case.values.get("rope_theta")
+    above = {} if base is None else {"rope_theta": base}
+    settings = {key: value for key, value in section.items() if key != "type"}
+    return {"rope_type": kind, **above, **settings} | {"rope_type": kind}
+
+
+def two_types(case: ConfigCase) -> Iterator[Finding]:
+    """type and rope_type that differ, or numbers of a scaling without either."""
+    values = case.section.values
+    kinds = [values.get(key) for key in ("rope_type", "type")]
+    names = ALIASES | case.model.row.get("renamed", {})
+    if "type" in case.model.row.get("unread", ()):
+        return
+    if all(isinstance(kind, str) for kind in kinds):
+        if len({names.get(kind, kind) for kind in kinds}) == 2:
+            yield case.says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
+    elif kinds == [None, None] and is_number(values.get("factor")):
+        if not any("did you mean rope_type" in f.message for f in case.enc.findings):
+            yield case.says("rope-no-type", factor=values["factor"])
+
+
+def lengths(case: ConfigCase) -> Iterator[Finding]:
+    """Lengths before and after a scaling that do not go with its factor."""
+    params, longest = case.params, case.model.longest()
+    before, factor = params.get("original") or params.get("trained"), params.get("factor")
+    if not before or not longest:
+        return
+    scaling, ratio = params["scaling"], longest / before
+    if scaling in ("yarn", "linear") and ratio not in (factor, 1.0):
+        yield case.says("rope-lengths", scaling, longest=longest, before=before, ratio=ratio)
+    if scaling == "llama3" and ratio <= 1:
+        yield case.says("rope-original", longest=longest)
+
+
+def length_of_training(case: ConfigCase) -> Iterator[Finding]:
+    """A length of training that is left out, or that is not the family's."""
+    scaling, before = case.params["scaling"], case.params.get("original")
+    if scaling not in ("yarn", "llama3", "longrope") or not before:
+        return
+    settings = (case.section.values, case.values, {ORIGINAL: case.model.row.get("original")})
+    trained, longest = case.published.get("trained"), case.model.longest() or 0
+    if not any(values.get(ORIGINAL) for values in settings):
+        yield case.says("rope-original-missing")
+    elif trained and before != trained and not (scaling == "llama3" and before >= longest):
+        yield case.says("rope-original-unusual")
+
+
+def size_of_head(case: ConfigCase) -> Iterator[Finding]:
+    """The size of a head, where it is hidden size over heads and unusual."""
+    config, turns, head = case.model.config, case.turns, case.params["d"]
+    stated = any(case.values.get(key) is not None for key in turns.size)
+    if stated or turns.head is not None or not turns.size or case.model.d is not None:
+        return
+    width, heads = config.count(*turns.width[0], *WIDTH), config.count(*turns.heads[0], *HEADS)
+    if width and heads and (width % heads or (head not in USUAL_HEADS and head > 32)):
+        variant = "split" if width % heads else "unusual"
+        yield case.says("rope-head-guessed", variant, width=width, heads=heads)
+
+
+def two_heads(case: ConfigCase) -> Iterator[Finding]:
+    """A head that turns whole, of DeepSeek's kind, beside another size of a head."""
+    turned, size = (case.values.get(key) for key in (TURNED, "head_dim"))
+    is_guessed = any(f.code == "model-type-unknown" for f in case.enc.findings)
+    if is_guessed and is_number(turned) and is_number(size) and turned != size:
+        yield case.says("rope-two-heads", key=TURNED, turned=turned, size=size)
+
+
+def sections(case: ConfigCase) -> Iterator[Finding]:
+    """Sections of M-RoPE that do not sum to the pairs that turn."""
+    numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
+    pairs = case.params["rotated"] // 2
+    numbers = numbers if isinstance(numbers, list | tuple) else ()
+    if numbers and all(isinstance(n, int) for n in numbers) and sum(numbers) != pairs:
+        yield case.says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
+
+
+def default_base(case: ConfigCase) -> Iterator[Finding]:
+    """A base that the config leaves to its model type."""
+    keys = ("rope_theta", "rotary_emb_base", *case.turns.bases)
+    places = (case.section.values, case.values)
+    if not case.layer and all(values.get(key) is None for key in keys for values in places):
+        yield case.says("rope-theta-default", "usual" if case.params["rho"] == 1e4 else "other")
+
+
+def without_section(case: ConfigCase) -> Iterator[Finding]:
+    """A type of layer that is not among those whose rotation is given."""
+    sections = case.values.get("rope_parameters")
+    names = sections if isinstance(sections, dict) else {}
+    by_layer = any(isinstance(row, dict) for row in names.values())
+    if case.layer and by_layer and case.layer not in names:
+        yield case.says("rope-no-section", layer=shown(case.layer))
+
+
+def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
+    """One of two factors that work as a pair."""
+    pair = ("mscale", "mscale_all_dim")
+    has = [key for key in pair if case.section.values.get(key)]
+    is_read = case.params["scaling"] == "yarn" and "attention_factor" not in case.section.values
+    if is_read and len(has) == 1:
+        yield case.says("rope-mscale", has=has[0], lacks=pair[1 - pair.index(has[0])])
+
+
+RULES = (
+    new_keys,
+    scaling_lost,
+    two_spellings,
+    two_types,
+    lengths,
+    length_of_training,
+    size_of_head,
+    two_heads,
+    sections,
+    default_base,
+    without_section,
+    mscale_pairs,
+)

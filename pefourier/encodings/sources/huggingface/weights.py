@@ -1,0 +1,333 @@
+"""Trained positions, from the weights beside a model's config.
+
+Conventions
+-----------
+Weights are the .safetensors files of the config's folder: those that its
+``model.safetensors.index.json`` names, or those with the usual names. The first row of a table that
+belongs to a position is `first_row`.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.encodings.domain import lattice
+from pefourier.encodings.encoding import Encoding, Finding, Floats, from_table, rows_up_to
+from pefourier.encodings.families.relative import of_lags, t5_buckets
+from pefourier.encodings.findings import finding
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.huggingface.config import (
+    LONGEST,
+    WIDTH,
+    ModelConfig,
+    first_names,
+)
+from pefourier.encodings.sources.json_object import HEADS, Section, read_object
+from pefourier.errors import PefourierError, UnknownPositions, shown
+from pefourier.writing.files import inside, os_errors
+
+WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
+INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
+TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
+GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # of SAM
+IMAGES = re.compile("image|vision|visual")  # towers whose sizes stand elsewhere
+EMBEDDED = ("embedding_size", "input_embedding_size")  # width of vectors that are projected later
+T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
+LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
+Shape = tuple[int | None, ...]  # None: any size
+PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase of a position
+
+
+def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
+    """Names of tensors in the config's folder, and their files; those of the part that is named."""
+    part = model.part
+    return {
+        name: path
+        for name, path in all_tensors(folder_of(model))
+        if pattern.search(name) and (not part or part == name or part in name.split("."))
+    }
+
+
+def folder_of(model: ModelConfig) -> str:
+    """The folder of a config."""
+    return os.path.split(model.file)[0] or "."
+
+
+def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
+    """Names of the tensors in a folder's weights, and their files."""
+    from pefourier.encodings.sources.tables import array_names
+
+    with os_errors("look into", folder):
+        files = sorted(path.name for path in Path(folder).iterdir())
+    index = next((name for name in files if INDEX.fullmatch(name)), None)
+    if index is not None:
+        placed = Section(shown(index), read_object(inside(folder, index)))
+        for name, file in placed.section("weight_map").values.items():
+            if not isinstance(file, str) or "/" in file or os.sep in file:
+                raise placed.wrong(name, file, "the name of a file beside it")
+            yield name, inside(folder, file)
+        return
+    for file in files:
+        if WEIGHTS.fullmatch(file):
+            path = inside(folder, file)
+            yield from ((name, path) for name in array_names(path))
+
+
+def first_row(model: ModelConfig) -> int:
+    """The row of the model's table that belongs to position 0."""
+    first = model.row.get("first", 0)
+    if first != "padding":
+        return int(first)
+    padding = model.config.count("pad_token_id", minimum=0)
+    return 2 if padding is None else padding + 1
+
+
+def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
+    """What to know about a table whose first rows belong to no position."""
+    return (finding("position-offset", kind=kind, offset=offset),) if offset else ()
+
+
+def read_positions(model: ModelConfig) -> Encoding | None:
+    """Learned positions, whose numbers are in the weights beside the config."""
+    row = model.row
+    if has_no_table(model):
+        return None
+    kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
+    if "learned" not in kinds and model.part != row.get("learned_part", ()):
+        return None
+    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    if embedding_type != "absolute" and "switch" not in row:
+        raise model.config.wrong("position_embedding_type", embedding_type, "absolute or rotary")
+    table = only_one(of_section(tensors_beside(model, TENSOR), model), model, "positions")
+    if table is not None:
+        return load_tensor(model, *table)
+    if not row:
+        return None
+    raise UnknownPositions(
+        f"the positions of {shown(model.file)} are learned: put model.safetensors beside it"
+    )
+
+
+def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
+    """The name and file of the one tensor there is."""
+    if len(tensors) > 1:
+        raise PefourierError(
+            f"{shown(folder_of(model))} holds several tables of {noun}, "
+            f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
+        )
+    return next(iter(tensors.items()), None)
+
+
+def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
+    """The tensors of a config inside another, ``text_config`` those of ``text_model``, if any."""
+    stem, ending, _ = model.config.key.partition("_config")
+    start = re.compile(rf"(^|\.){re.escape(stem)}")
+    inner = {name: path for name, path in tensors.items() if ending and start.search(name)}
+    return inner or dict(tensors)
+
+
+def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
+    """The rows of a tensor from that of position 0 on; those of (1, H, W, d) are SAM's grid."""
+    from pefourier.encodings.sources.tables import read_named_table
+
+    stored = read_named_table(path, name)
+    offset, shape = first_row(model), stored.codes.shape
+    findings = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, shape))
+    model.dimension(shape[1], f"tensor {name}")
+    codes = rows_up_to(stored.codes[offset:], model.length, f"{name} of {shown(path)}")
+    params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
+    params |= {"offset": offset, "model_type": model.kind}
+    facts = {"eps": stored.eps, "findings": findings, "origin": "weights"}
+    enc = from_table(codes, "learned", params=params, **facts)
+    return replace(enc, domain=lattice(stored.sides)) if stored.sides else enc
+
+
+def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
+    """A warning where a table of positions has another shape than its config sets."""
+    is_on_axes = "axial" in model.row
+    if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
+        return ()
+    keys: list[str] = ["max_target_positions"] if "decoder" in name.split(".") else []
+    keys += [model.row.get("length", LONGEST)[0], *LONGEST]
+    first = model.row.get("first", 0)
+    positions = None if is_on_axes else model.config.count(*keys)
+    if first == "padding":  # is among them; sinusoids with it are made as long as need be
+        rows = None if "table" in model.row else positions
+    else:
+        rows = positions and positions + first
+    width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
+    widths = [width for key in width_keys if (width := model.config.count(key))]
+    columns = shape[1] if shape[1] in widths else widths[-1] if widths else None
+    if rows == shape[1] and shape[0] in widths:
+        columns = shape[0]
+    return shape_findings(model, name, path, shape, (rows, columns))
+
+
+def shape_findings(
+    model: ModelConfig, name: str, path: str, shape: Shape, expected: Shape
+) -> tuple[Finding, ...]:
+    """A warning where a tensor has another shape than expected."""
+    if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
+        return ()
+    sizes = ", ".join("any" if size is None else str(size) for size in expected)
+    details = {"name": shown(name), "path": shown(path), "shape": shape, "expected": f"({sizes})"}
+    variant = "transposed" if shape == expected[::-1] else "shape"
+    return (finding("weights-config", variant, config=model.config.label, **details),)
+
+
+def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
+    """Sinusoids that a model computes when it is made, as the weights beside its config have them.
+
+    What a model loads wins: where a table is not that of the formula, within what float32 costs its
+    phases, it is the answer, with a warning.
+    """
+    learned = model.row.get("learned_part", "") if not model.part else ""
+    for name, path in of_section(tensors_beside(model, TENSOR), model).items():
+        if learned and learned in name.split("."):
+            continue
+        stored = load_tensor(replace(model, length=None), name, path)
+        if not is_formula(stored, enc):
+            stored = load_tensor(model, name, path)
+            details = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
+            doubt = finding("weights-config", "sinusoids", **details)
+            return replace(stored, findings=(*stored.findings, doubt))
+        doubts = [note for note in stored.findings if note.code == "weights-config"]
+        enc = replace(enc, findings=(*enc.findings, *doubts))
+    return enc
+
+
+def is_formula(stored: Encoding, enc: Encoding) -> bool:
+    """Whether a table is that of a formula, within what float32 costs phases."""
+    rows = np.arange(len(stored))
+    if stored.dim != enc.dim:
+        return False
+    difference = np.abs(stored.table() - enc.codes(rows)).max(axis=1)
+    return bool((difference <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
+
+
+class Buckets(TypedDict):
+    """What sets T5's buckets."""
+
+    buckets: int
+    max_distance: int
+    causal: bool
+
+
+def bucket_keys(model: ModelConfig) -> Buckets:
+    """T5's buckets as a config has them."""
+    return {
+        "buckets": model.config.count("relative_attention_num_buckets") or 32,
+        "max_distance": model.config.count("relative_attention_max_distance") or 128,
+        "causal": "decoder" in model.part.split("."),
+    }
+
+
+def read_buckets(model: ModelConfig) -> Encoding | None:
+    """T5's biases after training, one column per head, the encoder's where no side is named."""
+    from pefourier.encodings.sources.tables import read_table
+
+    tensors = tensors_beside(model, T5_BIAS)
+    tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
+    if len(tensors) > 1 and not model.part:
+        tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
+    by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
+    layers = {name: tensors[name] for _, name in sorted(by_layer.items())}
+    is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
+    tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
+    if tensor is None:
+        return None
+    name, path = tensor
+    bias, eps = read_table(path, name)
+    table: Floats = np.asarray(bias, dtype=float)
+    settings = bucket_keys(model)
+    if len(bias) != settings["buckets"]:
+        rows = f"{len(bias)} rows, relative_attention_num_buckets is {settings['buckets']}"
+        raise PefourierError(f"{name} of {shown(path)} has {rows}")
+
+    def codes(lag: NDArray[Any]) -> Floats:
+        rows: Floats = table[t5_buckets(lag, **settings)]
+        return rows
+
+    length, silent = model.positions()
+    heads = model.sized(model.own("heads", HEADS))
+    doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
+    if is_first:
+        slots = {"name": shown(name), "last": shown([*layers][-1])}
+        doubts = (*doubts, finding("biases-by-layer", **slots, count=len(layers)))
+    d = model.dimension(bias.shape[1], f"tensor {name}")
+    enc = of_lags("t5", length, d, codes, causal=settings["causal"])
+    params = {"length": length, "d": d, **settings, "path": path, "array": name}
+    params["model_type"] = model.kind
+    return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
+
+
+def has_no_table(model: ModelConfig) -> bool:
+    """Whether a model whose type has a table has none, and vectors of distances alone at most."""
+    return "relative" in model.row and not model.config.values.get("position_biased_input", True)
+
+
+def declared_table(model: ModelConfig) -> Encoding | None:
+    """A table of positions that has the size its config sets, and numbers that are not known.
+
+    Buckets of distances, where there is no other table; None where weights or formulas tell more.
+    """
+    enc, row, longest = untrained_distances(model), model.row, model.longest() or 0
+    if enc is not None:
+        return enc
+    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
+    elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
+    if not is_table or elsewhere:
+        return None
+    first = first_row(model)  # rows before the one of position 0, which a number stands for
+    among = row.get("first") == "padding"
+    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+    return replace(build("learned", length=length, d=1), params=params)
+
+
+def untrained_distances(model: ModelConfig) -> Encoding | None:
+    """The buckets of DeBERTa's distances where it has no table: codes are their rows, not vectors.
+
+    None for all else.
+    """
+    if not has_no_table(model) or model.config.values.get("relative_attention") is not True:
+        return None
+    longest = model.config.number("max_relative_positions") or -1
+    longest = int(longest) if longest >= 1 else model.longest() or 512
+    buckets = int(model.config.number("position_buckets") or -1)
+    is_logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
+    span = buckets if is_logarithmic else longest
+
+    def codes(lag: NDArray[Any]) -> Floats:
+        distance = -np.asarray(lag)
+        if is_logarithmic:
+            distance = deberta_buckets(distance, buckets, longest)
+        return np.clip(distance + span, 0, 2 * span - 1)[:, None].astype(float)
+
+    length = model.positions()[0]
+    sizes = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
+    params = {**sizes, "model_type": model.kind, "path": model.file}
+    enc = of_lags("deberta", length, 1, codes, "key", causal=False)
+    return replace(enc, params=params)
+
+
+def deberta_buckets(distance: NDArray[Any], buckets: int, longest: int) -> NDArray[np.int64]:
+    """Buckets of query - key (He et al., 2021): single up to half of them, then logarithmic.
+
+    >>> deberta_buckets(np.array([-511, -128, -1, 0, 5, 200]), 256, 512)
+    array([-255, -128,   -1,    0,    5,  169])
+    """
+    middle = buckets // 2
+    size = np.where(np.abs(distance) < middle, middle - 1, np.abs(distance))
+    with np.errstate(divide="ignore"):
+        steps = np.log(size / middle) / np.log((longest - 1) / middle) * (middle - 1)
+    far = (np.ceil(steps) + middle) * np.sign(distance)
+    return np.where(size <= middle, distance, far).astype(np.int64)

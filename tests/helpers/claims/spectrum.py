@@ -1,0 +1,286 @@
+"""What `spectrum` says of an encoding's energy, from its sentences, on the table itself."""
+
+import re
+
+import numpy as np
+
+from pefourier.encodings import build
+from pefourier.encodings.domain import BasisDomain, lattice, positions
+from pefourier.encodings.encoding import (
+    Encoding,
+    ShiftInvariantEncoding,
+    as_encoding,
+    equal_pairs,
+    without_mean,
+)
+from pefourier.encodings.registry import BUILDERS
+from pefourier.errors import PefourierError
+from pefourier.questions.spectrum import density
+from pefourier.report.render import renderer_of
+
+NUMBER = r"(more than )?(\d+(?:\.\d+)?(?:e[-+]\d+)?)(%?)"
+ROUNDED = 0.006  # of a number in three digits
+
+
+def draws(rng, count):
+    """Registered encodings, declared waves, tables of waves with constant parts, grids."""
+    makers = (named, of_waves, mixture, on_grid, short)
+    for i in range(count):
+        label, enc = makers[i % len(makers)](rng)
+        options = {"sigma": rng.choice([None, 0, 4, 30]), "lattice": rng.choice([None, 2, 9, 100])}
+        options["method"] = rng.choice(["auto", "auto", "periodogram"])
+        try:
+            answer = density(enc, **options)
+        except PefourierError:  # a lattice of one point
+            continue
+        yield f"{label} {options}", answer, energy_of(answer)
+
+
+def named(rng):
+    """A registered encoding with drawn sizes and, where it has one, a drawn base."""
+    name = rng.choice(sorted(BUILDERS))
+    length, d = (int(rng.integers(2, most)) for most in (120, 65))
+    known = BUILDERS[name].parameters
+    own = {"rho": float(10 ** rng.uniform(0.1, 6))} if "rho" in known else {}
+    if "times" in known and rng.random() < 0.4:
+        own["times"] = np.cumsum(rng.uniform(0.1, 2, size=length)) * rng.choice([1, 1e-3])
+    try:
+        return f"{name} {own} {length} {d}", build(name, length=length, d=d, **own)
+    except PefourierError:
+        return named(rng)
+
+
+def of_waves(rng):
+    """Declared pairs of sines and cosines, some alike, slow or above half a rotation."""
+    omega = rng.uniform(0, 7, size=rng.integers(1, 7)) * rng.choice([1, 1e-3, 0.3])
+    omega[rng.random(len(omega)) < 0.3] = rng.choice([0.0, omega[0], np.pi / 2, np.pi / 2 + 1e-3])
+    n = int(rng.integers(2, 100))
+
+    def codes(x):
+        return np.hstack([np.cos(np.outer(x, omega)), np.sin(np.outer(x, omega))])
+
+    m = len(omega)
+    return f"waves {omega} {n}", ShiftInvariantEncoding(
+        "waves", positions(n), 2 * m, codes, measure=equal_pairs(omega), spec="w"
+    )
+
+
+def mixture(rng):
+    """A table of a constant part, a slow wave and a fast one, with shares near the thresholds."""
+    n = 8 * int(rng.integers(2, 20))
+    edges = [0.75, 0.95, 0.05, 0.9996, 1.0, rng.uniform()]
+    share = min(1.0, float(rng.choice(edges) + rng.choice([-1e-3, -1e-9, 0, 1e-9, 1e-3])))
+    rest = rng.choice([0.0, 1.0, 0.05, rng.uniform()]) * (1 - share)
+    parts = rng.permutation([share, rest, max(0.0, 1 - share - rest)])
+    t, slow, fast = np.arange(n), 1, n // 4 + 1
+    columns = [np.full(n, np.sqrt(parts[0] / n))]
+    for k, part in ((slow, parts[1]), (fast, parts[2])):
+        angle = 2 * np.pi * k * t / n
+        columns += [np.sqrt(part / n) * np.cos(angle), np.sqrt(part / n) * np.sin(angle)]
+    return f"mixture {parts} {n}", as_encoding(np.stack(columns, axis=1))
+
+
+def on_grid(rng):
+    """A table on a grid: along one axis or several, diagonal, round, or constant."""
+    h, w = (2 * int(half) + 1 for half in rng.integers(1, 5, size=2))  # none at half a rotation
+    y, x = np.indices((h, w)).reshape(2, -1)
+    ky, kx = 2 * np.pi / h, 2 * np.pi / w
+    kind = int(rng.integers(7))
+    angles = ([kx * x], [ky * y, kx * x], [ky * y + kx * x], [ky * y + kx * x, ky * y - kx * x])
+    table = rng.normal(size=(h * w, 5))
+    if kind < 4:
+        table = np.stack([f(angle) for angle in angles[kind] for f in (np.cos, np.sin)], axis=1)
+    elif kind == 4:
+        table = 1 + rng.choice([0, 0.1, 0.25]) * table
+    elif kind == 5:
+        table = np.cos(kx * x)[:, None] + rng.choice([0.01, 0.1]) * table
+    enc = as_encoding(table)
+    return f"grid {h}x{w} {kind}", Encoding(
+        "grid", lattice((h, w)), table.shape[1], enc.codes, spec="g", origin="code"
+    )
+
+
+def short(rng):
+    """Few rows, some of them all alike, and tables without their mean."""
+    table = rng.normal(size=(rng.integers(1, 6), rng.integers(1, 5))).round(1)
+    enc = as_encoding(np.vstack([table] * int(rng.integers(1, 4))) + rng.choice([0, 1e3]))
+    return f"short {table.shape}", without_mean(enc) if rng.random() < 0.3 else enc
+
+
+def energy_of(answer):
+    """Frequencies from 0 to pi and their shares of the energy, by the double sum or the formula.
+
+    And the share of the mean row, computed from the rows.
+    """
+    enc = answer.encodings[0]
+    table = np.asarray(enc.table(), dtype=float)
+    total = (table**2).sum() or np.nan
+    mean = len(table) * (table.mean(axis=0) ** 2).sum() / total
+    if answer.method == "declared":
+        omega, shares = enc.measure.frequencies, enc.measure.weights
+        omega = omega.reshape(len(shares), -1)
+        if not enc.domain.irregular:
+            omega = np.arctan2(np.sin(omega), np.cos(omega))
+        return omega, shares, mean
+    if isinstance(enc.domain, BasisDomain):
+        energy = ((enc.domain.basis.T @ table) ** 2).sum(axis=1)
+        return enc.domain.omega[:, None], energy / total, mean
+    sides = enc.domain.sides
+    k = np.stack(np.unravel_index(np.arange(len(table)), sides), axis=1) / sides
+    places = np.stack(np.unravel_index(np.arange(len(table)), sides), axis=1)
+    energy = (np.abs(np.exp(-2j * np.pi * k @ places.T) @ table) ** 2).sum(axis=1) / len(table)
+    return 2 * np.pi * (k - np.round(k)), energy / total, mean
+
+
+def numbers(answer):
+    """The numbers of the sentence, percents as shares, and whether a percent is a bound."""
+    meaning = renderer_of(answer).conclude(answer)[1]
+    assert "–" not in meaning
+    assert "nan" not in meaning
+    return [
+        (float(text) / (100 if sign else 1), bool(more))
+        for more, text, sign in re.findall(NUMBER, meaning)
+    ]
+
+
+def agrees(printed, value):
+    """Whether a printed number is a value, rounded; 0 and 100% are exact."""
+    number, more = printed
+    if more:
+        return number < value < 1
+    if number in (0.0, 1.0):
+        return abs(value - number) < 1e-9
+    return abs(value - number) <= ROUNDED * max(abs(value), 1e-9)
+
+
+def bands(truth):
+    """Shares of what is constant, of waves of four steps or longer, and of shorter ones."""
+    omega, shares, _ = truth
+    size = np.linalg.norm(omega, axis=1)
+    low = size <= np.pi / 2 * (1 + 1e-9)
+    unrotated = size < 1e-12
+    return shares[unrotated].sum(), shares[low & ~unrotated].sum(), shares[~low].sum()
+
+
+def is_constant(answer, truth):
+    (printed,) = numbers(answer)
+    return truth[2] > 0.95 - 1e-9 and agrees(printed, truth[2])
+
+
+def is_one_frequency(answer, truth):
+    omega, shares, _ = truth
+    size = np.abs(omega[shares > 1e-11, 0])
+    unit = answer.encodings[0].domain.spacing if answer.encodings[0].domain.irregular else 1
+    printed = numbers(answer)[0]
+    return np.ptp(size) < 1e-8 and agrees(printed, 2 * np.pi * unit / size.mean())
+
+
+def is_even(answer, truth):
+    size, shares = np.abs(truth[0][:, 0]), truth[1]
+    grid = np.unique(np.concatenate([size * (1 - 1e-12), size * (1 + 1e-12), [np.pi]]))
+    apart = max(abs(shares[size <= x].sum() - min(x / np.pi, 1)) for x in grid)
+    return abs(apart - numbers(answer)[0][0]) < 0.01 and apart < 0.16
+
+
+def is_mostly_slow(answer, truth):
+    (wave, _), printed = numbers(answer)[-2:]
+    size, shares = np.abs(truth[0][:, 0]), truth[1]
+    unit = answer.encodings[0].domain.spacing if answer.encodings[0].domain.irregular else 1
+    with np.errstate(divide="ignore"):
+        share = shares[2 * np.pi * unit / size >= wave * (1 - 1e-9)].sum()
+    return share > 0.95 - 1e-9 and agrees(printed, share) and bands(truth)[2] < 0.05 + 1e-9
+
+
+def is_mostly_fast(answer, truth):
+    high = bands(truth)[2]
+    return high > 0.75 - 1e-9 and agrees(numbers(answer)[0], high)
+
+
+def is_slow_and_fast(answer, truth):
+    unrotated, low, high = bands(truth)
+    printed = all(map(agrees, numbers(answer), (low, high, unrotated)))
+    return printed and low > 0.05 - 1e-9 and 0.05 - 1e-9 < high < 0.75 + 1e-9
+
+
+def is_constant_and_fast(answer, truth):
+    unrotated, low, high = bands(truth)
+    printed = all(map(agrees, numbers(answer), (unrotated, high, low)))
+    return printed and low < 0.05 + 1e-9 and high > 0.05 - 1e-9 and unrotated > 0.2
+
+
+def directions(truth):
+    """A2 and A4 of the frequencies off the constant, and how many axes each one has."""
+    omega, shares, _ = truth
+    moving = (np.abs(omega).max(axis=1) > 1e-12) & (shares > 1e-20)
+    omega, shares = omega[moving], shares[moving] / shares[moving].sum()
+    angle = np.arctan2(omega[:, -2], omega[:, -1])
+    waves = [abs((shares * np.exp(1j * n * angle)).sum()) for n in (2, 4)]
+    return *waves, shares[(np.abs(omega) > 1e-12).sum(axis=1) > 1].sum()
+
+
+def is_along_one_axis(answer, truth):
+    omega, shares, _ = truth
+    return sum(shares[np.abs(axis) > 1e-12].sum() > 1e-11 for axis in omega.T) == 1
+
+
+def is_along_the_axes(answer, truth):
+    return directions(truth)[2] < 1e-11 and not is_along_one_axis(answer, truth)
+
+
+def is_in_one_direction(answer, truth):
+    a2, a4, diagonal = directions(truth)
+    return a2 > 0.98 and a4 > 0.98 and diagonal > 1e-11
+
+
+def is_in_two_directions(answer, truth):
+    a2, a4, diagonal = directions(truth)
+    return a4 > 0.98 and a2 < 0.99 and diagonal > 1e-11
+
+
+def is_in_all_directions(answer, truth):
+    return max(directions(truth)[:2]) < 0.16
+
+
+def is_uneven(answer, truth):
+    return 0.14 < max(directions(truth)[:2])
+
+
+def common_part(finding, answer, truth):
+    (number,) = re.findall(r"([\d.]+)%", finding.message)
+    printed = float(number) / 100, finding.message.startswith("more than")
+    return agrees(printed, truth[2]) and truth[2] > 0.05 - 1e-9
+
+
+def aliased(finding, answer, truth):
+    count, total = map(int, re.findall(r"\d+", finding.message))
+    omega = np.abs(answer.encodings[0].measure.frequencies).reshape(total, -1)
+    return count == (omega.max(axis=1) > np.pi).sum()
+
+
+def coarse(finding, answer, truth):
+    return answer.sigma * 8 > len(answer.density)
+
+
+def demean_changes_the_verdict(answer, truth):
+    return density(without_mean(answer.encodings[0])).verdict not in ("constant", "zero codes")
+
+
+VERDICTS = {
+    "zero codes": lambda answer, truth: not answer.encodings[0].table().any(),
+    "constant": is_constant,
+    "one frequency": is_one_frequency,
+    "even": is_even,
+    "mostly slow": is_mostly_slow,
+    "mostly fast": is_mostly_fast,
+    "slow and fast": is_slow_and_fast,
+    "constant and fast": is_constant_and_fast,
+    "along one axis": is_along_one_axis,
+    "along the axes": is_along_the_axes,
+    "one direction": is_in_one_direction,
+    "two directions": is_in_two_directions,
+    "all directions": is_in_all_directions,
+    "uneven directions": is_uneven,
+}
+FINDINGS = {"common-part": common_part, "aliased-frequencies": aliased, "coarse-lattice": coarse}
+ACTIONS = {"constant": demean_changes_the_verdict}
+WITHOUT = {"before-training": "a fact of the registry", "idle-waves": "a share of JSON's idle"}

@@ -1,0 +1,47 @@
+"""Encodings on grids for tests: declared measures, their tables, and slow twins."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pefourier.encodings.domain import lattice
+from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
+
+
+def table_on(sides, table, prefix=0, **facts):
+    """A table as that of the points of a grid."""
+    return replace(from_table(np.asarray(table), **facts), domain=lattice(sides, prefix))
+
+
+def waves_on(sides, frequencies, weights=None):
+    """Codes of cosines and sines of declared frequencies (m, axes)."""
+    frequencies = np.asarray(frequencies, dtype=float)
+    m, domain = len(frequencies), lattice(sides)
+    weights = np.full(m, 1 / m) if weights is None else np.asarray(weights)
+    measure = KernelMeasure(frequencies, weights, squared_length=float(m))
+
+    def codes(x):
+        phases = measure.phases(domain.places(x))
+        return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
+
+    return ShiftInvariantEncoding("waves", domain, 2 * m, codes, measure=measure)
+
+
+def mixed_frequencies(heads=12, size=64, base=10.0, seed=0):
+    """RoPE-Mixed at its start (Heo et al., 2024): a random angle a head, half turned by 90°."""
+    angle = np.random.default_rng(seed).random((heads, 1)) * 2 * np.pi
+    length = base ** (-4 * np.arange(size // 4) / size)
+    turned = [angle + quarter for quarter in (0, np.pi / 2)]
+    parts = [np.stack([length * np.sin(a), length * np.cos(a)], axis=-1) for a in turned]
+    return np.concatenate(parts).reshape(-1, 2)
+
+
+def mean_products(table, sides):
+    """Inner products, and their means over pairs of points with one displacement: (n, n) each."""
+    places = np.indices(sides).reshape(len(sides), -1).T
+    lags = (places - places[:, None]).reshape(-1, len(sides))
+    _, inverse = np.unique(lags, axis=0, return_inverse=True)
+    products = (table @ table.T).ravel()
+    means = np.bincount(inverse.ravel(), weights=products) / np.bincount(inverse.ravel())
+    n = len(table)
+    return products.reshape(n, n), means[inverse.ravel()].reshape(n, n)

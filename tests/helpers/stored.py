@@ -1,0 +1,98 @@
+"""Files that tests write, and the one line with which a table is refused."""
+
+import io
+import json
+import struct
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pefourier.encodings.sources.tables import read_table
+from pefourier.errors import PefourierError
+
+TABLE = np.random.default_rng(0).normal(size=(5, 3))
+
+
+def refused(path, key=None):
+    """Hold that a file is refused in one line that names it, soon and in little memory."""
+    start = time.process_time()
+    with pytest.raises(PefourierError) as error:
+        read_table(path, key)
+    assert time.process_time() - start < 5
+    assert str(error.value).isprintable()
+    assert ascii(path)[1:-1] in str(error.value)
+    return str(error.value)
+
+
+def put(path, content):
+    Path(path).write_bytes(content)
+
+
+def npy_bytes(header, data=b"", version=b"\1\0", width=2):
+    return b"\x93NUMPY" + version + len(header).to_bytes(width, "little") + header + data
+
+
+def npy_file(array):
+    """The array as numpy.save writes it."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def npz_file(members, way=zipfile.ZIP_STORED):
+    """An archive of arrays, or of what stands for such a file."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", way) as archive:
+        for name, content in members.items():
+            file = content if isinstance(content, bytes) else npy_file(content)
+            archive.writestr(f"{name}.npy", file)
+    return stream.getvalue()
+
+
+HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 3)}"
+
+
+def safetensors_bytes(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def safetensors(path, tensors):
+    """A file of float32 tensors, by the format's own words: header length, header, bytes."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        raw = np.asarray(array, dtype="<f4").tobytes()
+        header[name] = {
+            "dtype": "F32",
+            "shape": np.shape(array),
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
+        data += raw
+    path.write_bytes(safetensors_bytes(header, data))
+
+
+def gguf_bytes(values):
+    """The header of a GGUF file without tensors, by the format's own words."""
+
+    def string(text):
+        return struct.pack("<Q", len(text)) + text.encode()
+
+    def value(one):
+        if isinstance(one, str):
+            return struct.pack("<I", 8) + string(one)
+        if isinstance(one, list):
+            kind = "<f" if isinstance(one[0], float) else "<I"
+            head = struct.pack("<IIQ", 9, 6 if kind == "<f" else 4, len(one))
+            return head + b"".join(struct.pack(kind, x) for x in one)
+        if isinstance(one, bool):
+            return struct.pack("<I?", 7, one)
+        if isinstance(one, float):
+            return struct.pack("<If", 6, one)
+        kind, form = (4, "<II") if 0 <= one < 2**32 else (11, "<Iq")
+        return struct.pack(form, kind, one)
+
+    held = b"".join(string(key) + value(one) for key, one in values.items())
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + held

@@ -1,0 +1,150 @@
+"""Attention biases head by head: matrices, lags, slopes, buckets; from arrays, files and code."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.encoding import as_encoding
+from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
+from pefourier.errors import PefourierError
+from pefourier.questions.biases import slope_rule
+from pefourier.questions.compare import compare
+
+N = 40
+LAG = np.arange(N) - np.arange(N)[:, None]
+
+
+def matrix(slopes, n=N):
+    lag = np.arange(n) - np.arange(n)[:, None]
+    return np.asarray(slopes)[:, None, None] * np.minimum(lag, 0).astype(np.float32)
+
+
+def codes_of(found):
+    return [one.code for one in found.findings]
+
+
+RULES = {  # slopes of h heads, and which heads differ from ALiBi's
+    "from h = 0": lambda h: 2.0 ** (-8 * np.arange(h) / h),
+    "a power of 2": lambda h: 2.0 ** (-8 * np.arange(1, h + 1) / h),
+    "other sign": lambda h: -alibi_slopes(h),
+    "bias_max 16": lambda h: 2.0 ** (-16 * np.arange(1, h + 1) / h),
+    "first of more": lambda h: alibi_slopes(2 * 2 ** (h.bit_length() - 1))[:h],
+    "sorted": lambda h: np.sort(alibi_slopes(h))[::-1],
+    "doubled": lambda h: 2 * alibi_slopes(h),
+    "reversed": lambda h: alibi_slopes(h)[::-1],
+}
+
+
+FORMS = ["matrix", "masked", "lags", "rows", "distances", "function"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "heads", "form"),
+    [(rule, h, form) for rule, h in ((None, 6), ("a power of 2", 12)) for form in FORMS]
+    + [(rule, heads, form) for rule in RULES for heads, form in ((4, "matrix"), (6, "rows"))],
+)
+def test_slopes_are_compared_head_by_head(rule, heads, form):
+    right = alibi_slopes(heads)
+    slopes = right if rule is None else RULES[rule](heads)
+    bias = matrix(slopes)
+    table = {
+        "matrix": bias,
+        "masked": np.where(LAG > 0, -np.inf, bias),
+        "lags": bias[:, -1],
+        "rows": bias[:, -1].T,
+        "distances": bias[:, -1, ::-1],
+        "function": lambda _length, _d: bias,
+    }[form]
+    size = {"length": N, "d": heads} if form == "function" else {}  # else the table's own
+    found = pefourier.compare("alibi:causal=true", table, **size)
+    differs = np.flatnonzero(~np.isclose(slopes, right, rtol=1e-4))
+    assert [head.index for head in found.heads] == differs.tolist()
+    assert found.verdict == ("different" if len(differs) else "the same")
+    for head in found.heads:
+        one, two = right[head.index], slopes[head.index]
+        told = (head.first, head.second, head.ratio)
+        assert told == pytest.approx((one, two, two / one), rel=1e-4)
+    if len(differs):
+        assert found.cause.misreadings == ("slopes",)
+        first, second = found.cause.changes["rule"]
+        assert first == "alibi" != second
+
+
+def test_a_constant_for_each_query_is_no_difference_and_one_for_each_key_is():
+    bias, rng = matrix(alibi_slopes(4)), np.random.default_rng(0)
+    row = alibi_slopes(4)[:, None, None] * np.arange(1 - N, 1)  # the same for all queries
+    for other in (np.broadcast_to(row, bias.shape), bias + rng.normal(size=(4, N, 1))):
+        masked = [np.where(LAG > 0, -np.inf, x) for x in (bias, other)]
+        found = compare(*masked)
+        assert (found.same, codes_of(found)) == (True, ["constant-for-each-query"])
+    assert not compare(bias, bias + rng.normal(size=(4, 1, N))).same
+    two_sided = -alibi_slopes(4)[:, None, None] * -LAG
+    assert compare(two_sided, np.broadcast_to(row, bias.shape)).same
+
+
+def test_no_order_scale_or_sign_makes_biases_the_same():
+    bias = matrix(alibi_slopes(4))
+    for other in (bias[::-1], 2 * bias, -bias, np.swapaxes(bias, 1, 2)):
+        found = compare(bias, other)
+        assert (found.verdict, found.same) == ("different", False)
+
+
+BUCKETS = [("max_distance", {"max_distance": 64}), ("buckets", {"buckets": 16})]
+
+
+@pytest.mark.parametrize(("key", "changes"), [*BUCKETS, ("sides", {"causal": True})])
+def test_the_buckets_of_t5_are_told(key, changes):
+    numbers = np.random.default_rng(1).normal(size=(32, 3))
+    one, two = (np.moveaxis(numbers[t5_buckets(LAG, **more)], -1, 0) for more in ({}, changes))
+    assert compare(one, one.copy()).same
+    found = compare(one, two)
+    assert (found.verdict, found.cause.misreadings) == ("different", ("buckets",))
+    assert key in found.cause.changes
+
+
+@pytest.mark.parametrize("clips", [(8, 4), (20, 10), (16, 15), (1, 30)])
+def test_the_clip_of_shaw_is_told(clips):
+    rng = np.random.default_rng(2)
+    one, two = (
+        np.moveaxis(rng.normal(size=(2 * c + 1, 3))[np.clip(LAG, -c, c) + c], -1, 0) for c in clips
+    )
+    assert compare(one, two).cause.changes == {"clip": clips}
+
+
+def test_square_matrices_of_one_head_are_biases():
+    found = compare(matrix([0.5])[0], matrix([0.25])[0])
+    assert (found.unit, found.heads[0].ratio) == ("heads", pytest.approx(0.5))
+    for name in ("onehot", "dft", "learned"):
+        assert compare(load(name, 16, 16), load(name, 16, 16).table()).unit == "columns"
+    found = compare(as_encoding(matrix([0.5])[0]), as_encoding(matrix(alibi_slopes(4))))
+    assert (found.verdict, found.unit, found.dimensions) == ("different", "heads", (1, 4))
+
+
+def test_a_config_and_files_of_biases(tmp_path, run):
+    config = tmp_path / "bloom.json"
+    config.write_text(
+        json.dumps({"model_type": "bloom", "n_head": 6, "hidden_size": 96, "n_layer": 2})
+    )
+    np.save(tmp_path / "right.npy", matrix(alibi_slopes(6)))
+    np.save(tmp_path / "wrong.npy", matrix(RULES["a power of 2"](6)))
+    assert run("compare", config, tmp_path / "right.npy", "--json").status == 0
+    done = run("compare", config, tmp_path / "wrong.npy", "--json")
+    (record,) = done.results
+    assert (done.status, record["same"], len(record["heads"])) == (1, False, 6)
+
+
+def test_biases_of_more_than_the_lag_are_compared_and_asked_nothing_else():
+    enc = as_encoding(np.random.default_rng(0).normal(size=(3, 9, 9)))
+    assert compare(enc, enc).same
+    with pytest.raises(PefourierError, match="depend on more than"):
+        enc.table()
+
+
+def test_biases_are_rounded_as_their_type_is_and_slopes_may_have_the_other_sign():
+    bias = matrix(alibi_slopes(8)).astype(np.float16)
+    assert as_encoding(bias).eps == np.finfo(np.float16).eps
+    assert slope_rule(alibi_slopes(8)) == "alibi"
+    assert slope_rule(-alibi_slopes(8)).startswith("alibi,")

@@ -1,0 +1,264 @@
+"""Models compared: their layers, windows and factors, axes of images, dumps of engines, code."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from stored import gguf_bytes
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.columns import axes_of_sections
+from pefourier.encodings.encoding import from_table
+from pefourier.questions.compare import compare
+
+SMOLLM3 = {"model_type": "smollm3", "hidden_size": 64, "num_attention_heads": 4}
+SMOLLM3 |= {"num_hidden_layers": 12, "rope_theta": 5e6, "max_position_embeddings": 4096}
+QWEN2 = {"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 4}
+QWEN2 |= {"num_hidden_layers": 8, "rope_theta": 1e6, "max_position_embeddings": 4096}
+QWEN2 |= {"sliding_window": 512, "use_sliding_window": True, "max_window_layers": 4}
+GEMMA3 = {"model_type": "gemma3_text", "hidden_size": 64, "num_attention_heads": 4, "head_dim": 32}
+GEMMA3 |= {"num_hidden_layers": 12, "sliding_window": 64, "max_position_embeddings": 4096}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+LLAMA = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
+LLAMA |= {"num_hidden_layers": 4, "rope_theta": 1e4, "max_position_embeddings": 2048}
+CHANGES = [  # config, changed keys, what differs, in which layers
+    (SMOLLM3, {"no_rope_layers": [1] * 12}, "layers", [3, 7, 11]),
+    (SMOLLM3, {"no_rope_layer_interval": 3}, "layers", [2, 3, 5, 7, 8]),
+    (SMOLLM3, {"num_hidden_layers": 10}, "layers", [10, 11]),
+    (QWEN2, {"max_window_layers": 6}, "windows", [4, 5]),
+    (QWEN2, {"sliding_window": 256}, "windows", [4, 5, 6, 7]),
+    (QWEN2, {"use_sliding_window": False}, "windows", [4, 5, 6, 7]),
+    (GEMMA3, {"sliding_window": 32}, "windows", [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]),
+    (GEMMA3, {"rope_local_base_freq": 2e4}, "rotations", [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]),
+    (GEMMA3, {"rope_theta": 2e6}, "rotations", [5, 11]),
+]
+
+
+@pytest.mark.parametrize(("values", "changes", "what", "index"), CHANGES)
+def test_layers_that_differ_are_told_by_number(values, changes, what, index, written, run):
+    """Two configs whose layers differ were THE SAME to the bit."""
+    one, two = (written(own, f"{i}.json") for i, own in enumerate((values, values | changes)))
+    for pair in ((one, two), (two, one)):
+        (record,) = run("compare", *pair, "--json").results
+        assert (record["verdict"], record["same"]) == ("different", False)
+        told = [own["index"] for own in record["layers"] if own["what"] == what]
+        assert sorted(i for one in told for i in one) == index
+        assert record["cause"]["misreadings"] != []
+    done = run("compare", one, one, "--json")
+    (record,) = done.results
+    assert (done.status, record["same"], record["layers"]) == (0, True, [])
+    assert record["compared"] == ["codes", "rotations", "layers", "windows", "factors"]
+
+
+def test_another_factor_before_the_waves_of_a_config_is_a_difference(written):
+    one = written(LLAMA | {"rope_scaling": YARN}, "one.json")
+    two = written(LLAMA | {"rope_scaling": YARN | {"attention_factor": 1.0}}, "two.json")
+    found = pefourier.compare(one, two)
+    assert (found.verdict, found.unit) == ("different", "factors")
+    assert found.cause.misreadings == ("mscale",)
+
+
+def test_a_key_that_nobody_reads_forbids_the_same(written):
+    one = written(LLAMA, "one.json")
+    two = written(LLAMA | {"partial_rotary_factor": 0.5}, "two.json")
+    found = pefourier.compare(one, two)
+    assert (found.verdict, found.same, len(found.unread)) == ("used differently", False, 1)
+    assert "comparison-unread" in [f.code for f in found.findings]
+
+
+def token_ids(text, rows, columns, frames=1):
+    """Frames, rows and columns (tokens, 3) of text, an image or a video, and text again."""
+    start = np.repeat(np.arange(text)[:, None], 3, axis=1)
+    image = text + np.indices((frames, rows, columns)).reshape(3, -1).T
+    end = image.max() + 1 + np.repeat(np.arange(text)[:, None], 3, axis=1)
+    return np.vstack([start, image, end])
+
+
+def dumped(ids, axis, base):
+    phases = ids[:, axis] * base ** (-np.arange(len(axis)) / len(axis))
+    table = np.hstack([np.cos(phases), np.sin(phases)]).astype(np.float32)
+    return from_table(table, eps=2.0**-23)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize(("rows", "columns", "frames"), [(4, 6, 1), (6, 3, 1), (3, 5, 4)])
+def test_the_axis_of_each_pair_of_an_image_is_told(rows, columns, frames, interleaved, written):
+    kind = "qwen3_vl" if interleaved else "qwen2_vl"
+    text = {"model_type": f"{kind}_text", "hidden_size": 1024, "num_attention_heads": 8}
+    text |= {"head_dim": 128, "rope_theta": 5e6, "max_position_embeddings": 4096}
+    scaling = {"rope_type": "default", "mrope_section": [24, 20, 20]}
+    scaling |= {"mrope_interleaved": True} if interleaved else {}
+    text |= {"num_hidden_layers": 2, "rope_scaling": scaling}
+    meant = load(written({"model_type": kind, "text_config": text}))
+    right, other = (
+        axes_of_sections((24, 20, 20), way, 64) for way in (interleaved, not interleaved)
+    )
+    ids = token_ids(3, rows, columns, frames)
+    assert compare(meant, dumped(ids, right, 5e6)).same
+    swapped = np.array([0, 2, 1])[right]
+    moved = np.where(np.arange(64) == 30, (right[30] + 1) % 3, right)
+    for axis, code in ((other, "sections"), (swapped, "axes"), (moved, "axes")):
+        for pair in ((meant, dumped(ids, axis, 5e6)), (dumped(ids, axis, 5e6), meant)):
+            found = compare(*pair)
+            assert (found.verdict, found.cause.misreadings) == ("different", (code,))
+            assert [p.index for p in found.pairs] == np.flatnonzero(axis != right).tolist()
+            assert all(p.ratio == pytest.approx(1) for p in found.pairs)
+    assert compare(meant, dumped(ids, right, 1e6)).verdict == "different"
+    text = np.repeat(np.arange(40)[:, None], 3, axis=1)
+    found = compare(meant, dumped(text, other, 5e6))  # which text does not tell
+    assert (found.verdict, found.same, "codes" in found.compared) == (
+        "used differently",
+        False,
+        False,
+    )
+
+
+def rotate(x, base=1e4, order=None, first=0, step=1):
+    n, d = x.shape[-2:]
+    omega = base ** (-torch.arange(0, d, 2) / d)
+    angle = torch.outer(first + step * torch.arange(n).float(), omega)
+    cos, sin, even, odd = angle.cos(), angle.sin(), x[..., ::2], x[..., 1::2]
+    y = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+    return y if order is None else y[..., order(d)]
+
+
+def by(**how):
+    def function(q, k):
+        return rotate(q, **how), rotate(k, **how)
+
+    return function
+
+
+HALVES = {"order": lambda d: torch.arange(d).reshape(-1, 2).T.flatten()}
+BACKWARDS = {"order": lambda d: torch.arange(d).flip(0)}
+
+
+CODE = [
+    ({}, {}, "the same", None),
+    ({}, HALVES, "equivalent", "outputs-differ"),
+    (HALVES, BACKWARDS, "equivalent", "outputs-differ"),
+    ({}, {"first": 1}, "the same", "offset-shared"),  # no score changes
+    ({}, {"base": 5e5}, "different", "misread"),
+    ({}, {"step": 2}, "different", "misread"),
+    (HALVES, {"base": 5e5}, "different", None),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "verdict", "code"), CODE)
+def test_code_is_compared_in_what_it_returns_too(one, two, verdict, code):
+    """Two functions whose outputs differ by 5.7 agreed in every number "to the bit"."""
+    found = pefourier.compare(by(**one), by(**two), length=60, d=32)
+    assert (found.verdict, found.same) == (verdict, verdict == "the same")
+    assert found.same or not found.bitwise
+    assert code is None or code in [f.code for f in found.findings]
+    if "order" in two and verdict == "equivalent":
+        first, second = (own.get("order", torch.arange)(32) for own in (one, two))
+        assert torch.equal(first[torch.tensor(found.transform["outputs"])], second)
+
+
+def test_queries_and_keys_that_go_through_two_functions_are_told():
+    def mixed(q, k):
+        return rotate(q, **HALVES), rotate(k)
+
+    found = pefourier.compare(mixed, by(), length=60, d=32)
+    assert (found.verdict, found.same) == ("different", False)
+
+
+def gguf_like(path, **changes):
+    """A .gguf file as a converter writes it of LLAMA, with some keys changed."""
+    values = {"context_length": 2048, "embedding_length": 256, "attention.head_count": 4}
+    values |= {"block_count": 4, "rope.dimension_count": 64, "rope.freq_base": 1e4} | changes
+    named = {f"llama.{key}": value for key, value in values.items() if value is not None}
+    path.write_bytes(gguf_bytes({"general.architecture": "llama", **named}))
+    return str(path)
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 512}
+IN_WORDS = [  # keys of the first and the second, and what is said of both
+    ({"rope_theta": 1e6}, {}, "base 1000000 in the first, 10000 in the second"),
+    (
+        {"rope_scaling": LLAMA3},
+        {},
+        "the llama3 scaling (factor 8, original 512) is missing in the second",
+    ),
+    ({}, {"rope_scaling": YARN}, "the second adds the yarn scaling (factor 4, original 512)"),
+    ({"head_dim": 32}, {}, "head size 32 in the first, 64 in the second"),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "words"), IN_WORDS)
+def test_settings_of_all_layers_are_named_once(one, two, words, written):
+    found = pefourier.compare(
+        *(written(LLAMA | own, f"{k}.json") for k, own in enumerate((one, two)))
+    )
+    (layers,) = [f.message for f in found.findings if f.code == "layers-differ"]
+    assert layers.startswith(f"all 4 layers differ in the same way: {words}")
+
+
+def test_a_file_without_a_base_or_with_the_layout_of_a_converter(written, tmp_path):
+    config = written(LLAMA | {"rope_theta": 5e5})
+    lost = gguf_like(tmp_path / "lost.gguf", **{"rope.freq_base": None})
+    found = pefourier.compare(config, lost)
+    assert found.cause.misreadings == ("base",)  # neither layout nor scaling-type
+    assert found.cause.changes == {"rho": (5e5, 1e4)}
+    notes = [f.message for f in pefourier.context(lost).findings if f.code == "gguf-unsaid"]
+    assert ["rope.freq_base" in message for message in notes] == [True]
+    kept = gguf_like(tmp_path / "kept.gguf", **{"rope.freq_base": 5e5})
+    assert pefourier.compare(config, kept).same
+    assert [f for f in pefourier.context(kept).findings if f.code == "gguf-unsaid"] == []
+
+
+def test_models_that_part_beyond_a_length_are_different_and_rotations_the_same(written, run):
+    dynamic = LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
+    pair = written(dynamic, "one.json"), written(LLAMA, "two.json")
+    found = pefourier.compare(*pair)
+    assert (found.verdict, found.unit) == ("different", "pairs at 4096 positions")
+    assert (found.differing, found.counted) == (31, 32)
+    assert run("compare", *pair).status == 1
+    found = pefourier.compare("rope:scaling=dynamic,factor=4,original=100,d=32", "rope:d=32")
+    assert (found.verdict, "length-dependent" in [f.code for f in found.findings]) == (
+        "the same",
+        True,
+    )
+    assert pefourier.compare(pair[0], pair[0]).same
+
+
+def test_buckets_of_t5_are_those_of_each_config(written):
+    t5 = {"model_type": "t5", "d_model": 64, "d_kv": 16, "num_heads": 4, "num_layers": 2}
+    keys = ("relative_attention_num_buckets", "relative_attention_max_distance")
+    pair = [
+        written(t5 | dict(zip(keys, sizes, strict=True)), f"{sizes[0]}.json")
+        for sizes in ((32, 128), (4, 20))
+    ]
+    found = pefourier.compare(*pair, length=200)
+    assert found.cause.changes == {"buckets": (32, 4), "max_distance": (128, 20)}
+
+
+@pytest.mark.parametrize("is_bool", [True, False])
+@pytest.mark.parametrize("other", [(5, 5), (6, 0), (2, 0)])
+def test_windows_of_masks_are_named(other, is_bool):
+    lag = np.arange(24) - np.arange(24)[:, None]
+    masks = [(lag >= -before) & (lag <= after) for before, after in ((5, 0), other)]
+    pair = masks if is_bool else [np.where(mask, 0.0, -np.inf) for mask in masks]
+    assert pefourier.compare(pair[0], pair[0]).same
+    found = pefourier.compare(*pair)
+    assert (found.verdict, found.cause.misreadings) == ("different", ("masks",))
+    words = found.cause.changes["window"]
+    assert words[1] == f"{other[0]} before and {other[1]} after the query"
+
+
+def test_wide_heads_take_the_memory_of_their_pairs():
+    tracemalloc.start()
+    found = pefourier.compare("rope:rho=5e5,d=4096", "rope:d=4096")
+    other = pefourier.compare("rope:layout=interleaved,d=4096", "rope:d=4096")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (found.verdict, other.verdict, other.operator.name) == (
+        "different",
+        "permuted",
+        "neighbours-to-halves",
+    )
+    assert peak < 200 * 2**20

@@ -1,0 +1,246 @@
+"""Bases by each criterion against published searches, scans and brute force."""
+
+import numpy as np
+import pytest
+
+from pefourier.api import design
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.bounded_bases import bounded_bases, smallest_bounded_base
+from pefourier.questions.design import (
+    base_of_phase,
+    base_of_turns,
+    cast_distance,
+    design_base,
+    design_grid,
+)
+
+
+@pytest.mark.parametrize(
+    ("length", "d", "base"), [(80, 256, 12.990), (4096, 128, 722.52), (131072, 128, 24428.2)]
+)
+def test_base_with_which_every_pair_turns(length, d, base):
+    assert base_of_turns(d, length) == pytest.approx(base, rel=1e-5)
+    assert base ** (-(d - 2) / d) * length == pytest.approx(2 * np.pi, rel=1e-4)
+    (candidate,) = design_base(min(length, 4096), d, bases=(), criteria=("turns",)).candidates
+    assert candidate.idle == 0
+
+
+@pytest.mark.parametrize(
+    ("length", "base"),  # Su's search, d 128: kexue.fm 10122
+    [(1024, 4.294e3), (2048, 1.159e4), (4096, 2.695e4), (8192, 8.379e4), (16384, 2.317e5)],
+)
+def test_smallest_base_with_a_bound_is_that_of_the_published_search(length, base):
+    assert smallest_bounded_base(128, length) == pytest.approx(base, rel=2e-3)
+
+
+RHO = (1.5, 3, 5, 10, 30, 100, 1000, 1e4)
+SCAN = {  # length, d: smallest distance / rank / stable rank / pairs that never turn / first lag
+    (512, 128): (
+        *("6.24/98/45.2/0/2", "5.01/128/62.7/0/3", "4.33/128/56.7/0/4", "3.69/126/42.9/0/5"),
+        *("3.08/108/24.8/0/17", "2.67/92/13.4/2/59", "2.22/72/4.4/23/361", "1.95/61/2.4/33/-"),
+    ),
+    (100, 32): (
+        *("3.09/32/9.6/0/2", "2.57/32/14.1/0/3", "2.24/32/13.5/0/4", "1.94/32/11.2/0/5"),
+        *("1.66/32/8.1/2/16", "1.47/29/5.2/6/28", "1.28/24/2.3/9/-", "1.17/21/1.8/11/-"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("length", "d"), SCAN)
+def test_scan_is_the_published_one(length, d):
+    """Rounding to bfloat16 costs .003 to .004 of distance there: storage is not what limits."""
+    by_base = {c.rho: c for c in design_base(length, d, RHO, (), dtype="bfloat16").candidates}
+    for rho, row in zip(RHO, SCAN[length, d], strict=True):
+        c = by_base[rho]
+        distance, rank, stable, idle, bound = row.split("/")
+        assert (f"{c.min_distance:.2f}", c.rank, c.idle) == (distance, int(rank), int(idle))
+        assert c.stable_rank == pytest.approx(float(stable), abs=0.051)
+        assert str(c.bound if c.bound is not None and c.bound < length else "-") == bound
+        assert 0 <= c.min_distance - c.min_distance_cast < 0.006
+        enc = load(c.spec, 64)
+        assert (enc.dim, enc.params["rho"]) == (d, pytest.approx(c.rho, rel=1e-6))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *(f"rope:rho={rho}" for rho in (3, 100, 1e6)),
+        *(f"rope:scaling=yarn,factor=4,original=32,attention_factor={a}" for a in (0.1, 3.0)),
+    ],
+)
+def test_distance_after_rounding_is_that_of_all_pairs(spec, dtype):
+    """Once infinite under a factor before cosines: lags were chosen by distances without it."""
+    enc, form = load(spec, 90, 16), FORMATS[dtype]
+    tables = enc.table(), rounded(enc.table(), form)
+    exact, direct = (
+        min(np.linalg.norm(x[i] - x[j]) for i in range(90) for j in range(i)) for x in tables
+    )
+    assert cast_distance(enc, exact, form) == pytest.approx(direct, rel=1e-9, abs=1e-12)
+
+
+SPANS = [("1h", "1"), ("1h", None), ("1s", "1h"), ("1 fortnight", "1h"), ("nan", "1")]
+SPANS += [("9", "-1"), ("9", "0"), ("1y", "1ns")]
+CRITERIA = ["phase=1", "phase=-.1", "phase=.5:0", "phase=x", "beauty"]
+CRITERIA += ["wavelength=x", "wavelength=0", "wavelength=inf"]
+LONG = {"span": "1d", "resolution": "10ms", "d": 64}  # too long for a table
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"length": n, "d": d} for n, d in ((1, 64), (80, 7), (80, 2), ((4, 4, 4, 4), 16))),
+        *({"length": 80, "d": 16, "criteria": [name]} for name in CRITERIA),
+        *({"span": span, "resolution": step, "d": 16} for span, step in SPANS),
+        {"span": "1h", "resolution": "1s", "length": 9, "d": 16},
+        *(LONG | {"criteria": [name]} for name in ("distance", "bound", "rank")),
+        LONG | {"dtype": "bfloat16"},
+    ],
+    ids=str,
+)
+def test_what_has_no_base_is_refused(options):
+    with pytest.raises(PefourierError) as error:
+        design(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_the_lattice_of_the_dft_serves_short_lengths_and_no_grid():
+    assert design_base(80, 256, bases=(10.0,), criteria=()).verdict == "no base needed"
+    assert not design_base(80, 32, bases=(10.0,), criteria=()).dft_serves
+    assert not any(axis.dft_serves for axis in design_grid((8, 8), 32, bases=(10.0,), criteria=()))
+
+
+@pytest.mark.parametrize("d", [16, 128])
+@pytest.mark.parametrize("phase", ["0", ".9:1", "0.9:32"])
+def test_with_the_base_of_a_phase_the_slowest_pair_keeps_the_cosine(phase, d):
+    """Once L / arccos E, of a slowest wave of 1/base: at d 16 a cosine of -.567 "kept" .9."""
+    rho = design_base(131072, d, (), (f"phase={phase}",)).best[f"phase={phase}"]
+    cosine, _, layers = phase.partition(":")
+    kept = np.cos(131072 * rho ** (-(d - 2) / d)) ** int(layers or 1)
+    assert 0 <= kept - float(cosine) < 1e-4
+
+
+@pytest.mark.parametrize(("cosine", "layers", "base"), [(0, 1, 83443), (0.9, 1, 290609)])
+def test_the_bound_on_phases_is_the_published_one_for_endless_d(cosine, layers, base):
+    """arXiv 2602.10959, at 131072 positions."""
+    assert base_of_phase(10**9, 131072, cosine, layers) == pytest.approx(base, rel=4e-6)
+
+
+def has_bound(rho, d, length):
+    """B(m) at every lag, written out."""
+    omega = rho ** (-np.arange(d // 2) * 2 / d)
+    return np.cos(np.multiply.outer(np.arange(length), omega)).sum(axis=1).min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("length", "d", "smallest"), [(1000, 64, 7753.016), (300, 6, 6254337), (80, 128, 158.6375)]
+)
+def test_all_bases_tried_up_to_ten_times_the_base_have_the_bound(length, d, smallest):
+    """Once the base was an island: of 256k the bases 2.37e7 to 5.2e7 beside it fail."""
+    result = design_base(length, d, bases=(), criteria=("bound",))
+    base = result.best["bound"]
+    assert all(has_bound(rho, d, length) for rho in base * 10 ** (np.arange(401) / 400))
+    found = bounded_bases(d, length)
+    assert found.smallest == pytest.approx(smallest, rel=1e-6)
+    assert has_bound(found.smallest, d, length)
+    assert found.failing is None or not has_bound(found.failing, d, length)
+    assert (found.failing is None) == (base == found.smallest)
+    (note,) = result.findings
+    assert ("fails" in note.message) == (found.failing is not None)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("length", "smallest", "base"), [(65536, 2.090193e6, 8.175e6), (262144, 2.366244e7, 5.433e7)]
+)
+def test_bases_of_long_contexts(length, smallest, base):
+    found = bounded_bases(128, length)
+    assert found.smallest == pytest.approx(smallest, rel=1e-6)
+    assert found.steady == base
+
+
+@pytest.mark.parametrize(("length", "d", "base"), [(4096, 6, 1.76e10), (4096, 4, 1.39e14)])
+def test_a_base_is_looked_for_beyond_a_thousand_lengths(length, d, base):
+    assert design_base(length, d, (), ("bound",)).best["bound"] == pytest.approx(base, rel=0.01)
+
+
+@pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])
+@pytest.mark.parametrize("d", [4, 16, 128])
+@pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
+def test_a_base_does_what_it_promises_as_it_is_printed(length, d, criterion):
+    """Once 18.31279 of 80 positions and d 16: one pair short of a rotation."""
+    (candidate,) = design_base(length, d, (), (criterion,)).candidates
+    typed = float(candidate.spec.partition("rho=")[2].partition(",")[0])
+    assert float(candidate.base) == typed == candidate.rho
+    radians = length * typed ** (-(d - 2) / d)
+    if criterion == "turns":
+        assert radians >= 2 * np.pi
+        assert radians == pytest.approx(2 * np.pi, rel=1e-6)
+    else:
+        most = 2 * np.pi / 3 if criterion == "wavelength=3" else np.arccos(0.9)
+        assert radians <= most * (1 + 1e-12)
+        assert radians == pytest.approx(most, rel=1e-6)
+
+
+def test_two_bases_for_two_criteria_disagree():
+    result = design_base(80, 64, criteria=("turns", "wavelength=3"))
+    assert len({*result.best.values()}) == 2
+    assert result.verdict == "criteria disagree"
+
+
+def test_a_base_by_the_table_is_the_best_of_so_many():
+    words = design_base(1000, 64, criteria=("rank", "stable_rank")).bases_in_words
+    assert words == "rank: 5 (best of 13 tried; 6 others tie); stable_rank: 5 (best of 13 tried)"
+    assert design_base(2, 16, (3.0,), ("turns",)).best == {"turns": None}
+
+
+@pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])
+def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
+    """Once 3 at 90 positions and d 64, beside "no base found"."""
+    result = design_base(length, d, criteria=("condition",))
+    rho = result.best["condition"]
+    assert (rho is None) == ({c.condition_number for c in result.candidates} == {None})
+    assert (rho is None) == (max(c.rank for c in result.candidates) < min(length, d))
+    assert (result.verdict == "no base serves") == (rho is None)
+
+
+@pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
+def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
+    """8.6 million positions were refused."""
+    result = design(d=64, span="1d", resolution="10ms", criteria=[criterion])
+    assert result.length == 8_640_000
+    rho = result.best[criterion]
+    lasts = {"turns": 2 * np.pi, "wavelength=3": 2 * np.pi / 3, "phase=.9": np.arccos(0.9)}
+    assert rho ** (-62 / 64) * 8_640_000 == pytest.approx(lasts[criterion], rel=1e-6)
+    idle = {c.rho: c.idle for c in result.candidates}
+    assert idle[1e8] == (1e8 ** (-np.arange(32) / 32) * 8_640_000 < 2 * np.pi).sum()
+    assert {c.rank for c in result.candidates} == {None}
+
+
+def test_a_grid_has_a_base_for_each_axis(run):
+    records = run("design", "--grid", "8x30x52", "--d", 128, "--for", "turns", "--json").results
+    assert [(r["axis"], r["length"], r["d"]) for r in records] == [
+        *(("t", 8, 44), ("y", 30, 42), ("x", 52, 42))
+    ]
+    for record in records:
+        slowest = record["best"]["turns"] ** (-(record["d"] - 2) / record["d"])
+        assert slowest * record["length"] == pytest.approx(2 * np.pi)
+
+
+def test_a_span_is_asked_in_the_shell(run):
+    asked = ["design", "--d", 64, "--for", "turns", "--json"]
+    for span, step, length in (("1d", "10ms", 8640000), ("2d", "15min", 192), ("0.3", "0.1", 3)):
+        spanned = run(*asked, "--span", span, "--resolution", step).results[0]
+        counted = run(*asked, "--length", length).results[0]
+        assert (spanned["length"], spanned["best"]) == (length, counted["best"])
+    for size in (["--span", "1d"], ["--span", "1d", "--resolution", "1s", "--length", 9]):
+        assert run(*asked, *size).status == 2
+
+
+def test_the_table_has_those_that_are_best():
+    result = design_base(100, 32, bases=np.geomspace(1.5, 1e6, 40).tolist())
+    shown = [row.rho for row in result.rows]
+    assert shown == sorted(shown)
+    assert {rho for rho in result.best.values() if rho} <= {*shown}

@@ -1,0 +1,170 @@
+"""Extensions against published rows, transformers' own modules, and what they leave unseen."""
+
+import numpy as np
+import pytest
+from published_configs import PUBLISHED
+
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.questions.context import describe_context
+from pefourier.questions.extend import extend, whole_layers
+
+
+def ways(result):
+    return {extension.way: extension for extension in result.candidates}
+
+
+def test_yarn_of_qwen_is_the_published_one():
+    """Field values: bands, first lag below the bound, cosine to the unscaled rotation."""
+    result = extend("rope:rho=1e6", 131072, trained=32768, d=128)
+    by_way, yarn = ways(result), ways(result)["yarn"]
+    bands = [(band.treatment, band.pairs) for band in yarn.bands]
+    assert bands == [("kept", 24), ("blended", 16), ("stretched", 24)]
+    assert yarn.band_counts == "24/16/24"
+    assert (yarn.bound, by_way["unchanged"].bound) == (66234, 27115)
+    assert (yarn.below[".99"], yarn.below[".9"]) == (743, 2453)
+    np.testing.assert_allclose([c for _, c in yarn.cosine], [0.9997, 0.981, 0.766], atol=6e-4)
+    assert yarn.attention_factor == pytest.approx(0.1 * np.log(4) + 1)
+    assert by_way["llama3"].bands[0].pairs > yarn.bands[0].pairs
+    best = max(result.scaled, key=lambda way: (-way.unseen, way.below[".99"]))
+    assert result.nearest == best
+    assert result.series()[1][3][1] == "yarn"
+
+
+SCALED = [
+    ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 16, ""),
+    ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, 131072, 32768, "yarn", 8, "yarn"),
+    ("openai/gpt-oss-20b", 2**18, 131072, 4096, "yarn", 64, "truncate=False"),
+    ("deepseek-ai/DeepSeek-V3", 2**18, 163840, 4096, "yarn", 64, "mscale_all_dim=1"),
+    ("tencent/Hunyuan-7B-Instruct", 2**19, 262144, 262144, "yarn", 2, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "to", "trained", "original", "way", "factor", "setting"), SCALED)
+def test_a_scaled_rotation_has_its_original_length_and_its_settings(
+    name, to, trained, original, way, factor, setting, written
+):
+    result = extend(written(PUBLISHED[name]), to)
+    assert (result.trained, result.original, result.by_factor) == (trained, original, False)
+    scaled = ways(result)[way]
+    assert scaled.factor == factor
+    assert setting in scaled.spec
+    if "Llama" in name:  # at 128 stretched pairs hardly turn in either
+        assert scaled.cosine[0][1] > 0.999
+    if "DeepSeek" in name:
+        assert scaled.attention_factor == 1.0
+    if "Hunyuan" in name:  # an engine that scales by alpha has another base
+        assert scaled.rho == pytest.approx(1e4 * 1000 ** (128 / 126))
+
+
+def test_each_way_is_a_spec_that_gives_it_back(written):
+    result = extend(
+        written(PUBLISHED["meta-llama/Llama-3.2-1B"]), 2**18, criteria=("turns",), bases=(1.5e6,)
+    )
+    assert [e.rho for e in result.candidates if e.way == "base"] == [result.best["turns"], 1.5e6]
+    spec = "rope:partial=0.5,layout=interleaved"
+    for extension in (*result.scaled, *extend(spec, 512, trained=256, d=16).scaled):
+        again = load(extension.spec, 2**18 if extension in result.scaled else 512).measure
+        np.testing.assert_allclose(again.frequencies, extension.frequencies, rtol=1e-12)
+
+
+NOT_EXTENDED = [
+    ("rope", {"trained": 4096, "to": 4096}, "4096 positions"),
+    ("rope", {"to": 4096}, "--length 8k"),
+    ("dft", {"trained": 80, "to": 4096}, "dft"),
+    ("rope", {"trained": 80, "to": 4096, "criteria": ("distance",)}, "distance"),
+    ("rope:inv_freq=inv.npy", {"trained": 1024, "to": 8192}, "base"),
+]
+
+
+@pytest.mark.parametrize(("spec", "options", "named"), NOT_EXTENDED)
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_extended(spec, options, named):
+    np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
+    with pytest.raises(PefourierError, match=named):
+        extend(spec, **options)
+
+
+GEMMA = {"model_type": "gemma2", "head_dim": 256, "num_hidden_layers": 26, "rope_theta": 1e4}
+GEMMA |= {"max_position_embeddings": 8192, "sliding_window": 4096}
+
+
+@pytest.mark.parametrize(
+    ("changes", "window", "unseen"),
+    [  # once Mistral was advised llama3's scaling, where context said that no phase is new
+        ({"model_type": "mistral"}, 4096, 0),
+        ({"model_type": "llama", "sliding_window": None}, None, 28),
+        ({"model_type": "mistral", "sliding_window": 32768}, 32768, 28),
+        ({}, None, 28),
+    ],
+)
+def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
+    result = extend(written(GEMMA | changes), 131072)
+    assert (result.window, result.unchanged.unseen, result.pairs) == (window, unseen, 128)
+    assert result.verdict == ("scaling needed" if unseen else "no scaling needed")
+    assert ways(result)["linear"].unseen == 0
+
+
+def test_the_factor_is_relative_to_what_the_model_has(written):
+    """Once 32 of Llama 3.1 at 262144 positions, where 16 is enough and stays near it longer."""
+    result = extend(written(PUBLISHED["meta-llama/Llama-3.1-8B"]), 2**18)
+    assert (result.verdict, result.nearest.way) == ("further scaling needed", "llama3")
+    assert (result.nearest.unseen, result.nearest.below_99) == (0, 7160)
+    assert ways(result)["ntk"].rho == pytest.approx(5e5 * 16 ** (128 / 126))
+
+
+def test_a_factor_above_the_length_is_answered():
+    result = extend("rope:scaling=yarn,factor=300,original=1", 1024, trained=128, d=16)
+    assert result.nearest.unseen == 0
+
+
+def test_an_advice_takes_no_pair_to_new_angles(written):
+    """Once ntk for longrope, with as many as without."""
+    long = {"rope_type": "longrope", "long_factor": [1.0 + i for i in range(48)]}
+    own = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
+    config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32} | own
+    result = extend(written(config | {"rope_scaling": long | {"short_factor": [1.0] * 48}}), 2**18)
+    assert (result.unchanged.unseen, result.nearest.unseen) == (14, 0)
+    cut = extend("rope:scaling=cut,original=1024", 2048, trained=256, d=64)
+    assert (cut.verdict, cut.nearest.unseen > 0) == ("no scaling suffices", True)
+
+
+def test_layers_without_a_window_are_extended(written):
+    result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
+    assert (result.part, result.trained, result.window) == ("full_attention", 32768, None)
+    assert result.unchanged.rho == 1e6
+
+
+def test_an_original_length_that_no_config_says_is_told(written):
+    """Once 131072 / 8 was written for the length of training without a word; both readings."""
+    scaling = {"rope_type": "linear", "factor": 8.0}
+    own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
+    path = written(GEMMA | own | {"rope_scaling": scaling})
+    result = extend(path, 2**18)
+    assert (result.original, result.by_factor) == (16384, True)
+    (note,) = result.findings
+    assert (note.code, "16384" in note.message, "1048576" in note.message) == (
+        *("original-by-factor", True, True),
+    )
+    with pytest.raises(PefourierError, match="stands for 131072 positions"):
+        extend(path, 131072)
+
+
+def test_no_grid_is_extended(run):
+    for options in (["--grid", "4x4"], ["--grid", "4x4", "--to", "9"], []):
+        done = run("design", "--extend-from", "axial-rope", *options)
+        assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+MODELS = ["meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "answerdotai/ModernBERT-base"]
+MODELS += ["CohereForAI/c4ai-command-r7b-12-2024", "openai/gpt-oss-20b", "EleutherAI/pythia-1.4b"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_new_angles_are_those_of_context(name, written):
+    """One number: once 29 in one answer and 25 in the other, of Llama 3.1 at 200k."""
+    path = whole_layers(written(PUBLISHED[name]))
+    length = int(1.3 * len(load(path)))
+    result = extend(path, length)
+    _, known = describe_context(path, length, trained=result.trained)
+    assert [rotation.unseen for rotation in known.rotations] == [result.unchanged.unseen]

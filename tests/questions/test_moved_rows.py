@@ -1,0 +1,249 @@
+"""Positions recovered from rows of cosines and sines, and what compare says of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pefourier
+from pefourier.diagnosis.row_positions import mistake_of, recover_positions, runs_of
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.compare import compare
+
+SPECS = ["rope:rho=1e4,d=128", "rope:rho=5e5,d=64,scaling=llama3,factor=8,original=8192"]
+SPECS += ["rope:rho=1e6,d=64,scaling=yarn,factor=4,original=32768", "rope:rho=1e4,d=32"]
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7}
+
+
+def waves_of(places, omega, form):
+    """Waves as engines make them: angles in float32, stored in a format."""
+    if form == "float64":
+        return np.exp(1j * np.outer(places, omega))
+    angles = (np.float32(places)[:, None] * np.float32(omega)).astype(float)
+    return rounded(np.cos(angles), FORMATS[form]) + 1j * rounded(np.sin(angles), FORMATS[form])
+
+
+def dump(places, omega, factor=1.0, form="float32"):
+    waves = factor * waves_of(places, omega, form)
+    return from_table(np.hstack([waves.real, waves.imag]), eps=EPS[form])
+
+
+@pytest.mark.parametrize("form", EPS)
+@pytest.mark.parametrize("spec", SPECS)
+def test_random_positions_are_recovered_exactly(spec, form, rng):
+    """To 131071, and negative ones: of a config's pairs all, in every format."""
+    omega, places = load(spec, 40).measure.frequencies, rng.integers(-60, 131072, 300)
+    rows = recover_positions(omega, waves_of(places, omega, form), EPS[form], -100, 2**17)
+    np.testing.assert_array_equal(rows.positions, places)
+    assert rows.explained.all()
+    assert not rows.uncertainty.any()
+
+
+def test_what_no_position_explains_is_not_recovered_and_slow_pairs_say_how_unsure_they_are(rng):
+    omega = 1e6 ** (-np.arange(64) / 64)
+    noise = np.exp(1j * rng.uniform(0, 2 * np.pi, (50, 64)))
+    assert not recover_positions(omega, noise, 2.0**-23, 0, 4096).explained.any()
+    slow, places = omega[40:], rng.integers(0, 4096, 50)
+    rows = recover_positions(slow, waves_of(places, slow, "bfloat16"), 2.0**-7, 0, 4096)
+    assert (rows.uncertainty > 1).all()
+    assert (np.abs(rows.positions - places) <= rows.uncertainty).all()
+
+
+S = np.arange(600)
+MISTAKES = [
+    (rounded(S, FORMATS["bfloat16"]).astype(int), "rounded"),
+    (np.maximum(S - 7, 0), "padded"),
+    (np.minimum(S, 32), "clipped"),
+    (np.where(S < 256, S, S - 256), "restarted"),
+    (S + (S >= 100), "gap"),
+    (S - (S >= 100), "repeated"),
+    (4 * S + 1, "other"),
+    (np.where(S < 100, S - 3, S), "other"),
+]
+
+
+@pytest.mark.parametrize("form", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("places", "kind"), MISTAKES)
+def test_moved_rows_are_named_and_no_frequency_is(places, kind, form):
+    """A dropped row was "frequencies 1.00283 times", a restart in float16 .4366 times."""
+    meant = load("rope:rho=5e5,d=64", 4096)
+    table = dump(places, meant.measure.frequencies, form=form)
+    assert mistake_of(places)[0] == kind
+    for pair in ((meant, table), (table, meant)):
+        found = compare(*pair)
+        assert (found.verdict, found.unit, found.pairs) == ("different", "rows", ())
+        assert "codes" not in found.compared
+        assert found.differing == (places != S).sum()
+        for run in found.positions:
+            assert places[run.first_row] == run.first
+            assert places[run.last_row] == run.last
+        assert [f.code for f in found.findings if f.severity == "warning"] == ["rows-moved"]
+
+
+def test_two_dumps_tell_the_rows_of_one_another():
+    omega = 1e4 ** (-np.arange(32) / 32)
+    found = compare(dump(S, omega), dump(S + 3 * (S > 50), omega))
+    assert [(run.rows, run.places) for run in found.positions] == [
+        ("0-50", "0-50"),
+        ("51-599", "54-602"),
+    ]
+
+
+def test_rows_that_no_position_explains_are_counted(rng):
+    meant = load("rope:d=64", 400)
+    table = dump(S[:400], meant.measure.frequencies).table().copy()
+    phases = rng.uniform(0, 2 * np.pi, (2, 32))
+    table[[7, 130]] = np.hstack([np.cos(phases), np.sin(phases)])
+    found = compare(meant, from_table(table, eps=2.0**-23))
+    assert (found.verdict, found.unit, found.differing) == ("different", "rows", 2)
+    assert "7, 130" in next(f.message for f in found.findings if f.code == "rows-moved")
+
+
+PHI3 = {"model_type": "phi3", "hidden_size": 256, "num_attention_heads": 8, "num_hidden_layers": 2}
+PHI3 |= {"max_position_embeddings": 2048, "original_max_position_embeddings": 256}
+LISTS = {"short_factor": [1 + 0.01 * i for i in range(16)]}
+LISTS |= {"long_factor": [1 + 1.5 * i for i in range(16)], "type": "longrope"}
+
+
+def test_longrope_is_read_at_the_rows_of_a_dump_by_either_list(written):
+    """At the config's maximum the right dump was DIFFERENT, and the faulty one THE SAME."""
+    meant = load(written(PHI3 | {"rope_scaling": LISTS}, "config.json"))
+    omega, factor = 1e4 ** (-np.arange(16) / 16), meant.params["attention_factor"]
+    short, long = (omega / np.array(LISTS[f"{name}_factor"]) for name in ("short", "long"))
+    cases = [(256, short, True), (256, long, False), (512, long, True), (512, short, False)]
+    for n, own, same in cases:
+        found = compare(meant, dump(S[:n], own, factor))
+        assert (found.same, found.length) == (same, n)
+        assert same or found.cause.misreadings == ("factor-list",)
+        note = next(f for f in found.findings if f.code == "read-at-length")
+        assert ("long" if n > 256 else "short") in note.message
+    chunks = np.vstack(
+        [dump(S[:256], short, factor).table(), dump(S[256:512], long, factor).table()]
+    )
+    found = compare(meant, from_table(chunks, eps=2.0**-23))
+    parts = [(run.rows, run.places, run.reading) for run in found.positions]
+    assert parts == [("0-255", "0-255", "short"), ("256-511", "256-511", "long")]
+    assert (found.verdict, found.differing) == ("different", 256)
+
+
+def test_bases_that_a_length_or_a_factor_makes_are_printed():
+    base = {n: 1e4 * (2 * n / 64 - 1) ** (64 / 62) for n in (256, 512)}
+    meant = load("rope:d=64,scaling=dynamic,factor=2,original=64", 4096)
+    meant, grid = (
+        load(meant.spec or "rope:d=64,scaling=dynamic,factor=2,original=64", 4096),
+        np.arange(32) / 32,
+    )
+    found = compare(meant, dump(S[:256], base[256] ** -grid))
+    assert (found.same, found.length) == (True, 256)
+    assert f"{base[256]:.2f}" in found.findings[-1].message
+    found = compare(meant, dump(S[:256], base[512] ** -grid))
+    assert found.cause.misreadings == ("other-length",)
+    assert found.cause.changes["length"] == (256, 512)
+    assert found.cause.changes["base"][1] == pytest.approx(base[512])
+    plain = load("rope:d=64", 512)
+    found = compare(plain, dump(S[:512], (1e4 * 4 ** (64 / 62)) ** -grid))
+    assert found.cause.changes["scaling"] == ("none", "ntk")
+    assert found.cause.changes["factor"][1] == 4
+    assert found.cause.changes["base"][1] == pytest.approx(1e4 * 4 ** (64 / 62))
+
+
+QWEN = {"model_type": "qwen2_vl", "text_config": {"model_type": "qwen2_vl_text"}}
+QWEN["text_config"] |= {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
+QWEN["text_config"] |= {"max_position_embeddings": 4096, "rope_theta": 1e6}
+QWEN["text_config"] |= {"rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]}}
+
+
+@pytest.mark.parametrize("form", ["float32", "float64"])
+def test_positions_of_each_axis_are_shown_and_not_taken_for_right(form, written):
+    """Dumps of any ids were THE SAME in codes."""
+    meant, axis = load(written(QWEN, "config.json")), np.repeat([0, 1, 2], [8, 12, 12])
+    image = np.array([(0, y, x) for y in range(4) for x in range(6)]) + 5
+    text = np.repeat(np.arange(5)[:, None], 3, axis=1)
+    ids = {"images": np.vstack([text, image, text + 11])}
+    ids |= {"text": np.repeat(np.arange(34)[:, None], 3, axis=1)}
+    ids |= {"back": np.vstack([text, image, text + 2]), "frames": np.vstack([image, image])}
+    for kind, places in ids.items():
+        waves = waves_of(np.ones(1), np.zeros(32), "float64") * np.exp(
+            1j * places[:, axis] * 1e6 ** (-np.arange(32) / 32)
+        )
+        table = np.hstack([waves.real, waves.real, waves.imag, waves.imag])
+        found = compare(meant, from_table(table.astype(form), eps=EPS[form]))
+        assert (found.same, "codes" in found.compared) == (kind == "images", False)
+        assert not (found.same and found.max_difference)
+        assert "axis-positions" in [f.code for f in found.findings]
+        for k, name in enumerate("tyx"):
+            runs = [run for run in found.positions if run.axis == name]
+            assert runs == list(runs_of(np.arange(len(places)), places[:, k], name))
+
+
+def test_folded_frequencies_have_one_sign_and_ratios_of_those_known():
+    """NeRF's bands without pi were "-0.3183 to 0.5659 times"."""
+    x, bands = np.linspace(-1, 1, 201)[:, None], 2.0 ** np.arange(10)
+    tables = [
+        np.stack([np.sin(w * x * bands), np.cos(w * x * bands)], 1).reshape(201, -1)
+        for w in (np.pi, 1.0)
+    ]
+    found = compare(*tables)
+    assert (found.verdict, len(found.pairs)) == ("different", 10)
+    ratios = [pair.ratio for pair in found.pairs if pair.ratio is not None]
+    assert len(ratios) >= 7
+    np.testing.assert_allclose(ratios, 1 / np.pi, rtol=1e-5)
+    assert all(pair.first is None or pair.first > 0 for pair in found.pairs)
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_offset_of_a_rotation_is_no_change_of_scores_and_of_vectors_is(run):
+    omega = load("rope:d=64", 40).measure.frequencies
+    np.save("shifted.npy", dump(S[:40] + 5, omega).table())
+    done = run("compare", "rope:d=64", "shifted.npy", "-S", 40, "--json")
+    (record,) = done.results
+    assert (done.status, record["verdict"]) == (1, "equivalent")
+    assert record["transform"] == {"offset": 5}
+    assert "cached keys" in record["meaning"]
+    assert record["compared"] == ["rotations", "factors"]
+    assert record["positions"][0]["first"] == 5
+    shifted = load("sinusoidal:offset=5", 40, 8)
+    assert (
+        "trained weights do not" in pefourier.compare(load("sinusoidal", 40, 8), shifted).conclusion
+    )
+
+
+ROWS, COLUMNS = "rows", "columns"
+
+
+@pytest.mark.parametrize("n", [6, 64, 300])
+def test_orders_of_rows_and_columns_of_their_own_scale_and_constant_are_found(n, rng):
+    """Each was "no order, sign, scale or offset makes them agree"."""
+    table, d = rng.normal(size=(n, 12)), 12
+    columns, signs, scales = rng.permutation(d), rng.choice([-1, 1], d), rng.uniform(0.5, 2, d)
+    changed = table[:, columns] * signs * scales + rng.normal(size=d)
+    found = compare(table, changed)
+    assert (found.verdict, sorted(found.transform)) == (
+        "equivalent",
+        sorted(["columns", "offset_row", "scales"] + ["signs"] * int((signs < 0).any())),
+    )
+    again = table[:, found.transform["columns"]] * found.transform.get("signs", 1)
+    again = again * found.transform["scales"] + found.transform["offset_row"]
+    np.testing.assert_allclose(again, changed, atol=1e-12)
+    assert compare(table, table + 0.3).transform == {"offset_row": 0.3}
+    twice = np.vstack([table, table[:3]])
+    found = compare(twice, rng.permutation(twice))
+    assert (found.verdict, found.transform) == ("different", {"rows": "in another order"})
+    found = compare(table, rng.normal(size=table.shape))
+    assert found.verdict == "different"
+    assert found.tried["rows"] == n
+    assert json.dumps(found.to_dict()["tried"])
+
+
+def test_pairs_that_one_of_two_lacks_are_named_by_their_count():
+    table = load("sinusoidal:layout=halves", 64, 32).table()
+    narrow = table[:, np.r_[:8, 16:24]]
+    found = compare(table, narrow)
+    assert (found.pair_counts, found.differing, found.counted) == ((16, 8), 8, 16)
+    assert [f.code for f in found.findings] == ["sizes-differ"]
+    other = load("sinusoidal:layout=halves,rho=50", 64, 16).table()
+    codes = {f.code: f.message for f in compare(table, other).findings}
+    assert "16 pairs, the second 8" in codes["sizes-differ"]
+    assert "pairs 1 to 7" in codes["pairs-differ"]

@@ -1,0 +1,233 @@
+"""R(p) beside explicit blocks and public functions, and whether two rotations are the same.
+
+The slow twin writes each 2 x 2 block into a matrix, with pairs and frequencies given one by one.
+"""
+
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.questions.compare import compare
+from pefourier.questions.operators import operator_at
+
+N, D = 40, 16
+
+
+def blocks(p, pairs, omega, factor=1.0):
+    """R(p), block by block."""
+    matrix = np.eye(D)
+    for (i, j), w in zip(pairs, omega, strict=True):
+        matrix[i, i] = matrix[j, j] = factor * np.cos(w * p)
+        matrix[j, i], matrix[i, j] = factor * np.sin(w * p), -factor * np.sin(w * p)
+    return matrix
+
+
+def grid(d, rho=1e4):
+    return [rho ** (-2 * i / d) for i in range(d // 2)]
+
+
+HALVES = [(i, i + D // 2) for i in range(D // 2)]
+NEIGHBOURS = [(2 * i, 2 * i + 1) for i in range(D // 2)]
+YARN = "rope:scaling=yarn,factor=4,original=32"
+BY_NAME = {
+    "rope": (HALVES, grid(D)),
+    "rope:rho=500,layout=interleaved": (NEIGHBOURS, grid(D, 500.0)),
+    "rope:partial=0.5": ([(i, i + 4) for i in range(4)], grid(8)),
+    "rope:scaling=linear,factor=4": (HALVES, [w / 4 for w in grid(D)]),
+    YARN: (HALVES, load(YARN, N, D).measure.frequencies, 0.1 * np.log(4) + 1),
+}
+
+
+def turned(x, gap, sign=1.0):
+    """Pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
+    n, d = x.shape[-2:]
+    angle = torch.outer(torch.arange(n).double(), torch.tensor(grid(d)).double()).to(x.dtype)
+    cos, sin, y = angle.cos(), sign * angle.sin(), x.clone()
+    first = np.flatnonzero(np.arange(d) // gap % 2 == 0)
+    a, b = x[..., first], x[..., first + gap]
+    y[..., first], y[..., first + gap] = a * cos - b * sin, b * cos + a * sin
+    return y
+
+
+class Turning(torch.nn.Module):
+    def __init__(self, gap=8, signs=(1.0, 1.0)):
+        super().__init__()
+        self.gap, self.signs = gap, signs
+
+    def forward(self, q, k):
+        return tuple(turned(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
+
+
+FOURS = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0], grid(D)
+OPERATORS = [*((spec, turns, 1e-12) for spec, turns in BY_NAME.items()), (Turning(4), FOURS, 1e-5)]
+
+
+@pytest.mark.parametrize(("source", "turns", "atol"), OPERATORS)
+def test_an_operator_is_its_blocks(source, turns, atol):
+    at = [*range(0, N, 7), 3, N - 1]
+    query, key = operator_at(load(source, N, D), np.array(at))
+    for p, q, k in zip(at, query, key, strict=True):
+        np.testing.assert_allclose(q, blocks(p, *turns), atol=atol)
+        np.testing.assert_array_equal(q, k)
+
+
+def test_equal_frequencies_of_other_pairs_are_another_model():
+    """Two modules that pair (i, i + 16) and (i, i + 8) were one encoding, written differently."""
+    found = compare(*(load(Turning(gap), 64, 32) for gap in (16, 8)))
+    assert (found.operator.relation, found.same) == ("permuted", False)
+    order = np.array(found.operator.permutation)
+    one, two = (operator_at(enc, np.arange(64))[0] for enc in found.encodings)
+    np.testing.assert_allclose(one[:, order][:, :, order], two, atol=2e-5)
+    assert found.operator.first_position == 1
+    assert found.verdict == "permuted"
+
+
+AXES = "axial-rope:grid=5x8,order="
+RELATIONS = [  # what leads from the first to the second, and the first position that differs
+    ("rope", "rope", "same", None, None),
+    ("rope", "rope:layout=interleaved", "permuted", "halves-to-neighbours", 1),
+    ("rope:layout=interleaved", "rope", "permuted", "neighbours-to-halves", 1),
+    ("rope:partial=0.5", "rope:partial=0.5,layout=interleaved", "permuted", "partial", 1),
+    ("rope", "rope:rho=500", "different", None, 1),
+    ("rope", "rope:partial=0.5", "different", None, 1),
+    ("rope", "rope:scaling=yarn,factor=4,original=32", "different", None, 0),  # by its factor
+    ("xpos", "xpos:layout=interleaved", "permuted", "halves-to-neighbours", 1),
+    ("xpos", "rope", "different", None, 1),
+    (AXES + "yx", AXES + "xy", "permuted", "axes-exchanged", 1),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "relation", "name", "first"), RELATIONS)
+def test_relations_have_names(one, two, relation, name, first):
+    a, b = load(one, N, D), load(two, N, D)
+    found = compare(a, b)
+    assert found.verdict == relation.replace("same", "the same")
+    found = found.operator
+    assert (found.relation, found.name, found.first_position) == (relation, name, first)
+    queries, other = (operator_at(enc, np.arange(N))[0] for enc in (a, b))
+    if relation == "permuted":
+        order = np.array(found.permutation)
+        np.testing.assert_allclose(queries[:, order][:, :, order], other, atol=1e-12)
+    elif relation == "different":
+        assert found.max_score_difference > 0.01
+
+
+@pytest.mark.parametrize(
+    ("signs", "relation", "name"),
+    [((-1.0, -1.0), "permuted", "reversed"), ((-1.0, 1.0), "different", None)],
+)
+def test_both_signs_turned_back_are_reversed_and_one_is_another_operator(signs, relation, name):
+    found = pefourier.compare(Turning(8), Turning(8, signs), length=N, d=D).operator
+    assert (found.relation, found.name) == (relation, name)
+    assert not name or list(found.permutation) == [*range(8, 16), *range(8)]
+
+
+@pytest.mark.parametrize("spec", ["rope", "sinusoidal"])
+def test_a_shift_of_all_positions_is_named(spec):
+    found = pefourier.compare(spec, load(spec, N + 2, D).table()[2:])
+    assert (found.verdict, found.transform) == ("equivalent", {"offset": 2})
+
+
+class Clipped(torch.nn.Module):
+    def forward(self, x, position_ids):
+        angle = position_ids.clamp(max=700)[..., None] * torch.tensor(grid(x.shape[-1]))
+        cos, sin = (wave(torch.cat([angle, angle], -1)).float() for wave in (torch.cos, torch.sin))
+        one, two = x.chunk(2, -1)
+        return x * cos + torch.cat([-two, one], -1) * sin
+
+
+def test_what_differs_from_some_position_on_is_said_there():
+    found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
+    assert (found.relation, found.first_position) == ("different", 701)
+
+
+def test_a_table_does_not_hold_the_pairs():
+    """A dump of angles has no pairing: it is the same as rotations of both layouts, with a note."""
+    cos, sin = (wave(np.outer(np.arange(N), grid(D))) for wave in (np.cos, np.sin))
+    beside = np.stack([cos, sin], axis=-1).reshape(N, -1)
+    for table in (np.hstack([cos, sin]), beside, np.hstack([cos, cos, sin, sin])):
+        for layout in ("halves", "interleaved"):
+            found = compare(load(f"rope:layout={layout}", N, D), table)
+            assert (found.operator.relation, found.verdict) == ("unknown", "the same")
+            shown = table.shape[1] == 2 * D and layout == "halves"  # cosines stand twice, in halves
+            assert ("pairing-unsaid" in [f.code for f in found.findings]) != shown
+    half = compare(load("rope", N, D), np.tile(cos, 2))
+    assert (half.verdict, half.transform, half.compared) == ("the same", {}, ("cosines",))
+    assert "part-alone" in [f.code for f in half.findings]
+
+
+NO_ROTATIONS = {
+    "sees all positions": lambda x: x + 0.01 * x.mean(0, keepdim=True),
+    "not linear": lambda x: x * (1 + 0.02 * torch.tanh(x.mean())),
+    "no numbers": lambda x: x * torch.nan,
+    "skewed": lambda x: x + 0.5 * x.roll(1, -1),
+}
+
+
+@pytest.mark.parametrize("kind", NO_ROTATIONS)
+def test_what_is_no_rotation_is_refused(kind):
+    def rotate(q, k):
+        return NO_ROTATIONS[kind](turned(q, 8)), NO_ROTATIONS[kind](turned(k, 8))
+
+    with pytest.raises(PefourierError):
+        pefourier.compare(rotate, "rope", length=N, d=D)
+
+
+SPREAD = {
+    "halves": lambda angle: torch.cat([angle, angle], -1),
+    "neighbours": lambda angle: angle.repeat_interleave(2, -1),
+}
+BESIDE = {
+    "halves": lambda x: torch.cat([-x[..., D // 2 :], x[..., : D // 2]], -1),
+    "neighbours": lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2),
+}
+
+
+@pytest.mark.parametrize("turned", SPREAD)
+@pytest.mark.parametrize("laid", SPREAD)
+def test_pairs_turned_by_the_angles_of_others_are_named(turned, laid):
+    """Its operator is the code's own map, whether it rotates or not."""
+
+    def rotate(x):
+        angle = SPREAD[laid](torch.outer(torch.arange(x.shape[1]), torch.tensor(grid(D))))
+        return (x * angle.cos() + BESIDE[turned](x) * angle.sin()).to(x.dtype)
+
+    enc = load(rotate, N, D)
+    query, _ = operator_at(enc, np.arange(N))
+    images = rotate(torch.eye(D)[:, None].expand(D, N, D)).numpy()
+    np.testing.assert_allclose(query, np.moveaxis(images, 0, 2), atol=1e-6)
+    said = [one.message for one in enc.findings if one.code == "not-a-rotation"]
+    assert [(turned in one, laid in one) for one in said] == [(True, True)] * (turned != laid)
+    layout = {"halves": "halves", "neighbours": "interleaved"}[turned]
+    assert pefourier.compare(rotate, f"rope:layout={layout}", length=N, d=D).same == (not said)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, rng):
+    """Scores of the reordered weights, turned as neighbours, are those of the first in halves."""
+    shapes = {"q_proj.weight": (32, 12), "k_proj.weight": (16, 12), "q_proj.bias": (32,)}
+    shapes["v_proj.weight"] = 16, 12
+    weights = {f"l.{name}": rng.normal(size=shape) for name, shape in shapes.items()}
+    save_file(weights, "model.safetensors")
+    pair = "rope:d=16", "rope:d=16,layout=interleaved"
+    assert run("compare", *pair, "--permutation", "order.npy").status == 1
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"    import numpy as np, safe.*?\n\n", readme, re.DOTALL)
+    exec(textwrap.dedent(recipe), {})  # a document's own code
+    after = load_file("reordered.safetensors")
+    assert np.array_equal(after["l.v_proj.weight"], weights["l.v_proj.weight"])
+    x, scores = rng.normal(size=(5, 12)), []
+    for held, spec in ((weights, pair[0]), (after, pair[1])):
+        turned = operator_at(load(spec, 5, 16), np.arange(5))[0]
+        q, k = (x @ held[f"l.{name}.weight"].T for name in ("q_proj", "k_proj"))
+        q = (q + held["l.q_proj.bias"]).reshape(5, 2, 16)[:, 1]
+        scores.append(np.einsum("pij,pj,qik,qk->pq", turned, q, turned, k))
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-9)

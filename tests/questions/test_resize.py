@@ -1,0 +1,240 @@
+"""What resizing does to tables, and to formulas."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from grids import table_on
+from safetensors.torch import save_file
+from torch.nn.functional import interpolate
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.domain import lags_on
+from pefourier.encodings.encoding import from_table
+from pefourier.encodings.sources.tables import array_names, read_table
+from pefourier.errors import PefourierError
+from pefourier.questions.resize import by_cycles, resize_table, similarities
+
+
+def both(spec, old, new, d=64, **facts):
+    encodings = [load(spec, None, d, grid=grid) for grid in (old, new)]
+    return resize_table(encodings[0], new, formula=encodings[1], **facts)
+
+
+@pytest.fixture
+def table(rng, folder):
+    rows = rng.normal(size=(13, 4))
+    np.save(folder / "t.npy", rows)
+    return rows
+
+
+SIDES = "--from 3x4 --to 6x5 --prefix 1"
+
+
+def test_neighbours_are_those_of_each_axis(rng):
+    table = rng.normal(size=(12, 5))
+    unit = (table / np.linalg.norm(table, axis=1, keepdims=True)).reshape(3, 4, 5)
+    down = [unit[y, x] @ unit[y + 1, x] for y in range(2) for x in range(4)]
+    right = [unit[y, x] @ unit[y, x + 1] for y in range(3) for x in range(3)]
+    assert similarities(table, (3, 4)) == pytest.approx([np.mean(down), np.mean(right)])
+    assert np.isnan(similarities(table, (12, 1))[1])
+
+
+def folded_by_hand(table, sides):
+    """Energy by |k| along each axis, from all coefficients of the multi-dimensional DFT."""
+    power = (np.abs(np.fft.fftn(table.reshape(*sides, -1), axes=range(len(sides)))) ** 2).sum(-1)
+    folded = np.zeros([n // 2 + 1 for n in sides])
+    for place in np.ndindex(*sides):
+        folded[tuple(min(k, n - k) for k, n in zip(place, sides, strict=True))] += power[place]
+    return folded / power.sum()
+
+
+@pytest.mark.parametrize(("old", "new"), [((7,), (9,)), ((5, 8), (8, 6)), ((2, 3, 4), (4, 5, 3))])
+def test_spectra_before_and_after_are_those_of_the_tables(old, new, rng):
+    table = rng.normal(size=(np.prod(old), 5))
+    r = resize_table(table_on(old, table), new, "bilinear")
+    folded = [folded_by_hand(table, old), folded_by_hand(r.table, new)]
+    for state, expected in zip((r.before, r.after), folded, strict=True):
+        np.testing.assert_allclose(by_cycles(state), expected, atol=1e-14)
+        assert state.density.sum() == pytest.approx(1.0)
+
+
+def test_biases_are_resized_from_window_to_window():
+    """10 dy + dx of a window of 3 x 3, with 5 x 5 displacements: published for one of 4 x 4."""
+    dy, dx = np.indices((5, 5)).reshape(2, -1) - 2
+    biases = from_table(np.vstack([[[7.0]], (10.0 * dy + dx)[:, None]]))
+    r = resize_table(replace(biases, domain=lags_on((3, 3), prefix=1)), (4, 4))
+    assert (r.old, r.new, r.before.grid, r.after.grid) == ((3, 3), (4, 4), (5, 5), (7, 7))
+    middle = r.table[1:, 0].reshape(7, 7)[3]
+    np.testing.assert_allclose(middle[:4], [-2.0787, -1.5248, -0.6706, 0.0], atol=5e-5)
+    assert r.table[0] == 7.0
+
+
+def test_spectra_and_codes_that_stay_are_said_to():
+    plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
+    assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
+    crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
+    r = resize_table(crowded, (3, 3), "bilinear")
+    assert (r.before.distinct, r.after.distinct, r.after.nearest) == (2, 3, 0.0)
+    assert r.verdict == "not distinct"
+    row = load("axial", None, 16, grid=(1, 14)).table()
+    assert resize_table(table_on((1, 14), row), (2, 20)).verdict == "no longer distinct"
+    assert resize_table(table_on((2, 2), np.zeros((4, 3))), (3, 3)).verdict == "all zero"
+
+
+def test_codes_that_were_equal_before_are_told(rng):
+    """Once "still distinct" where 48 of 49 had been, without the two that were not."""
+    rows = rng.normal(size=(49, 8))
+    rows[5] = rows[3]
+    r = resize_table(table_on((7, 7), rows), (14, 14))
+    assert (r.verdict, r.before.distinct, r.after.distinct) == ("now distinct", 48, 196)
+    assert "(0,3) and (0,5)" in r.conclusion
+
+
+PHASES = [  # indices meet unseen phases, and normalised coordinates do not
+    ("axial:convention=mae", (14, 10), (24, 10), (14, 0)),
+    ("axial:convention=mae", (14, 10), (7, 5), (0, 0)),
+    ("axial:convention=detr", (14, 10), (24, 20), (0, 0)),
+    ("axial-rope:convention=dinov3", (6, 6), (9, 8), (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("spec", "old", "new", "unseen"), PHASES)
+def test_pairs_that_meet_unseen_phases_are_named(spec, old, new, unseen):
+    r = both(spec, old, new)
+    assert [(axis.axis, axis.unseen) for axis in r.unseen] == [*zip("yx", unseen, strict=True)]
+    assert [f.code for f in r.findings] == ["unseen-phases"] * sum(n > 0 for n in unseen)
+    if unseen[0]:
+        omega = 1e4 ** (-np.arange(16) / 16)
+        assert r.unseen[0].which == np.flatnonzero(omega * 13 < 2 * np.pi).tolist()
+        assert r.unseen[0].pairs == 16
+    assert resize_table(load(spec, None, 8, grid=(4, 4)), (5, 5)).unseen == []
+
+
+def test_a_config_is_a_formula_too(run, folder):
+    config = {"model_type": "dinov3_vit", "hidden_size": 128, "num_attention_heads": 2}
+    (folder / "config.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
+    (record,) = run("resize", "config.json", "--to", "8x9", "--json").results
+    assert (record["from"], record["to"]) == ([6, 6], [8, 9])
+    assert [axis["unseen"] for axis in record["unseen"]] == [0, 0]
+
+
+def test_rotations_are_told_as_they_are_computed():
+    r = both("axial-rope:convention=dinov3", (6, 6), (9, 8))
+    new = load("axial-rope:convention=dinov3", None, 64, grid=(9, 8)).table()
+    nearest = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
+    assert r.after.nearest == pytest.approx(nearest / np.linalg.norm(new, axis=1).max())
+    assert (r.verdict, r.method, r.methods) == ("computed anew", "anew", [])
+    added = both("axial:convention=detr", (6, 6), (9, 8))
+    assert (added.verdict, added.method) == ("still distinct", "bicubic")
+
+
+def test_biases_of_a_network_are_computed_anew():
+    """Displacements stay divided by the window of pretraining, with or without its parameter."""
+    for spec, first in (("swin2", (8, 8)), ("swin2:pretrained=5x5", (5, 5))):
+        r = pefourier.resize(spec, (16, 16), grid=(8, 8), d=3)
+        expected = load("swin2", None, 3, grid=(16, 16), pretrained=first).table()
+        np.testing.assert_array_equal(r.table, expected)
+        assert (r.verdict, r.after.distinct) == ("computed anew", 961)
+    asked = pefourier.resize("swin2", (16, 16), grid=(8, 8), d=3, method="antialias")
+    assert np.abs(asked.table - expected).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["axial", "axial-rope"])
+def test_a_grid_within_a_spec_is_that_from_which(name):
+    written = pefourier.resize(f"{name}:grid=3x4,rho=100", (6, 5), d=16)
+    asked = pefourier.resize(f"{name}:rho=100", (6, 5), d=16, grid=(3, 4))
+    assert (written.old, written.unseen) == ((3, 4), asked.unseen)
+    np.testing.assert_array_equal(written.table, asked.table)
+
+
+REFUSED = [
+    ("t.npy --from 3x4 --to 6x6", "--prefix 1"),
+    ("t.npy --to 6x6", "--from"),
+    (f"t.npy {SIDES} --method dinov2", "dinov2"),
+    ("axial --d 8 --from 4x4 --to 5", "4x4"),
+    ("window.npy --from 5x5 --to 9x9", "window"),
+    ("window.npy --to 9x9", "--from"),
+    ("sam.npz --to 8x8", "--from"),
+    (f"t.npy {SIDES} --out t.npy", "t.npy"),
+    (f"t.npy {SIDES} --out ./t.npy", "t.npy"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "named"), REFUSED)
+def test_what_does_not_fit_is_refused(arguments, named, run, table, rng):
+    np.save("window.npy", rng.normal(size=(28, 4)))
+    np.savez("sam.npz", rel_pos_h=rng.normal(size=(49, 64)))
+    done = run("resize", *arguments.split())
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert named in done.err
+    np.testing.assert_array_equal(np.load("t.npy"), table)
+    assert pefourier.resize("sam.npz", (15,)).table.shape == (15, 64)
+
+
+@pytest.mark.usefixtures("table")
+def test_the_command_answers_and_writes(run):
+    (record,) = run("resize", "t.npy", *SIDES.split(), "--out", "new.npy", "--json").results
+    assert (record["from"], record["to"], record["prefix"]) == ([3, 4], [6, 5], 1)
+    methods = [entry["method"] for entry in record["methods"]]
+    assert methods == ["bicubic", "bilinear", "antialias", "fourier"]
+    assert np.load("new.npy").shape == (31, 4)
+    assert run("resize", "t.npy", *SIDES.split(), "--csv").out.count("\n") == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "kind"),
+    [("t.npy", "", "float16"), ("t.npz", "#pe", "float32"), ("t.safetensors", "#pe", "bfloat16")],
+)
+@pytest.mark.usefixtures("folder")
+def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, run):
+    table = torch.randn(1, 13, 4, generator=torch.Generator().manual_seed(0))
+    table = table.to(getattr(torch, kind))
+    if kind == "bfloat16":
+        save_file({"pe": table}, name)
+    else:
+        np.savez(name, pe=table.numpy()) if key else np.save(name, table.numpy())
+    made = pefourier.resize(f"{name}{key}", (6, 5), grid=(3, 4), prefix=1).table
+    for out in ("o.npy", "o.npz", "o.safetensors", "o.csv"):
+        assert run("resize", f"{name}{key}", *SIDES.split(), "--out", out).status == 0
+        named = (key[1:] or "codes") if out in ("o.npz", "o.safetensors") else ""
+        assert array_names(out) == [named]
+        read, wide = read_table(out)[0], kind.replace("bfloat16", "float32")
+        assert read.dtype == ("float64" if out == "o.csv" else wide)
+        assert np.array_equal(read, made.astype(wide))
+    assert np.load("o.npy").shape == (1, 31, 4)
+
+
+def test_a_table_on_no_grid_is_a_line_where_one_side_is_asked_for(rng):
+    table = rng.normal(size=(100, 64))
+    asked = pefourier.resize(table, (150,)).table
+    np.testing.assert_array_equal(asked, pefourier.resize(table, (150,), grid=(100,)).table)
+    assert pefourier.resize(table, (15, 10)).old == (10, 10)
+    assert pefourier.resize(table[:50, :8], (9, 9), prefix=1).old == (7, 7)
+    with pytest.raises(PefourierError, match="--from"):  # 49 rows may be a window's biases
+        pefourier.resize(table[:49, :8], (9, 9))
+
+
+@pytest.mark.parametrize("method", ["bilinear", "bicubic", "antialias"])
+@pytest.mark.parametrize(
+    ("old", "new"), [((14, 14), (24, 37)), ((16, 9), (5, 20)), ((6, 6), (3, 3)), ((1, 9), (2, 20))]
+)
+def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
+    table = rng.normal(size=(2 + np.prod(old), 5))
+    planes = torch.tensor(table[2:]).reshape(1, *old, 5).permute(0, 3, 1, 2)
+    mode = "bilinear" if method == "bilinear" else "bicubic"
+    expected = interpolate(planes, new, mode=mode, antialias=method == "antialias")
+    expected = expected.permute(0, 2, 3, 1).reshape(-1, 5).numpy()
+    r = pefourier.resize(table, new, grid=old, prefix=2, method=method)
+    assert (r.prefix, r.old, r.new) == (2, old, new)
+    np.testing.assert_allclose(r.table[2:], expected, atol=1e-12)
+    np.testing.assert_array_equal(r.table[:2], table[:2])
+    sizes = [np.sqrt((rows**2).sum(axis=1).mean()) for rows in (expected, table[2:])]
+    for entry in r.methods:
+        made = pefourier.resize(table, new, grid=old, prefix=2, method=entry.method).table
+        assert entry.largest_difference == pytest.approx(np.abs(made - r.table).max())
+        if entry.method == method:
+            assert entry.norm_ratio == pytest.approx(sizes[0] / sizes[1])

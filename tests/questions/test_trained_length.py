@@ -1,0 +1,283 @@
+"""The length of training and the one that a config states, in all commands that use them."""
+
+import json
+
+import numpy as np
+import pytest
+from published_configs import PUBLISHED
+
+from pefourier import context
+from pefourier.encodings import load
+from pefourier.encodings.model_positions import describe_positions
+from pefourier.errors import PefourierError
+from pefourier.questions.context import describe_context
+from pefourier.questions.extend import extend
+
+LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
+LLAMA2 = PUBLISHED["meta-llama/Llama-2-7b-hf"]
+LOST = {key: value for key, value in LLAMA31.items() if key != "rope_scaling"}
+ORIGINAL, LONGEST = "original_max_position_embeddings", "max_position_embeddings"
+STATED = {"length": 131072, "key": LONGEST}
+
+
+def changed(config, factor, kind="linear", longest=4096, **own):
+    scaling = {"rope_type": kind, "factor": factor, **own}
+    return {**config, LONGEST: longest, "rope_scaling": scaling}
+
+
+KINDS = [  # config, length of training, stated, design's length
+    (LLAMA31, 8192, 131072, 131072),
+    (LOST, 8192, None, 8192),
+    (PUBLISHED["deepseek-ai/DeepSeek-V3"], 4096, 163840, 163840),
+    (PUBLISHED["microsoft/Phi-3-mini-128k-instruct"], 4096, 131072, 131072),
+    (PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"], 32768, None, 131072),
+    (LLAMA2, 4096, None, 4096),
+    (changed(LLAMA2, 4.0), 4096, None, 4096),  # as the documentation had it
+    (changed(LLAMA2, 8.0, longest=32768), 4096, 32768, 32768),  # LLaMA-2-7B-32K
+    (changed(LLAMA2, 2.0), 4096, None, 4096),  # 2048 or 4096: either
+    (changed(LLAMA2, 4.0, longest=16384, **{ORIGINAL: 4096}), 4096, 16384, 16384),
+    (changed(LLAMA2, 2.0, "dynamic"), 4096, None, 4096),
+    (changed(LLAMA2, 1000.0, longest=128), 128, None, 128),
+]
+
+
+@pytest.mark.parametrize(("config", "trained", "stated", "stands_for"), KINDS)
+def test_all_questions_use_the_same_two_lengths(config, trained, stated, stands_for, written):
+    path = written(config)
+    found = context(path).to_dict()
+    assert found["trained"]["length"] == trained
+    assert (found["stated"] or {"length": None})["length"] == stated
+    positions = describe_positions(path)
+    assert (positions.stands_for, positions.trained_or_native) == (stands_for, trained)
+    if config in (LOST, KINDS[7][0]):
+        assert extend(path, 2**18).trained == stands_for
+
+
+BOTH = [(changed(LLAMA2, 4.0), "16384", 4096), (changed(LLAMA2, 2.0), "8192", 8192)]
+BOTH += [(changed(LLAMA2, 8.0, longest=32768), "4096", 262144)]
+BOTH += [(changed(LLAMA2, 2.0, "dynamic"), "4096", 2048)]
+
+
+@pytest.mark.parametrize(("config", "length", "typed"), BOTH)
+def test_both_readings_of_a_length_are_printed(config, length, typed, written):
+    (note,) = [f for f in context(written(config)).findings if f.code == "trained-assumed"]
+    assert length in note.message
+    assert note.message.count(f"pass --trained {typed}") == 1
+
+
+def test_linear_times_four_of_llama_2_reaches_16384(written):
+    path = written(changed(LLAMA2, 4.0))
+    assert context(path, length=16384).verdict == "no new angles"
+    assert context(path, length=16385).rotations[0].unseen == 18
+    assert extend(path, 16384).original == 4096
+    assert context(path, length=16384, trained=4096).rotations[0].unseen == 28
+
+
+AT = [(None, "within the stated length", 0), (131072, "within the stated length", 0)]
+AT += [(65536, "no new angles", 0), (131073, "unseen angles", 1)]
+
+
+@pytest.mark.parametrize(("length", "verdict", "status"), AT)
+@pytest.mark.parametrize("demand", [("--require", "fits"), ("--strict",)])
+def test_a_length_beyond_the_stated_one_ends_with_status_1(
+    length, verdict, status, demand, written, run
+):
+    asked = ("context", written(LLAMA31), *(("--length", length) if length else ()), "--json")
+    done = run(*asked, *demand)
+    assert (done.results[0]["verdict"], done.status) == (verdict, status)
+    assert done.results[0]["stated"] == STATED
+    kinds = [reason["kind"] for reason in json.loads(done.out).get("reasons", [])]
+    assert kinds == ["unmet"] * status
+
+
+FITS = [("rope:d=16", 99, 1, 0), ("rope:rho=1e4,d=16", 99, 1, 0), ("alibi", 99, 0, 0)]
+FITS += [("codes.npy", 8, 0, 0), ("codes.npy", 9, 1, 1), ("none", 9, 0, 0)]
+
+
+@pytest.mark.parametrize(("spec", "length", "required", "strict"), FITS)
+@pytest.mark.usefixtures("folder")
+def test_what_is_unknown_fails_where_it_is_required_and_tables_end(
+    spec, length, required, strict, run
+):
+    np.save("codes.npy", np.random.default_rng(0).normal(size=(8, 4)))
+    asked = ("context", spec, "--length", length)
+    assert run(*asked, "--require", "fits").status == required
+    assert run(*asked, "--strict").status == strict
+    assert run(*asked).status == 0
+
+
+def test_a_lost_scaling_is_never_better_and_brief_shows_why(written, run):
+    names = ("right", "lost", "typo")
+    typo = {**LOST, LONGEST: 8192, "rope_scalling": LLAMA31["rope_scaling"]}
+    paths = [
+        written(one, f"{name}.json") for one, name in zip((LLAMA31, LOST, typo), names, strict=True)
+    ]
+    lines = [
+        line.removeprefix(f"{path}: ")
+        for line, path in zip(
+            run("context", "--brief", *paths).out.splitlines(), paths, strict=True
+        )
+    ]
+    assert lines[0] == "within the stated length"
+    assert lines[1] == "unseen angles (rope-scaling-lost)"
+    assert lines[2] == "no new angles (unread-key)"
+
+
+def test_counts_of_pairs_are_of_each_type_of_layer(written):
+    gemma = {"model_type": "gemma3_text", "head_dim": 256, "num_hidden_layers": 12}
+    gemma |= {"sliding_window": 1024, LONGEST: 131072}
+    gemma |= {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    found = context(written(gemma), length=262144)
+    assert found.verdict == "unseen angles"
+    assert found.new_in_words == "55 of 128 rotary pairs of full_attention layers"
+    assert [r.unseen for r in found.rotations] == [0, 55]
+
+
+@pytest.mark.parametrize(("length", "base"), [(4096, None), (8192, 30527.74), (16384, 72195.86)])
+def test_dynamic_ntk_has_the_base_of_its_length(length, base, written):
+    found = context(written(changed(LLAMA2, 2.0, "dynamic")), length=length).rotations[0]
+    assert found.base == 10000
+    assert found.effective_base == (base if base is None else pytest.approx(base, abs=0.005))
+
+
+def test_windows_one_behind_another_reach_further(written):
+    mistral = {"model_type": "mistral", "head_dim": 128, "num_hidden_layers": 32}
+    mistral |= {"sliding_window": 4096, LONGEST: 32768, "rope_theta": 1e4}
+    found = context(written(mistral))
+    assert (found.verdict, found.reach) == ("beyond every window", 131041)
+    assert found.rotations[0].familiar_length is None  # no query sees farther than training
+
+
+@pytest.mark.parametrize("length", [7, 75, 80, 117, 225])
+@pytest.mark.usefixtures("folder")
+def test_a_wavelength_of_the_length_is_a_whole_rotation(length):
+    np.save("turn.npy", np.full(4, 2 * np.pi / length))
+    found = context("rope:inv_freq=turn.npy", length=3 * length, trained=length)
+    assert (found.verdict, found.rotations[0].familiar_length) == ("no new angles", None)
+    (rotation,) = context("rope:inv_freq=turn.npy", length=length, trained=length).rotations
+    assert rotation.idle == 0
+    np.save("turn.npy", np.full(4, 2 * np.pi / length * (1 - 1e-7)))
+    assert context("rope:inv_freq=turn.npy", length=3 * length, trained=length).new_pairs == 4
+
+
+def test_without_a_training_nothing_is_said_of_one():
+    (rotation,) = context("rope:rho=1e4", length=512, d=64).rotations
+    assert {band.turns_trained for band in rotation.bands} == {None}
+    assert (rotation.unseen, rotation.critical_dimension) == (None, None)
+
+
+REFUSED = {  # arithmetic on several numbers, each of which is allowed: the config, and what for
+    "partial=0.05": ({"head_dim": 16}, {"against": "partial=0.05"}),
+    "mscale_all_dim": (
+        PUBLISHED["deepseek-ai/DeepSeek-V3"]
+        | {
+            "rope_scaling": PUBLISHED["deepseek-ai/DeepSeek-V3"]["rope_scaling"]
+            | {"mscale_all_dim": 1e200}
+        },
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_numbers_that_no_rotation_can_be_made_of_are_refused(words, written):
+    config, asked = REFUSED[words]
+    config = {"model_type": "llama", "rope_theta": 1e4, LONGEST: 128} | config
+    with pytest.raises(PefourierError, match=words):
+        context(written(config), **asked)
+
+
+@pytest.mark.parametrize("factor", [257.0, 1000.0, 1e300])
+def test_a_factor_of_twice_the_length_is_read_in_the_one_way_that_is_left(factor, written):
+    path = written(changed({**LLAMA2, "hidden_size": 512}, factor, longest=128))
+    if factor < 1e300:
+        assert extend(path, 1024).original == 128
+    else:
+        with pytest.raises(PefourierError, match="rho must be a finite number"):
+            extend(path, 1024)
+    with pytest.raises(PefourierError, match="128 positions over the factor"):
+        extend(f"rope:scaling=linear,factor={factor},d=16", 1024, trained=128)
+
+
+@pytest.mark.parametrize("value", [["absolute"], {}, {"a": 1}, [["rope"]], 3, True])
+def test_a_key_of_any_json_is_read_or_named(value, written):
+    found = context(written({**LLAMA2, "position_embedding_type": value}))
+    assert found.verdict == "no new angles"
+    assert ("position_embedding_type" in found.unread) == (value != {})
+
+
+@pytest.mark.parametrize("known", [{}, {"architectures": ["DeepseekV3ForCausalLM"]}])
+def test_two_sizes_of_a_head_of_an_unknown_type_are_a_warning(known, written):
+    own = {"model_type": "mystery", "qk_rope_head_dim": 64, "rope_theta": 1e4, LONGEST: 4096}
+    for size in (64, 96):
+        codes = [f.code for f in context(written({**own, **known, "head_dim": size})).findings]
+        assert ("rope-two-heads" in codes) == (size == 96)
+
+
+def baseline(run, config, folder):
+    """An answer about a model in a folder, stored."""
+    (folder / "llama").mkdir()
+    (folder / "llama" / "config.json").write_text(json.dumps(config))
+    (folder / "base.json").write_text(run("context", "llama", "--json").out)
+    return folder / "llama" / "config.json"
+
+
+def test_a_baseline_is_found_under_another_spelling_of_its_path(run, folder):
+    path = baseline(run, LLAMA31, folder)
+    for spec in ("llama/config.json", "./llama/", path, path.parent):
+        assert run("context", spec, "--baseline", "base.json").status == 0
+    (folder / "other.json").write_text(json.dumps(LLAMA31))
+    done = run("context", folder / "other.json", "--baseline", "base.json")
+    assert (done.status, "'llama'" in done.err) == (2, True)
+
+
+def test_a_regression_is_never_advised_to_become_the_baseline(run, folder):
+    path = baseline(run, LLAMA31, folder)
+    path.write_text(json.dumps(LOST))
+    done = run("context", "llama", "--baseline", "base.json")
+    assert (done.status, "rope-scaling-lost" in done.err, "scaling" in done.err) == (1, True, True)
+    assert "as the baseline" not in done.err
+    path.write_text(json.dumps(LLAMA31))
+    done = run("context", "llama", "--length", 4096, "--baseline", "base.json")
+    assert (done.status, "length 4096" in done.err, "as the baseline" in done.err) == (
+        1,
+        True,
+        True,
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_command_is_advised_only_where_it_is_taken(run):
+    np.save("turn.npy", np.array([1.0, 0.3, 1e-3, 2e-4]))
+    for spec in ("rope:inv_freq=turn.npy", "rope:d=2,rho=1e5"):
+        found = run("context", spec, "--trained", 75, "--length", 225, "--json").results[0]
+        assert "design" not in found["action"]
+    given = ("context", "rope:rho=5e5", "--d", 16, "--trained", 75, "--length", 225, "--json")
+    (found,) = run(*given).results
+    command = found["action"].split("`")[1].split()
+    assert run(*command[1:]).status == 0
+
+
+def test_a_file_of_llama_cpp_has_the_lengths_of_its_config(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    config = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 80, 128)
+    plain = load("rope:rho=5e5", 80, 128).measure.frequencies
+    factors = (plain / config.measure.frequencies).astype(np.float32)
+    for name, tensors in (("right", {"rope_freqs.weight": factors}), ("lost", {})):
+        path = str(tmp_path / f"{name}.gguf")
+        writer = gguf.GGUFWriter(path, "llama")
+        numbers = {"context_length": 131072, "rope.dimension_count": 128, "block_count": 2}
+        for key, number in numbers.items():
+            writer.add_uint32(f"llama.{key}", number)
+        writer.add_float32("llama.rope.freq_base", 5e5)
+        for key, tensor in tensors.items():
+            writer.add_tensor(key, tensor)
+        for step in ("header", "kv_data", "tensors"):
+            getattr(writer, f"write_{step}_to_file")()
+        writer.close()
+        _, found = describe_context(path)
+        verdict = {"right": "within the stated length", "lost": "unseen angles"}[name]
+        assert (found.trained.length, found.verdict) == (8192, verdict)
+        if found.stated:
+            assert (found.stated.length, found.stated.key) == (131072, "context_length")
+        assert (found.stated is None) == (name == "lost")

@@ -1,0 +1,292 @@
+"""The JSON Schema of all answers: made from the types of results, and held to answers.
+
+`PYTHONPATH=. python tests/tools/json_schema.py` writes pefourier/report/answers.schema.json.
+"""
+
+import json
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+
+import numpy as np
+
+from pefourier.diagnosis.config_errors import Cause
+from pefourier.geometry.precision import FormatLoss
+from pefourier.questions.check_faithful import Faithfulness
+from pefourier.questions.compare import Comparison
+from pefourier.questions.context import Context
+from pefourier.questions.design import Design
+from pefourier.questions.encode import Written
+from pefourier.questions.extend import Extensions
+from pefourier.questions.positions import Positions
+from pefourier.questions.reconstruct import Reconstructions
+from pefourier.questions.relations import Relations
+from pefourier.questions.resize import Resizing
+from pefourier.questions.result import Result
+from pefourier.questions.spectrum import Spectrum
+from pefourier.report import terms
+from pefourier.reproduce import Claim
+from pefourier.train.plan import DatasetPlan
+from pefourier.weights.usage import Usage
+from pefourier.writing.page import SCHEMA, fields_told
+
+FILE = terms.SCHEMA
+GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
+    "spectral_density": ("spectrum",),
+    "reconstruct": ("reconstruct", "spectrum"),
+    "check_faithful": ("check-faithful", "reconstruct"),
+    "precision": ("check-faithful",),
+    "encoding": ("check-faithful",),
+    "relations": ("relations", "check-faithful"),
+    "compare": ("compare", "check-faithful"),
+    **dict.fromkeys("config_errors pairs biases model_layers operators".split(), ("compare",)),
+    **dict.fromkeys(
+        "context layers model_positions rotations".split(), ("context", "check-faithful")
+    ),
+    **dict.fromkeys(("design", "extend"), ("design", "context", "check-faithful")),
+    **dict.fromkeys(("positions", "spans", "visibility", "model"), ("positions", "check-faithful")),
+    "resize": ("resize", "words"),
+    "weights": ("usage", "check-faithful"),
+    "summary": ("train",),
+    "statistics": ("train",),
+    "split": ("plan",),
+    "plan": ("plan", "train"),
+}
+PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
+TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
+NUMBER = {"type": ["number", "null"]}  # what is not finite is null
+IDENTITY = {"encoding": {"type": ["string", "null"]}, "spec": {"type": ["string", "null"]}}
+IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
+SAID = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
+SAID |= {"findings": {"type": "array", "items": OBJECT}}
+LAYERS = {"layers": {"type": "array", "items": OBJECT}}
+KINDS = {"spectrum": (Spectrum,), "reconstruct": (Reconstructions,)}  # of results, by command
+KINDS |= {"check-faithful": (Faithfulness,), "relations": (Relations,), "compare": (Comparison,)}
+KINDS |= {"context": (Context,), "usage": (Usage,), "design": (Design, Extensions)}
+KINDS |= {"positions": (Positions,)}
+KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
+KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
+BESIDE = {  # the fields of its dataclass, what a record has
+    Faithfulness: {**LAYERS, "softmax_factor": NUMBER},
+    Comparison: {"other": OBJECT},
+}
+PLAINLY = {  # records that no dataclass stands for
+    "report": {"out": TEXT},
+    "list": {
+        **dict.fromkeys(("family", "domain", "paper"), TEXT),
+        **{"measure": {}, "untrained": {"type": "boolean"}, "meaning": TEXT, "formula": TEXT},
+        **{"meanings": OBJECT, "example": TEXT},
+    },
+    "train": {
+        **{"dataset": TEXT, "training": OBJECT, "seeds": WHOLE, "length": WHOLE},
+        **{"accuracy": OBJECT, "lengths": {"type": "array"}},
+        **{"difference": {"type": ["object", "null"]}, **SAID},
+    },
+}
+AT_TIMES = {  # fields of such records that some lack
+    "list": "conventions",
+    "report": "verdict meaning action findings",
+    "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
+    "confusion chosen terms diverged last_kept budget cut_short "
+    "average_rank",
+}
+SAYING = (Result, Claim)  # whose records say a verdict, too
+NAMELESS = ("explain", "plan")  # whose records are about no encoding
+SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
+
+
+def schema():
+    """The schema of 2020-12."""
+    defs = {"Reason": object_of({name: TEXT for name in ("spec", "kind", "message")})}
+    defs["Refusal"] = object_of({"spec": TEXT, "error": TEXT})
+    branches = []
+    for command in (*KINDS, *PLAINLY):
+        encodings = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
+        records = [
+            record_of(kind, defs, command not in NAMELESS, of)
+            for kind in KINDS.get(command, ())
+            for of in (("line", "grid") if kind in SEVERAL else ("line",))
+        ]
+        if more := PLAINLY.get(command):
+            required = {*more, *IDENTITY} - {"params"}
+            properties = described((command,), more | encodings)
+            records = [object_of(properties, required) | {"additionalProperties": {}}]
+        items = {"anyOf": [*records, {"$ref": "#/$defs/Refusal"}]}
+        then = {"properties": {"results": {"type": "array", "items": items}}}
+        branches.append({"if": {"properties": {"command": {"const": command}}}, "then": then})
+    reasons = {"type": "array", "items": {"$ref": "#/$defs/Reason"}}
+    top = {
+        "command": {"enum": [*KINDS, *PLAINLY]},
+        "version": TEXT,
+        "schema": {"const": SCHEMA},
+        "results": {"type": "array"},
+        "reasons": {"description": "Why the answer is no, status 1 or 2.", **reasons},
+        "remarks": {"description": "What is worth a warning and no reason.", **reasons},
+        "together": {"description": "What compares all SPECs.", **TEXT},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Answers of pefourier with --json",
+        "description": "Fields may be added; `schema` grows when one changes its meaning or goes.",
+        **object_of(top, required={"command", "version", "schema", "results"}),
+        "allOf": branches,
+        "$defs": dict(sorted(defs.items())),
+    }
+
+
+def object_of(properties, required=None):
+    needed = sorted(properties if required is None else required)
+    return {"type": "object", "properties": properties, "required": needed}
+
+
+@cache  # the registry does not change while the program runs
+def meanings():
+    """What terms mean by group and name, other spellings included."""
+    by_field = {}
+    for term in terms.read_terms():
+        for name in (term.term, *term.also):
+            by_field.setdefault((term.group, name), term.meaning)
+    return by_field
+
+
+def described(groups, properties):
+    """Fields with what the first of some groups of terms, or every answer, says of them."""
+    by_field, rules = meanings(), {}
+    for name, rule in properties.items():
+        group = next((g for g in (*groups, "every answer") if (g, name) in by_field), None)
+        rules[name] = {"description": by_field[group, name], **rule} if group else rule
+    return rules
+
+
+def record_of(kind, defs, encodings, of):
+    """A record: what it is about, and the fields of its dataclass."""
+    fields_of, said = fields_schema(kind, defs, of), SAID if issubclass(kind, SAYING) else {}
+    properties = (IDENTITY if encodings else {"conclusion": TEXT}) | said | fields_of["properties"]
+    required = {*fields_of["required"], "conclusion", *said}
+    required |= {"params", "encoding"} if encodings else set()
+    return object_of(properties | BESIDE.get(kind, {}), required)
+
+
+def fields_schema(kind, defs, of):
+    """The fields of a dataclass that are told of a line or a grid, each with its meaning."""
+    rooms = kind.__module__.split(".")
+    room = next((name for name in rooms if name in GROUPS), rooms[-1])
+    hints, names = hints_of(kind), fields_told(kind, of)
+    rules = {name: of_type(hints[name], defs, of) for name in names}
+    rules = described(GROUPS.get(room, (room,)), rules)
+    return object_of({names[name]: rule for name, rule in rules.items()})
+
+
+@cache
+def hints_of(kind):
+    return typing.get_type_hints(kind, localns={"Cause": Cause, "FormatLoss": FormatLoss})
+
+
+def of_type(kind, defs, of):
+    """The schema of a type."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind in PLAIN:
+        return {"type": PLAIN[kind]}
+    if kind is float:
+        return dict(NUMBER)
+    if is_dataclass(kind):
+        of_both = any(field.metadata.get("of") for field in fields(kind))
+        name = f"{'Grid' if of_both and of == 'grid' else ''}{kind.__name__}"
+        if name not in defs:
+            defs[name] = {}  # while it is made, for what holds itself
+            defs[name] = fields_schema(kind, defs, of)
+        return {"$ref": f"#/$defs/{name}"}
+    if origin in (typing.Union, types.UnionType):
+        return any_of([of_type(one, defs, of) for one in inner])
+    if origin is typing.Literal:
+        return {"enum": list(inner)}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": of_type(inner[1], defs, of)}
+    if isinstance(origin, type) and issubclass(origin, Sequence) and inner:
+        every = [of_type(one, defs, of) for one in inner if one is not ...]
+        return {"type": "array", "items": any_of(every)}
+    if kind is np.ndarray or origin is np.ndarray:
+        return {"type": "array", "items": {"type": ["number", "null", "array"]}}
+    if kind in (list, tuple):
+        return {"type": "array"}
+    return {"type": "object"} if kind is dict else {}
+
+
+def any_of(several):
+    """What is one of several: types in a list, where nothing else is said of them."""
+    several = [one for i, one in enumerate(several) if one not in several[:i]]
+    if {} in several:
+        return {}
+    if all(set(one) == {"type"} for one in several):
+        names = sorted({name for rule in several for name in np.atleast_1d(rule["type"]).tolist()})
+        return {"type": names if len(names) > 1 else names[0]}
+    return several[0] if len(several) == 1 else {"anyOf": several}
+
+
+def faults(value, rule, root, where="answer"):
+    """Where a value is not as a schema says; of open objects also fields it does not name."""
+    if "$ref" in rule:
+        rule = root["$defs"][rule["$ref"].rpartition("/")[2]]
+    if "const" in rule and value != rule["const"]:
+        yield f"{where}: {value!r} is not {rule['const']!r}"
+    if "enum" in rule and value not in rule["enum"]:
+        yield f"{where}: {value!r} is none of {rule['enum']}"
+    if "type" in rule and not is_a(value, rule["type"]):
+        yield f"{where}: {str(value)[:60]} is no {rule['type']}"
+        return
+    if "anyOf" in rule:
+        tried = [list(faults(value, one, root, where)) for one in rule["anyOf"]]
+        yield from min(tried, key=len)
+    for branch in rule.get("allOf", ()):
+        if not list(faults(value, {**branch["if"], "open": True}, root)):
+            yield from faults(value, {**branch["then"], "open": True}, root, where)
+    if isinstance(value, dict):
+        yield from (
+            f"{where}: lacks {name}" for name in rule.get("required", ()) if name not in value
+        )
+        known, other = rule.get("properties", {}), rule.get("additionalProperties", {})
+        for name, item in value.items():
+            yield from faults(item, known.get(name, other), root, f"{where}.{name}")
+            closed = known and not {"open", "additionalProperties"} & rule.keys()
+            if closed and name not in known:
+                yield f"{where}: {name} is in no schema"
+    if isinstance(value, list) and "items" in rule:
+        simple = set(rule["items"]) == {"type"}
+        for item in value:
+            if not simple or not is_a(item, rule["items"]["type"]):
+                yield from faults(item, rule["items"], root, f"{where}[]")
+
+
+NAMES = {"integer": int, "number": (int, float), "string": str, "null": type(None), "array": list}
+NAMES |= {"object": dict, "boolean": bool}
+
+
+def is_a(value, names):
+    """Whether a value of JSON has one of some types."""
+    names = names if isinstance(names, list) else [names]
+    if isinstance(value, bool):
+        return "boolean" in names
+    return any(isinstance(value, NAMES[name]) for name in names if name != "boolean")
+
+
+@cache
+def published():
+    """The schema in the package."""
+    return json.loads(FILE.read_text())
+
+
+def as_text(found):
+    """As JSON, a line for each command and each definition."""
+    line = partial(json.dumps, ensure_ascii=False)
+    parts = {**found, "allOf": None, "$defs": None}
+    branches = ",\n".join(map(line, found["allOf"]))
+    defs = ",\n".join(f"{line(name)}: {line(one)}" for name, one in found["$defs"].items())
+    text = {"allOf": f"[\n{branches}\n]", "$defs": f"{{\n{defs}\n}}"}
+    lines = [f"{line(name)}: {text.get(name) or line(one)}" for name, one in parts.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(as_text(schema()))

@@ -1,0 +1,605 @@
+"""Which frequencies do weights use? Held to the definition, score tensors and transformers."""
+
+import html
+import json
+import re
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from drawn_usage import drawn_model
+from safetensors.numpy import save_file
+from tiny_models import CONFIG, random_tensors, write_model
+
+import pefourier
+from pefourier.errors import PefourierError
+from pefourier.weights.model import (
+    energies_at,
+    find_attentions,
+    open_model_weights,
+    rotations_of_model,
+)
+from pefourier.weights.pair_energy import LayerShares, normalised
+from pefourier.weights.summary import shuffled_spread, summarise
+from pefourier.weights.tensors import list_tensors
+from pefourier.weights.usage import use_of_model
+
+pytestmark = pytest.mark.usefixtures("folder")
+Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
+NORM = "model.layers.0.input_layernorm.weight"
+HALVES, NEIGHBOURS = np.arange(8).reshape(2, 4).T, np.arange(8).reshape(4, 2)
+PAIRS = {"halves": HALVES, "neighbours": NEIGHBOURS}
+
+
+def by_definition(q, k, gain, pairs, heads=4, kv=2):
+    """Shares of each head: energies of the rows of a pair, of queries times those of keys."""
+    q, k = (
+        ((rows * gain) ** 2).sum(axis=1).reshape(count, -1)[:, pairs].sum(axis=2)
+        for rows, count in ((q, heads), (k, kv))
+    )
+    shares = q * k.repeat(heads // kv, axis=0)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("kind", "pairs"), [("llama", HALVES), ("ernie4_5", NEIGHBOURS)])
+def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
+    tensors = {name: array.astype(float) for name, array in random_tensors().items()}
+    usage = use_of_model(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
+    expected = by_definition(tensors[Q], tensors[K], tensors[NORM], pairs)
+    np.testing.assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
+    named = "halves" if kind == "llama" else "neighbours"
+    assert (usage.pairing.name, usage.pairing.source) == (named, "config")
+    means = np.mean([layer.product.mean(axis=0) for layer in usage.shares], axis=0)
+    assert [pair.share for pair in usage.rotations[0].pairs] == pytest.approx(means)
+
+
+def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
+    """A(D) = W_q' R(D) W_k at the lags of one period, analysed by the discrete transform."""
+    tensors = random_tensors()
+    tensors[NORM][:] = 1
+    usage = use_of_model(write_model(tmp_path, tensors))
+    cycles = np.arange(1, 5)
+    q, k = tensors[Q][:8].astype(float), tensors[K][:8].astype(float)
+    turns = [np.exp(2j * np.pi * cycles * lag / 16) for lag in range(16)]
+    blocks = [
+        np.block([[np.diag(z.real), -np.diag(z.imag)], [np.diag(z.imag), np.diag(z.real)]])
+        for z in turns
+    ]
+    scores = q.T @ np.array(blocks) @ k
+    energy = (np.abs(np.fft.rfft(scores, axis=0)) ** 2).sum(axis=(1, 2))[cycles]
+    np.testing.assert_allclose(usage.shares[0].product[0], energy / energy.sum(), rtol=2e-5)
+
+
+def changed(tensors, change):
+    """The tensors with the queries and keys of layer 0 changed, both (heads, 8, columns)."""
+    columns = tensors[Q].shape[1]
+    heads = [tensors[name].astype(float).reshape(-1, 8, columns) for name in (Q, K)]
+    own = [array.reshape(-1, columns).astype(np.float32) for array in change(*heads)]
+    return tensors | dict(zip((Q, K), own, strict=True))
+
+
+def test_planted_pairs_are_found_and_told(tmp_path):
+    """All heads have all of their product in the slowest pair, but one in the fastest."""
+
+    def plant(q, k):
+        q, k = np.zeros_like(q), np.ones_like(k)
+        q[:, [3, 7]], q[1] = 1.0, 0.0
+        q[1, [0, 4]] = 1.0
+        return q, k
+
+    tensors = changed(random_tensors(), plant)
+    path = write_model(tmp_path, tensors, rope_theta=1e6, max_position_embeddings=1024)
+    usage = use_of_model(path, layers=range(1))
+    (rotation,) = usage.rotations
+    assert [pair.share for pair in rotation.pairs] == pytest.approx([0.25, 0, 0, 0.75])
+    never, often = rotation.never_turn, rotation.often
+    assert (never.product, often.product) == pytest.approx((0.75, 0.25))
+    assert (never.pairs, never.uniform, often.pairs) == (2, 0.5, 1)
+    fastest = 1024 / 2 / np.pi
+    assert [p.turns for p in rotation.pairs][:2] == pytest.approx([fastest, fastest / 1e6**0.25])
+    assert rotation.effective_pairs == pytest.approx(1.0)
+    assert (rotation.half, rotation.half_rows) == ((3,), (3, 7))
+    assert [kind.portion.pairs for kind in usage.kinds] == [1, 1, 1, 1, 2, 1]
+
+
+CENTRED = [("cohere", False), ("starcoder2", True), ("llama", False), ("olmo", None)]
+
+
+@pytest.mark.parametrize(("kind", "bias"), CENTRED)
+def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, bias):
+    """Energies of W diag(g) (1 - 11'/n): a constant added to a row adds what g has of a mean."""
+    tensors = random_tensors(WIDE)
+    tensors[Q] += 3 * np.arange(4).repeat(8)[:, None]
+    gain = tensors[NORM] if bias is not None else np.ones(64)
+    if bias:
+        tensors[NORM.replace("weight", "bias")] = np.zeros(64, np.float32)
+    elif bias is None:  # OLMo's norm has no numbers
+        del tensors[NORM]
+    path = write_model(tmp_path, tensors, **{**WIDE, "model_type": "llama"})
+    model = replace(open_model_weights(path), kind=kind)
+    (attention,) = find_attentions(model, rotations_of_model(model.spec))
+    across = np.eye(64) - (kind != "llama") / 64
+    expected = ((tensors[Q].astype(float) * gain) @ across) ** 2
+    energies = energies_at(model, attention)
+    np.testing.assert_allclose(energies.q.ravel(), expected.sum(axis=1), rtol=1e-5)
+    assert energies.gains == (bias is not None)
+
+
+@pytest.mark.parametrize("normed", ["q", "k", "qk"])
+def test_a_second_norm_of_queries_or_of_keys_is_reported(tmp_path, normed):
+    gains = {f"model.layers.0.self_attn.{part}_norm.weight": ones(8) for part in normed}
+    usage = use_of_model(write_model(tmp_path, random_tensors() | gains))
+    assert "usage-normed" in [finding.code for finding in usage.findings]
+
+
+def louder(tensors, rows):
+    """Queries and keys of layer 0 with the rows of each head so many times as long."""
+    return changed(tensors, lambda q, k: (q * rows[:, None], k * rows[:, None]))
+
+
+ROWS = {"halves": np.tile(np.exp([0.0, 2, 1, 0]), 2)}
+ROWS |= {"neighbours": np.exp([0.0, 2, 1, 0]).repeat(2)}
+ROWS |= {"both": np.tile([1.0, 1, 9, 9], 2)}
+
+
+@pytest.mark.parametrize(("kind", "told"), [("llama", "halves"), ("cohere", "neighbours")])
+@pytest.mark.parametrize("rows", ROWS)
+def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, kind, told, rows):
+    tensors = louder(random_tensors({**CONFIG, "num_hidden_layers": 1}), ROWS[rows])
+    path = write_model(tmp_path, tensors, model_type=kind, num_hidden_layers=1)
+    usage = use_of_model(path)
+    is_doubted = rows not in (told, "both")
+    for answer in (usage, pefourier.check(path)):
+        assert ("usage-pairing-doubt" in {f.code for f in answer.findings}) == is_doubted
+    assert (usage.verdict == "probably a mistake") == is_doubted
+    assert (usage.pairing.name, usage.pairing.source) == (told, "config")
+    if rows == "both":
+        path = write_model(tmp_path, tensors, model_type="nobody", num_hidden_layers=1)
+        with pytest.raises(PefourierError, match="and as much above the other"):
+            use_of_model(path)
+
+
+FLOATS = "bfloat16 float16 float64 float8_e4m3fn float8_e5m2"
+
+
+@pytest.mark.parametrize("kind", FLOATS.split())
+def test_every_type_of_numbers_is_read(tmp_path, kind):
+    dtype = getattr(torch, kind)
+    stored = {n: torch.from_numpy(a).to(dtype) for n, a in random_tensors().items()}
+    path = write_model(tmp_path)
+    safetensors.torch.save_file(stored, Path(path, "model.safetensors"))
+    q, k, gain = (stored[name].double().numpy() for name in (Q, K, NORM))
+    expected = by_definition(q, k, gain, HALVES)
+    np.testing.assert_allclose(use_of_model(path).shares[0].product, expected, rtol=1e-6)
+
+
+def test_a_file_that_becomes_shorter_is_named(tmp_path):
+    path = Path(write_model(tmp_path, random_tensors()), "model.safetensors")
+    tensor = max(list_tensors(str(path)).values(), key=lambda t: t.start)
+    with Path(path).open("rb+") as stream:  # somebody takes the last byte
+        stream.truncate(path.stat().st_size - 1)
+    with pytest.raises(PefourierError, match=r"model.safetensors' became shorter"):
+        tensor.rows(0, tensor.shape[0])
+
+
+@pytest.mark.parametrize("shape", [(), (32,), (32, 1), (4, 3)])
+def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
+    tensors = random_tensors()
+    scale = np.random.default_rng(2).uniform(0.1, 9.0, size=shape).astype(np.float32)
+    tall = np.kron(scale, np.ones((8, 8))) if shape == (4, 3) else scale.reshape(*shape[:1], -1)
+    stored = np.round(9 * tensors[Q]).astype(np.int8 if shape else np.float32)
+    plain = {**tensors, Q: (stored * tall).astype(np.float32)}
+    scaled = tensors | {Q: stored, Q + "_scale_inv": np.asarray(scale)}
+    a, b = (use_of_model(write_model(tmp_path / str(i), t)) for i, t in enumerate((plain, scaled)))
+    np.testing.assert_allclose(b.shares[0].q, a.shares[0].q, rtol=1e-5)
+
+
+WIDE = {**CONFIG, "hidden_size": 64, "num_hidden_layers": 1}  # whole blocks of quantised numbers
+
+
+def write_gguf(path, arch, counts, tensors, kind="F32"):
+    """A file of layer 0 with its matrices of a type; the numbers that it holds."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, arch)
+    for key, value in counts.items():
+        writer.add_uint32(f"{arch}.{key}", value)
+    writer.add_float32(f"{arch}.rope.freq_base", 100.0)
+    stored = []
+    for name, array in tensors.items():
+        type_of = gguf.GGMLQuantizationType[kind if array.ndim > 1 else "F32"]
+        packed = gguf.quants.quantize(array, type_of)
+        stored.append(gguf.quants.dequantize(packed, type_of).reshape(array.shape))
+        writer.add_tensor(f"blk.0.{name}.weight", packed, raw_dtype=type_of)
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    return stored
+
+
+def test_the_rotated_rows_of_mla_are_the_last_ones(tmp_path, rng):
+    """Of each query head, and of what makes the one key of all."""
+    q, k = (rng.normal(size=(rows, 32)).astype("f4") for rows in (4 * 12, 20))
+    counts = {"context_length": 64, "attention.head_count": 4, "block_count": 1}
+    counts |= {"attention.key_length_mla": 12, "rope.dimension_count": 8}
+    tensors = {"attn_q_b": q, "attn_kv_a_mqa": k}
+    write_gguf(path := str(tmp_path / "m.gguf"), "deepseek2", counts, tensors)
+    (layer,) = use_of_model(path).shares
+    rows = q.reshape(4, 12, 32)[:, 4:].reshape(32, 32)
+    expected = by_definition(rows, k[-8:], np.ones(32), NEIGHBOURS, kv=1)
+    np.testing.assert_allclose(layer.product, expected, rtol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("name", ["halves", "neighbours"])
+def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, name, monkeypatch):
+    tensors, path = louder(random_tensors(WIDE), ROWS[name]), str(tmp_path / "m.gguf")
+    counts = {"context_length": 64, "embedding_length": 64, "attention.head_count": 4}
+    counts |= {"attention.head_count_kv": 2, "attention.key_length": 8, "rope.dimension_count": 8}
+    counts |= {"block_count": 1} if name == "halves" else {}  # may be left out
+    named = {"attn_norm": tensors[NORM], "attn_q": tensors[Q], "attn_k": tensors[K]}
+    q, k = write_gguf(path, "nobody-knows", counts, named, kind)[1:]
+    usage = use_of_model(path)
+    assert (usage.pairing.name, usage.pairing.source) == (name, "weights")
+    assert "usage-pairing-guessed" in {f.code for f in usage.findings}
+    expected = by_definition(q, k, tensors[NORM], PAIRS[name])
+    np.testing.assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    if kind.startswith("Q"):
+        with pytest.raises(PefourierError, match="pip install gguf"):
+            use_of_model(path)
+
+
+def test_shards_are_read_as_one_file(tmp_path):
+    tensors, path, folder = random_tensors(), write_model(tmp_path / "a"), tmp_path / "b"
+    write_model(folder)
+    (folder / "model.safetensors").unlink()
+    names, index = sorted(tensors), {}
+    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    for file, part in zip(files, (names[:4], names[4:]), strict=True):
+        save_file({name: tensors[name] for name in part}, folder / file)
+        index |= dict.fromkeys(part, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    assert use_of_model(path).rotations[0].pairs == use_of_model(str(folder)).rotations[0].pairs
+    save_file({names[0]: tensors[names[0]]}, folder / files[0])
+    with pytest.raises(PefourierError, match="which its index names"):
+        use_of_model(str(folder))
+    (folder / files[1]).unlink()
+    with pytest.raises(PefourierError, match=files[1]):
+        use_of_model(str(folder))
+
+
+def ones(*shape):
+    return np.ones(shape, np.float32)
+
+
+PHI = {"model.layers.0.self_attn.qkv_proj.weight": ones(96, 24)}
+LATENT = {"model.layers.0.self_attn.q_b_proj.weight": ones(32, 24)}
+V4 = {"model_type": "deepseek_v4", "qk_rope_head_dim": 4}
+PACKED = {"model.layers.0.self_attn.q_proj.qweight": np.zeros((2, 2), np.int32)}
+INT8 = {Q: np.ones((32, 24), np.int8), Q + "_SCB": np.ones(32)}
+DRAWN = random_tensors()
+LAYER_0 = {k: v for k, v in DRAWN.items() if "layers.1" not in k}
+VISION = {f"model.encoder.{k}": v for k, v in DRAWN.items()} | DRAWN
+REFUSED = [  # tensors, keys of the config, words
+    (None, {"model_type": "nobody-knows"}, "which rows of a head are turned"),
+    (None, {"num_attention_heads": 3}, "not 3 heads of 8"),
+    ({NORM: DRAWN[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
+    (PACKED, {}, "not quantised"),
+    (VISION, {}, r"it has model\.encoder\.model\.layers"),
+    (LAYER_0, {}, "no queries and keys of layers 1"),
+    (DRAWN | {Q: np.full((32, 24), np.nan, np.float32)}, {}, "NaN"),
+    (DRAWN | {NORM: np.full(24, 1e30, np.float32)}, {}, "infinities"),
+    (None, {"model_type": "gpt2", "n_positions": 64}, "positions are learned"),
+    (None, {"model_type": "mpt", "attn_config": {"alibi": True}}, "positions are alibi"),
+    (None, {"model_type": "dinov3_vit", "image_size": 64, "patch_size": 16}, "one position each"),
+    (DRAWN | INT8, {}, "type int8"),
+    (PHI, {"model_type": "phi3", "num_attention_heads": 2, "head_dim": None}, "2 heads of 12"),
+    (LATENT, V4, "turns the last rows"),
+    (DRAWN | {NORM: ones(5)}, {}, "5 gains"),
+    (DRAWN | {Q.replace("_proj", "_norm"): ones(5)}, {}, "5 gains"),
+    (DRAWN | {Q + "_scale": ones(5, 5)}, {}, r"\(5, 5\)"),
+    (DRAWN | {Q: ones(32)}, {}, r"\(32,\)"),
+    (DRAWN | {Q.replace("weight", "bias"): ones(7)}, {}, r"\(7,\)"),
+    (DRAWN | {Q: 0 * ones(32, 24)}, {"num_hidden_layers": 1}, "are zero"),
+]
+
+
+@pytest.mark.parametrize(("tensors", "config", "words"), REFUSED)
+def test_what_cannot_be_answered_is_refused_in_a_line(tmp_path, tensors, config, words):
+    with pytest.raises(PefourierError, match=words):
+        use_of_model(write_model(tmp_path / "m", tensors, **config))
+
+
+def test_layers_that_are_not_there_and_weights_without_a_config_are_refused(tmp_path):
+    path = write_model(tmp_path / "m")
+    for layers in (range(9, 10), range(0)):
+        with pytest.raises(PefourierError, match="that were asked for"):
+            use_of_model(path, layers=layers)
+    Path(path, "config.json").unlink()
+    with pytest.raises(PefourierError, match=r"config\.json beside it"):
+        use_of_model(path)
+
+
+def test_the_command_tells_what_the_function_finds(run):
+    write_model(Path("m"), num_key_value_heads=2, rope_theta=1e4)
+    (record,) = run("usage", "m", "--json", "--all").results
+    assert record == pefourier.usage("m").to_dict()
+    assert len(record["heads"]) == 8
+    assert run("usage", "m", "--json").results[0]["heads"] is None
+    assert run("usage", "m", "--layers", "1", "--json").results[0]["layers"][0]["index"] == [1]
+    lines = run("usage", "m", "--csv", "--all").out.splitlines()
+    assert len(lines) == 1 + 4 + 8 * 4
+    assert [line.split(",")[5] for line in lines[1:9]] == ["0", "1", "2", "3"] * 2
+    assert run("usage", "m", "--length", "1k", "--json").results[0]["length"] == 1024
+
+
+def test_two_checkpoints_are_told_apart_by_what_moved(run):
+    planted = np.ones((4, 8, 1))
+    planted[2, [0, 1, 2, 4, 5, 6]] = 0
+    plain = random_tensors() | {NORM: ones(24), Q: ones(32, 24), K: ones(16, 24)}
+    write_model(Path("a"), changed(plain, lambda q, k: (planted * q, k)))
+    write_model(Path("b"), plain)
+    (record,) = run("usage", "a", "--against", "b", "--json").results
+    moved = record["against"]
+    assert moved["heads"][0] == {"layer": 0, "head": 2, "moved": pytest.approx(0.75)}
+    assert moved["moved"] == pytest.approx(0.75 / 8)  # one head of two layers
+    assert "usage-moved" in {f["code"] for f in record["findings"]}
+    assert run("usage", "a", "--against", "a", "--json").results[0]["against"]["moved"] == 0
+    write_model(Path("c"), num_hidden_layers=1)
+    assert run("usage", "a", "--against", "c").status == 2
+
+
+@pytest.mark.parametrize("keys", [0, 1, 2])
+def test_means_of_activations_are_told_like_weights(run, keys, rng):
+    """Of two heads of queries with no keys, one head of keys for both, or one each."""
+    path = write_model(Path("m"), num_attention_heads=2, num_key_value_heads=2)
+    means = rng.uniform(1, 2, size=(2, 2, 4)) * [1.0, 2.0, 3.0, 9.0]  # (q or k, heads, pairs)
+    heads = [("q", 0), ("q", 1), *(("k", head) for head in range(keys))]
+    names = [f"stats.layer00_head0{head}.{part}_abs_mean" for part, head in heads]
+    np.savez("means.npz", **dict(zip(names, means.reshape(4, 4), strict=False)), other=np.ones(3))
+    (record,) = run("usage", "m/config.json", "--stats", "means.npz", "--json").results
+    shares = means**2 / (means**2).sum(axis=-1, keepdims=True)
+    product = shares[0] * (shares[1, :keys] if keys else 1)
+    product /= product.sum(axis=-1, keepdims=True)
+    pairs = record["rotations"][0]["pairs"]
+    assert [p["share_q"] for p in pairs] == pytest.approx(shares[0].mean(axis=0))
+    expected = product.mean(axis=0) if keys else [None] * 4
+    assert [p["share"] for p in pairs] == pytest.approx(expected)
+    assert record["layers"][0]["index"] == [0, 1]
+    assert record["layers"][0]["kv_heads"] == (keys or 2)
+    for more in ([], ["--plot", "u.png"], ["--against", "means.npz"]):
+        assert run("usage", path, "--stats", "means.npz", *more).status == 0
+    wrong = {names[1]: means[0, 1]}, {"a": means}, {names[0]: np.ones(5)}
+    for stored in (*wrong, {names[0]: np.full(4, np.nan)}):  # the first leaves out a head
+        np.savez("means.npz", **stored)
+        assert run("usage", path, "--stats", "means.npz").status == 2
+
+
+TYPES = {"layer_types": ["sliding_attention", "full_attention"]}
+MEANT = [("llama", "halves", 0), ("cohere", "neighbours", 0), ("gemma3_text", "2 rotations", 2)]
+
+
+@pytest.mark.parametrize(("kind", "part", "status"), MEANT)
+def test_means_are_of_the_pairs_of_the_one_rotation_of_a_config(run, kind, part, status):
+    path = write_model(Path("m"), model_type=kind, **TYPES if status else {})
+    np.savez("means.npz", **{"layer0_head0.q_abs_mean": np.arange(1.0, 5.0)})
+    done = run("usage", path, "--stats", "means.npz", "--json")
+    assert done.status == status
+    assert part in (done.err if status else done.results[0]["pairing"]["name"])
+
+
+PLAIN = "llama qwen2 qwen3 gemma phi cohere olmo olmo2 starcoder2 nemotron apertus"
+FULL = {"layer_types": ["full_attention"] * 2}
+HALF = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+MLA = {"qk_rope_head_dim": 8, "qk_nope_head_dim": 4, "v_head_dim": 8, "kv_lora_rank": 12}
+MLA |= {"q_lora_rank": 20, "num_key_value_heads": 4}
+DENSE = {"first_k_dense_replace": 2}
+FAMILIES = {name: {} for name in PLAIN.split()}  # tiny models; what differs from the sizes below
+FAMILIES |= {
+    "gemma3_text": TYPES,
+    "glm4": {"pad_token_id": 0},
+    "phi3": {"pad_token_id": 0},
+    "glm": {"partial_rotary_factor": 0.5, "attention_bias": True, "pad_token_id": 0},
+    "gpt_neox": {"rope_parameters": HALF},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon 7b": {"multi_query": True},
+    "falcon rw": {"multi_query": False},
+    "stablelm": {"use_qkv_bias": True},
+    "persimmon": {"num_key_value_heads": None},
+    "modernbert": {"num_key_value_heads": None, "pad_token_id": 0},
+    "smollm3": {"pad_token_id": 0, "no_rope_layers": [1, 0]},
+    "deepseek_v3": MLA | DENSE,
+    "deepseek_v2": MLA | DENSE | {"q_lora_rank": None},
+    "minicpm3": MLA,
+    "lfm2": FULL,
+    "qwen3_next": {"head_dim": 8, "mlp_only_layers": [0, 1]} | FULL,
+}
+BEFORE = ("input_layernorm", "ln_attn", "attn_norm", "attention_layernorm", "operator_norm")
+SIZES = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES |= {"num_hidden_layers": 2, "intermediate_size": 16, "vocab_size": 200}
+SIZES |= {"max_position_embeddings": 256}
+
+
+def gain_of(norm, width):
+    """What a norm multiplies a vector without a mean by, as a matrix: its odd part, over the size.
+
+    It has no directions that the norm takes out.
+    """
+    x = torch.randn(width, dtype=torch.float64)
+    x = x - x.mean()
+    odd = (norm(x[None]) - norm(-x[None])) / 2
+    gain = np.diag((odd[0] / (x / (x**2).mean().sqrt())).numpy())
+    centred = torch.allclose(norm(x[None]), norm(x[None] + 3))
+    return gain @ (np.eye(width) - centred / width)
+
+
+def model_of_family(family):
+    """A tiny model of random weights, the same each time."""
+    settings = {**SIZES, **FAMILIES[family]}
+    if settings["num_key_value_heads"] is None:
+        del settings["num_key_value_heads"]
+    config = transformers.CONFIG_MAPPING[family.split()[0]](**settings)
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager").double()
+    model.eval().requires_grad_(requires_grad=False)
+    for parameter in model.parameters():
+        parameter.copy_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
+    return model
+
+
+def turned_by(model, attentions, monkeypatch):
+    """What each attention is given, and the queries and keys that it turns."""
+    room, turned, inputs = import_module(type(model).__module__), [], []
+    for name in [n for n in vars(room) if n.startswith("apply_rotary")]:
+        plain = getattr(room, name)
+
+        def recording(q, k, *rest, plain=plain, **more):
+            turned.append((q[0], k[0]))
+            return plain(q, k, *rest, **more)
+
+        monkeypatch.setattr(room, name, recording)
+
+    def replace_input(_, args, kwargs):  # norms leave out directions
+        x = torch.randn(1, 120, 32, dtype=torch.float64)
+        inputs.append(x[0])
+        if "hidden_states" in kwargs:
+            return args, kwargs | {"hidden_states": x}
+        return (x, *args[1:]), kwargs
+
+    for attention in attentions.values():
+        for part in ("q_norm", "k_norm", "q_layernorm", "k_layernorm"):
+            norm = getattr(attention, part, None)
+            if isinstance(norm, torch.nn.Module) and "deepseek" not in room.__name__:
+                gain = torch.from_numpy(np.diag(gain_of(norm, norm.weight.shape[-1])).copy())
+                monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
+        attention.register_forward_pre_hook(replace_input, with_kwargs=True)
+    model(torch.randint(3, 200, (1, 120)))
+    return inputs, turned
+
+
+def regressed_shares(heads, inputs, gains, halves):
+    """Shares of pairs in the rows that make the heads (heads, n, d) of the inputs."""
+    design = np.c_[inputs.numpy(), np.ones(len(inputs))]
+    columns = heads.numpy().transpose(1, 0, 2).reshape(len(inputs), -1)
+    weights = np.linalg.lstsq(design, columns)[0][:-1]
+    energy = ((gains.T @ weights) ** 2).sum(axis=0)
+    pairs = energy.reshape(len(heads), *((2, -1) if halves else (-1, 2)))
+    pairs = pairs.sum(axis=1 if halves else 2)
+    return pairs / pairs.sum(axis=1, keepdims=True)
+
+
+SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of these `make test`
+
+
+@pytest.mark.parametrize(
+    "family",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES],
+)
+def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
+    """Queries and keys as the model turns them, regressed on what its attention is given."""
+    model = model_of_family(family)
+    model.save_pretrained(tmp_path)
+    place = re.compile(r"\.\d+\.(self_)?att(entio)?n$")
+    attentions = {name: part for name, part in model.named_modules() if place.search(name)}
+    inputs, turned = turned_by(model, attentions, monkeypatch)
+    usage = use_of_model(str(tmp_path))
+    halves = usage.pairing.name == "halves"
+    for layer, (q, k) in zip(usage.shares, turned, strict=True):
+        name, attention = [*attentions.items()][layer.layer]
+        x_k = x_q = inputs[layer.layer]
+        gain_k = gain_q = norm_before(model, name, 32)
+        if getattr(attention, "q_a_proj", None) is not None:
+            x_q = attention.q_a_layernorm(attention.q_a_proj(x_k))
+            gain_q = gain_of(attention.q_a_layernorm, x_q.shape[1])
+        width = 2 * layer.q.shape[1]  # some are given with what does not turn
+        shares_q = regressed_shares(q[..., :width], x_q, gain_q, halves)
+        shares_k = regressed_shares(k[..., :width], x_k, gain_k, halves)
+        np.testing.assert_allclose(layer.q, shares_q, rtol=1e-4)
+        shares_k = np.repeat(shares_k, len(shares_q) // len(shares_k), axis=0)
+        np.testing.assert_allclose(layer.k, shares_k, rtol=1e-4)
+
+
+def norm_before(model, attention, width):
+    """The gains of what attention is given, by the module of that name beside it."""
+    beside = model.get_submodule(attention.rpartition(".")[0])
+    norm = next((norm for name in BEFORE if (norm := getattr(beside, name, None))), None)
+    return np.eye(width) if norm is None else gain_of(norm, width)
+
+
+SHAPES = [(1, 1, 1, 4, 16), (1, 2, 2, 8, 32), (2, 4, 2, 8, 64), (2, 4, 4, 4, 24)]
+SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, heads of keys, pairs, columns
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_preferences_are_found_where_they_are_planted(rng, shape):
+    """Not in weights at random; then queries are half as long again in a half of the pairs."""
+    told = [drawn_model(rng, shape).preference for _ in range(400)]
+    assert told.count("no preference") >= 0.99 * len(told)
+    half, few = shape[3] // 2, shape[0] * shape[2] < 4  # there chance passes an even tenth
+    for of, expected in ((slice(half, None), "favoured"), (slice(half), "neglected")):
+        told = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50 * (not few))]
+        assert told.count(f"slow pairs {expected}") >= 0.95 * len(told)
+
+
+ONE = {
+    "last": np.full((4, 8), 63),
+    "15th": np.full((4, 8), 15),
+    "each": np.arange(32).reshape(4, 8),
+}
+
+
+@pytest.mark.parametrize("kv", [1, 2, 8])
+@pytest.mark.parametrize("name", ONE)
+def test_heads_with_a_single_pair_each_are_no_even_use(name, kv):
+    """Once no preference, of 100 % in the slowest pair where 45 % are even."""
+    own = [LayerShares(n, 0, kv, *[np.eye(64)[held]] * 3) for n, held in enumerate(ONE[name])]
+    use = summarise("", 5e5 ** (-np.arange(64) / 64), 8192, own)
+    assert use.preference != "no preference"
+    assert use.effective_pairs == pytest.approx(1.0)
+    if name == "last" and kv == 8:
+        assert use.preference == "slow pairs favoured"
+
+
+def test_rows_to_keep_are_all_listed():
+    rows = tuple(range(0, 60, 2))
+    use = drawn_model(np.random.default_rng(0), (1, 1, 1, 32, 16))
+    assert replace(use, half_rows=rows).rows_to_spare == ", ".join(map(str, rows))
+
+
+def test_nothing_moved_since_the_same_weights(tmp_path):
+    path = write_model(tmp_path)
+    usage = use_of_model(path, against=path)
+    (note,) = (f for f in usage.findings if f.code == "usage-moved")
+    assert usage.against.moved == 0
+    assert not re.search(r"\d", note.message.replace(path, ""))
+
+
+def test_fast_pairs_turn_more_than_32_times(rng):
+    shares = normalised(rng.chisquare(3, (2, 4)))
+    omega = np.array([32.5, 31.5, 0.0, 1.5, 0.5]) * 2 * np.pi / 100
+    rotation = summarise("", omega, 100, [LayerShares(0, 0, 2, shares, shares, shares)])
+    assert (rotation.often.pairs, rotation.never_turn.pairs) == (1, 1)
+    assert [pair.index for pair in rotation.pairs] == [0, 1, 3, 4]
+
+
+def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):
+    """Shuffled many times, the pairs of each group of heads together."""
+    shares = [normalised(rng.chisquare(3, (4, 8))) for _ in range(2)]
+    own = [LayerShares(i, 0, 2, s, s, s) for i, s in enumerate(shares)]
+    groups = [s[i : i + 2].sum(axis=0) / 8 for s in shares for i in (0, 2)]
+    drawn = [sum(rng.permutation(one)[:3].sum() for one in groups) for _ in range(10_000)]
+    assert shuffled_spread(own, 3 / 8) == pytest.approx(np.std(drawn), rel=0.03)
+
+
+def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(run):
+    path = write_model(Path("m"))
+    assert run("report", "m/config.json", "--out", "page.html", "--json").status == 0
+    conclusion = use_of_model(path).conclusion
+    assert html.escape(conclusion.partition(". ")[0]) in Path("page.html").read_text()

@@ -1,0 +1,86 @@
+"""Files are written whole or not at all, and where nothing can be written that is said first."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stored import TABLE, put
+
+from pefourier.encodings.sources.tables import read_table, write_table
+from pefourier.errors import PefourierError
+from pefourier.writing import files
+from pefourier.writing.files import check_suffix, write_whole
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_where_nothing_can_be_written(monkeypatch):
+    Path("folder.npy").mkdir()
+    put("x.npy", b"")
+    places = {"folder.npy": "it is a folder", "a/x.npy": f"'{Path.cwd()}/a' first"}
+    for path, words in places.items():
+        with pytest.raises(PefourierError, match=f"{path}.*{words}"):
+            check_suffix(path, [".npy"])
+    with pytest.raises(PefourierError, match=r"Did you mean '\.npy'\? 'x\.npz' may end in"):
+        check_suffix("x.npz", [".npy", ".csv"])
+    assert check_suffix("X.NPY", [".npy"]) == ".npy"
+    for protected in (str(Path.cwd()), "x.npy"):
+        monkeypatch.setattr(os, "access", lambda path, _, protected=protected: path != protected)
+        with pytest.raises(PefourierError, match=f"{protected}' is write-protected"):
+            write_table("x.npy", TABLE)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError, PefourierError])
+def test_a_failure_leaves_the_old_file_whole(failure):
+    put("x.npy", b"old")
+
+    def write(stream):
+        stream.write(b"new")
+        raise failure
+
+    with pytest.raises(failure):
+        write_whole("x.npy", write)
+    assert (Path("x.npy").read_bytes(), [*Path().iterdir()]) == (b"old", [Path("x.npy")])
+
+
+def test_mode_and_links_of_the_written_file():
+    before = os.umask(0o027)
+    try:
+        write_table("new.npy", TABLE)
+    finally:
+        os.umask(before)
+    assert Path("new.npy").stat().st_mode & 0o777 == 0o640
+    Path("new.npy").chmod(0o604)
+    Path("link.npy").symlink_to("new.npy")
+    write_table("link.npy", TABLE + 1)
+    assert Path("link.npy").is_symlink()
+    assert Path("new.npy").stat().st_mode & 0o777 == 0o604
+    np.testing.assert_array_equal(read_table("new.npy")[0], TABLE + 1)
+
+
+def test_an_open_stream_is_written_in_place():
+    """`--out /dev/stdout > file` must not put another file in the place of the stream."""
+    with Path("out").open("w+b") as stream:
+        write_whole(f"/proc/self/fd/{stream.fileno()}", lambda out: out.write(b"codes"))
+        assert stream.read() == b"codes"
+
+
+def test_what_is_being_written_goes_when_the_process_ends():
+    def write(_):
+        assert len(files.DRAFTS) == 1
+        files.remove_drafts()
+        assert [*Path().iterdir()] == []
+
+    with pytest.raises(PefourierError, match=r"^cannot write 'x.npy': No such file or directory$"):
+        write_whole("x.npy", write)
+    assert files.DRAFTS == set()
+
+
+def test_what_is_near_a_missing_file_is_suggested_but_a_picture_for_no_table(run):
+    for there in ("codes.png", "codes.html", "codes.PDF", "llama31.json"):
+        put(there, b"{}")
+    assert "Did you mean" not in run("check-faithful", "codes.npy").err
+    put("codes.npz", b"")
+    for typed, near in (("codes.npy", "codes.npz"), ("llama31.jsn", "llama31.json")):
+        assert f"Did you mean '{near}'?" in run("check-faithful", typed).err
