@@ -63,13 +63,11 @@ def train(
 
         output.print(plan_page(plan_training(options, print_results)))
         return
-    from pefourier.train.request import check_options
-
-    check_options(options)  # before torch is loaded, which takes seconds
-    from pefourier.train.report import summary_page
     from pefourier.train.run import run_comparison
 
     def deliver(summary: "Summary") -> None:
+        from pefourier.train.report import summary_page
+
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             output.print(summary_page(summary))
 

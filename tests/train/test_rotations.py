@@ -28,7 +28,7 @@ def held():
 
 
 def rotation(spec, *, learn=True, length=8):
-    return load_injection(spec, length, 16, 2, 0, learn, SPECS.get(spec, ()))
+    return load_injection(spec, length, 16, 2, 0, learn=learn, grid=SPECS.get(spec, ()))
 
 
 def members(specs):
