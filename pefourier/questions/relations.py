@@ -13,10 +13,12 @@ On a grid lags are displacements (dy, dx), and there is a T for a step along eac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
@@ -31,7 +33,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.findings import finding
 from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
-from pefourier.questions.result import ON_GRIDS, Result
+from pefourier.questions.result import Result
 
 EXACT = 1e-6  # a residual that is rounding
 MOST_LAGS = 2**16  # of times at uneven steps
@@ -43,11 +45,7 @@ SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 @dataclass(frozen=True, repr=False)
 class Relations(Result):
-    """What codes say about the distance and the order of positions; None where undefined.
-
-    On a grid `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and
-    `first_rise` are lists with a number for each axis.
-    """
+    """What codes say about the distance and the order of positions; None where undefined."""
 
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
@@ -63,20 +61,16 @@ class Relations(Result):
     dimension: int
     shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    kernel: np.ndarray | None  # (K,) inner product at each lag over that at lag 0
-    lags: np.ndarray | None  # (K,) these lags, of times in their unit; None: 0, 1, … positions
+    kernel: NDArray[np.float64] | None  # (K,) inner product at each lag over that at lag 0
+    lags: NDArray[np.float64] | None  # (K,) of times in their unit; None: 0, 1, … positions
     first_rise: float | list[int | None] | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
     distance_preservation: float | None  # correlation of code distance with position distance
-    grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
-    prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
 
     @property
     def verdict(self) -> str:
         """What inner products, or biases, depend on."""
         enc = self.encodings[0]
-        if self.on_grid:
-            return verdict_by_displacement(self)
         if not (enc.domain.has_lags or enc.is_shift_invariant):
             return "no lags"
         if enc.domain.kind == "lag":
@@ -85,7 +79,12 @@ class Relations(Result):
             return "distance only" if self.asymmetry <= EXACT else "direction told"
         if self.kernel is None:
             return "zero codes"
-        return "depends on position" if self.toeplitz_residual > EXACT else "depends on lag alone"
+        return "depends on lag alone" if self.by_lag else "depends on position"
+
+    @property
+    def by_lag(self) -> bool:
+        """Whether inner products depend on the lag alone."""
+        return self.toeplitz_residual is not None and self.toeplitz_residual <= EXACT
 
     @property
     def findings(self) -> list[Finding]:
@@ -96,27 +95,44 @@ class Relations(Result):
         return [*enc.findings, *([finding("random-codes")] if is_random else [])]
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
-        """Names of the columns of CSV, and the inner product at each lag, of grids dy×dx."""
-        k = np.zeros(0) if self.kernel is None else self.kernel
-        middle = [n // 2 if k.ndim > 1 else 0 for n in k.shape]
+        """Names of the columns of CSV, and the inner product at each lag."""
+        kernel = np.zeros(0) if self.kernel is None else self.kernel
+        lags = map(str, range(len(kernel))) if self.lags is None else self.lags
+        return ["lag", "inner_product"], map(list, zip(lags, kernel, strict=True))
+
+
+@dataclass(frozen=True, repr=False)
+class GridRelations(Relations):
+    """What codes of points of a grid say about their displacements.
+
+    `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and `first_rise`
+    are lists with a number for each axis.
+    """
+
+    on_grid: ClassVar[bool] = True
+
+    grid: tuple[int, ...]  # points along each axis, the slowest first
+    prefix: int  # rows before the grid that have no place
+
+    @property
+    def verdict(self) -> str:
+        """What inner products on a grid depend on."""
+        if self.kernel is None:
+            return "biases" if self.encodings[0].domain.kind == "lag" else "zero codes"
+        return "depends on displacement alone" if self.by_lag else "depends on place"
+
+    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+        """Names of the columns of CSV, and the inner product at each displacement dy×dx."""
+        kernel = np.zeros(0) if self.kernel is None else self.kernel
+        middle = [n // 2 for n in kernel.shape]
         rows = (
             ["×".join(str(i - m) for i, m in zip(index, middle, strict=True)), value]
-            if self.lags is None
-            else [self.lags[index], value]
-            for index, value in np.ndenumerate(k)
+            for index, value in np.ndenumerate(kernel)
         )
         return ["lag", "inner_product"], rows
 
 
-def verdict_by_displacement(r: Relations) -> str:
-    """What inner products on a grid depend on."""
-    if r.kernel is None:
-        return "biases" if r.encodings[0].domain.kind == "lag" else "zero codes"
-    by_displacement = r.toeplitz_residual <= EXACT
-    return "depends on displacement alone" if by_displacement else "depends on place"
-
-
-def relate(encoding: Encoding | np.ndarray) -> Relations:
+def relate(encoding: Encoding | ArrayLike) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
@@ -142,21 +158,19 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
     enc = without_prefix(source)
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
-    on_grid: dict[str, Any] = {}
+    kind: partial[Relations] | partial[GridRelations] = partial(Relations)
     if len(enc.domain.sides) > 1:
-        on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
-    timed = k is not None and enc.domain.kind == "time"
-    return Relations(
+        kind = partial(GridRelations, grid=enc.domain.sides, prefix=enc.domain.prefix)
+    return kind(
         length=len(enc),
         dimension=enc.dim,
         shift_residual=shift_residual(enc) if sequence else None,
         toeplitz_residual=0.0 if enc.inverse_keys else toeplitz_residual(enc),
         kernel=k,
-        lags=in_units(enc, np.arange(len(k))) if timed else None,
+        lags=None if k is None or enc.domain.kind != "time" else in_units(enc, np.arange(len(k))),
         first_rise=rising_lags(enc, k),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
-        **on_grid,
         encodings=(source,),
     )
 

@@ -38,7 +38,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectral_density import estimate_spectrum
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, printable
 
@@ -313,10 +313,10 @@ def picture(
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-    spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
-    closest = closest_pair(enc)
+    spectrum, norm, closest = estimate_spectrum(enc, sigma=0.0), rms(table), closest_pair(enc)
+    density = spectrum.raw if len(sides) > 1 else spectrum.raw[0]
     waves = [
-        omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.lattice, strict=True)
+        omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.sides, strict=True)
     ]
     cycles = np.linalg.norm(lattice_points(waves), axis=1)
     return Picture(
@@ -327,9 +327,9 @@ def picture(
         nearest=closest.distance / norm if norm and closest.pair else None,
         neighbours=similarities(table, sides),
         closest=closest.pair,
-        cycles=float(cycles @ spectrum.density.ravel()),
-        constant=spectrum.summary.lowest_bin_share,
-        density=spectrum.density if axes > 1 else spectrum.density[0],
+        cycles=float(cycles @ density.ravel()),
+        constant=float(density.flat[0]),
+        density=density,
     )
 
 
