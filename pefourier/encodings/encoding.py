@@ -6,14 +6,17 @@ A table has one row per point: shape (n, d), n points, d dimensions. Angular fre
 per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import (
     COMPUTED,
@@ -34,33 +37,31 @@ ON_CIRCLE = 0.02  # of the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Operator = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # R(p) of queries, of keys
+Floats = NDArray[np.float64]
+Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to codes (n, d)
+Operator = Callable[[NDArray[np.int64]], tuple[Floats, Floats]]  # R(p) of queries, of keys
 
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    r"""The spectral measure an encoding declares.
+    r"""The spectral measure an encoding declares: frequencies and weights.
 
-    With `squared_length` c, inner products of codes are exactly
-    :math:`c \sum_j w_j \cos(\omega_j (s - t))`: they depend on the lag alone.
-    ``squared_length=None`` says that the weights describe the spectrum only. With `period` p every
-    frequency is 2 pi k / p for an integer k, and phases are exact at any position.
-
-    On several axes frequencies are vectors, (m, axes), and so are positions and lags, (…, axes):
-    :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
+    With `period` p every frequency is 2 pi k / p for an integer k, and phases are exact at any
+    position. On several axes frequencies are vectors, (m, axes), and so are positions and lags,
+    (…, axes): :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
     """
 
-    frequencies: np.ndarray  # (m,) radians per position, as declared (not folded into [0, pi])
-    weights: np.ndarray  # (m,) summing to one
-    squared_length: float | None = None  # of a code
+    frequencies: Floats  # (m,) radians per position, as declared (not folded into [0, pi])
+    weights: Floats  # (m,) summing to one
+    squared_length: float | None = field(default=None, init=False)  # of a `KernelMeasure`
     period: int | None = None
-    offset: float | np.ndarray = 0  # the codes of position x have the phases omega_j (x + offset)
+    offset: float | Floats = 0  # the codes of position x have the phases omega_j (x + offset)
 
-    def phases(self, x: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
+    def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> Floats:
         """Phases of the codes of positions x, shape (len(x), m)."""
         return self.angles(np.asarray(x) + self.offset, columns)
 
-    def angles(self, lags: np.ndarray, columns: slice = slice(None), per: int = 1) -> np.ndarray:
+    def angles(self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1) -> Floats:
         """Angles omega_j lag / per, reduced to half a turn where that is exact.
 
         >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
@@ -71,23 +72,43 @@ class Measure:
             omega = self.frequencies[columns] / per
             return times(np.asarray(lags, dtype=float), omega)
         modulus = self.period * per
-        turns = times(np.asarray(lags) % modulus, self.index[columns]) % modulus
+        turns = times(np.asarray(lags) % modulus, self.index(self.period)[columns]) % modulus
         turns -= modulus * (2 * turns > modulus)
         return turns * (2 * np.pi / modulus)
 
-    @cached_property
-    def index(self) -> np.ndarray:
-        """The integers k of a periodic measure."""
-        return np.rint(self.frequencies * (self.period / (2 * np.pi))).astype(np.int64)
+    def index(self, period: int) -> NDArray[np.int64]:
+        """The integers k of frequencies 2 pi k / period."""
+        return np.rint(self.frequencies * (period / (2 * np.pi))).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMeasure(Measure):
+    r"""The measure of an encoding whose inner products depend on the lag alone.
+
+    With `squared_length` c they are exactly :math:`c \sum_j w_j \cos(\omega_j (s - t))`; the
+    weights of any other `Measure` describe the spectrum only.
+    """
+
+    squared_length: float = field(kw_only=True)  # of a code
 
     @cached_property
-    def amplitudes(self) -> np.ndarray:
-        """Factor before each cosine and sine of the codes, where `squared_length` is declared."""
+    def amplitudes(self) -> Floats:
+        """Factor before each cosine and sine of the codes."""
         return np.sqrt(self.squared_length * self.weights)
 
-    def kernel(self, lags: np.ndarray) -> np.ndarray:
+    def kernel(self, lags: NDArray[Any]) -> Floats:
         """Inner product of two codes `lags` apart, as a share of their squared length."""
         return np.cos(self.angles(lags)) @ self.weights
+
+
+def equal_pairs(
+    frequencies: Floats, *, amplitude: float = 1.0, offset: float | Floats = 0
+) -> KernelMeasure:
+    """The measure of one sine and one cosine of the same amplitude at each of m frequencies."""
+    m = len(frequencies)
+    squared_length = m * amplitude * amplitude
+    weights = np.full(m, 1 / m)
+    return KernelMeasure(frequencies, weights, squared_length=squared_length, offset=offset)
 
 
 def matrix_products(lags: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
@@ -111,8 +132,7 @@ class Encoding:
     name: str
     domain: Domain
     dim: int
-    codes: Callable[[np.ndarray], np.ndarray]
-    measure: Measure | None = None
+    codes: Codes
     injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention receives the codes
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
@@ -120,14 +140,13 @@ class Encoding:
     findings: tuple[Finding, ...] = ()  # what was noticed while the codes were obtained
     origin: Literal["formula", "weights", "file", "code"] = "formula"
     untrained: bool = False  # its table is only where training starts
-    operator: Operator | None = None  # of user code that turns what it is given
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
-    rebuild_at: Callable[[tuple[int, ...]], "Encoding"] | None = (
-        None  # on other sides, where it is drawn
-    )
-    rates: np.ndarray | None = None  # of waves in time, beside columns that have no measure
-    bias: np.ndarray | None = None  # (heads, n, n), of each query to each key
+    rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # on other sides, where drawn
+    rates: Floats | None = None  # of waves in time, beside columns that have no measure
+    measure: Measure | None = field(default=None, init=False)  # of a `DeclaredEncoding`
+    operator: Operator | None = field(default=None, init=False)  # of an `OperatorEncoding`
+    bias: Floats | None = field(default=None, init=False)  # of a `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -135,7 +154,7 @@ class Encoding:
     @property
     def is_shift_invariant(self) -> bool:
         """Whether inner products are declared, which then depend on the lag alone."""
-        return self.measure is not None and self.measure.squared_length is not None
+        return isinstance(self, ShiftInvariantEncoding)
 
     @property
     def inverse_keys(self) -> bool:
@@ -145,7 +164,7 @@ class Encoding:
     @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
-        return self.is_shift_invariant and self.domain.kind != "time"
+        return is_stationary(self)
 
     @property
     def table_limit(self) -> int:
@@ -175,6 +194,64 @@ class Encoding:
         """The table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
             yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
+
+
+E = TypeVar("E", bound=Encoding)
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredEncoding(Encoding):
+    """Waves of declared frequencies."""
+
+    measure: Measure = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftInvariantEncoding(DeclaredEncoding):
+    """Waves whose inner products are declared, too, and depend on the lag alone."""
+
+    measure: KernelMeasure = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorEncoding(Encoding):
+    """User code that rotates the queries and keys it is given."""
+
+    operator: Operator = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class BiasEncoding(Encoding):
+    """A bias of each query to each key, whose codes are those of lags."""
+
+    bias: Floats = field(kw_only=True)  # (heads, n, n)
+
+
+def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
+    """Whether inner products depend on the lag alone and lags are whole steps.
+
+    Such lags are searched in place of pairs.
+    """
+    return isinstance(enc, ShiftInvariantEncoding) and enc.domain.kind != "time"
+
+
+def with_measure(enc: Encoding, measure: Measure | None) -> Encoding:
+    """The codes of an encoding with another measure, or with none.
+
+    >>> enc = from_table(np.eye(3))
+    >>> type(with_measure(enc, Measure(np.ones(1), np.ones(1)))).__name__
+    'DeclaredEncoding'
+    """
+    if isinstance(measure, KernelMeasure):
+        return recast(enc, ShiftInvariantEncoding, measure=measure)
+    if measure is not None:
+        return recast(enc, DeclaredEncoding, measure=measure)
+    return recast(enc, Encoding) if isinstance(enc, DeclaredEncoding) else enc
+
+
+def recast(enc: Encoding, kind: type[E], **parts: Any) -> E:
+    """An encoding as one of another kind, with the parts which that kind has."""
+    return kind(**{f.name: getattr(enc, f.name) for f in fields(Encoding) if f.init}, **parts)
 
 
 def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
@@ -281,7 +358,7 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
 
     facts = {"origin": "code", "lattice": n, **facts}
     domain = Domain("lag", np.arange(1 - n, 1 if causal else n))
-    return Encoding(name, domain, heads, codes, injection="bias", bias=bias, **facts)
+    return BiasEncoding(name, domain, heads, codes, injection="bias", bias=bias, **facts)
 
 
 def rows_up_to(table: np.ndarray, length: int | None, label: str) -> np.ndarray:
@@ -336,16 +413,16 @@ def without_prefix(enc: Encoding) -> Encoding:
     domain, behind = enc.domain.without_prefix(), enc.domain.prefix
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
-    measure = enc.measure
-    if measure is not None:
-        frequencies = measure.frequencies.reshape(len(measure.weights), -1)[:, 0]
-        offset = np.ravel(measure.offset)[0].item()
-        measure = replace(measure, frequencies=frequencies, offset=offset)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
         return enc.codes(np.asarray(x) + behind)
 
-    return replace(enc, domain=positions(len(domain)), codes=codes, measure=measure)
+    line = replace(enc, domain=positions(len(domain)), codes=codes)
+    if not isinstance(line, DeclaredEncoding):
+        return line
+    frequencies = line.measure.frequencies.reshape(len(line.measure.weights), -1)[:, 0]
+    offset = np.ravel(line.measure.offset)[0].item()
+    return replace(line, measure=replace(line.measure, frequencies=frequencies, offset=offset))
 
 
 def without_mean(enc: Encoding) -> Encoding:
@@ -364,7 +441,7 @@ def without_mean(enc: Encoding) -> Encoding:
         return np.asarray(enc.codes(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(enc, codes=codes, measure=None, params=params)
+    return replace(with_measure(enc, None), codes=codes, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:

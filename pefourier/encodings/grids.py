@@ -14,7 +14,7 @@ import numpy as np
 
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.domain import Domain, lags_on, lattice, positions
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Measure, from_table
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 
@@ -137,8 +137,10 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
-    measure = enc.measure and raster_measure(enc.measure, domain)
-    return replace(enc, domain=domain, measure=measure, params=params)
+    placed = replace(enc, domain=domain, params=params)
+    if not isinstance(placed, DeclaredEncoding):
+        return placed
+    return replace(placed, measure=raster_measure(placed.measure, domain))
 
 
 def with_grid_note(enc: Encoding) -> Encoding:

@@ -2,12 +2,18 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Measure, from_table, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    Measure,
+    from_table,
+    is_stationary,
+    with_measure,
+    without_prefix,
+)
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.writing.text import number
 
@@ -80,7 +86,7 @@ def is_separable(enc: Encoding) -> bool:
     enc = without_prefix(enc)
     if len(enc.domain.sides) == 1 or enc.domain.kind != "position":
         return False
-    if enc.stationary:
+    if is_stationary(enc):
         return bool((enc.measure.frequencies != 0).sum(axis=1).max() <= 1)
     return axis_columns(enc.table().reshape(*enc.domain.sides, -1)) is not None
 
@@ -106,10 +112,11 @@ def axis_encodings(enc: Encoding) -> list[Encoding] | None:
     changes = np.array([(line != line[:1]).any(axis=0) for line in lines])
     changes[0] |= ~changes.any(axis=0)
     return [
-        replace(
-            from_table(line[:, is_own] if is_own.any() else np.zeros((len(line), 1)), enc.name),
-            measure=axis_measure(enc.measure, axis) if enc.stationary else None,
-            eps=enc.eps,
+        with_measure(
+            from_table(
+                line[:, is_own] if is_own.any() else np.zeros((len(line), 1)), enc.name, eps=enc.eps
+            ),
+            axis_measure(enc.measure, axis) if is_stationary(enc) else None,
         )
         for axis, (line, is_own) in enumerate(zip(lines, changes, strict=True))
     ]

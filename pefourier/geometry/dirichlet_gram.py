@@ -189,7 +189,7 @@ def waves_of(measure: Measure, n: int) -> Waves:
         halves = [in_fixed_point(omega) >> 1 for omega in measure.frequencies.tolist()]
         turned = [n * half for half in halves]
     else:
-        period, index = measure.period, measure.index.tolist()
+        period, index = measure.period, measure.index(measure.period).tolist()
         halves = [PI * (k % (2 * period)) // period for k in index]
         turned = [PI * (n * k % (2 * period)) // period for k in index]
     amplitudes = split(measure.amplitudes)

@@ -214,7 +214,7 @@ def has_orthogonal_rows(measure: Measure, n: int) -> bool:
     period = measure.period
     if period is None or n > period:
         return False
-    shares = np.bincount(measure.index % period, measure.weights, minlength=period)
+    shares = np.bincount(measure.index(period) % period, measure.weights, minlength=period)
     return bool(np.abs(np.fft.fft(shares).real[1:n]).max(initial=0.0) <= ORTHOGONAL)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pefourier.encodings import build
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
 from pefourier.geometry import singular_values
 from pefourier.geometry.dirichlet_gram import (
     UNIT,
@@ -27,7 +27,7 @@ from pefourier.geometry.singular_values import decompose
 def measure(frequencies, weights=None, size=1.0, **facts):
     omega = np.asarray(frequencies, dtype=float)
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    return Measure(omega, weights, size, **facts)
+    return KernelMeasure(omega, weights, squared_length=size, **facts)
 
 
 def declared(frequencies, length):
@@ -38,7 +38,9 @@ def declared(frequencies, length):
         phases = own.phases(x)
         return np.hstack([np.cos(phases), np.sin(phases)])
 
-    return Encoding("waves", positions(length), 2 * len(frequencies), codes, own)
+    return ShiftInvariantEncoding(
+        "waves", positions(length), 2 * len(frequencies), codes, measure=own
+    )
 
 
 CASES = {
@@ -173,7 +175,7 @@ def exact_product(case, n, wave, i, j):
     if case.period is None:
         a, b = (mpmath.mpf(float(case.frequencies[k])) for k in (i, j))
     else:
-        a, b = (2 * mpmath.pi * int(case.index[k]) / case.period for k in (i, j))
+        a, b = (2 * mpmath.pi * int(case.index(case.period)[k]) / case.period for k in (i, j))
     size = mpmath.mpf(float(case.amplitudes[i])) * mpmath.mpf(float(case.amplitudes[j]))
     sign = 1 if wave == "cosines" else -1
     return size * (dirichlet(a - b, n) + sign * dirichlet(a + b, n)) / 2

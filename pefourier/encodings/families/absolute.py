@@ -12,7 +12,14 @@ import numpy as np
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions, time_axis
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import (
+    Encoding,
+    KernelMeasure,
+    Measure,
+    ShiftInvariantEncoding,
+    from_table,
+    with_measure,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -125,8 +132,10 @@ def sinusoidal(
         raise PefourierError(f"sinusoidal with odd=zero needs d of at least 2; got d={d}")
     energy = np.ones(len(frequencies))
     energy[-1] -= 0.5 * unpaired
-    squared_length = None if unpaired else float(d // 2)
-    plain = Measure(frequencies, energy / energy.sum(), squared_length, offset=offset)
+    weights = energy / energy.sum()
+    plain = Measure(frequencies, weights, offset=offset)
+    if not unpaired:
+        plain = KernelMeasure(frequencies, weights, squared_length=float(d // 2), offset=offset)
     domain, noted = time_axis(length, times)
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
@@ -134,7 +143,7 @@ def sinusoidal(
     def codes(x: np.ndarray) -> np.ndarray:
         return waves(plain.phases(x), layout, d=d)
 
-    return Encoding("sinusoidal", domain, d, codes, measure, params=noted)
+    return with_measure(Encoding("sinusoidal", domain, d, codes, params=noted), measure)
 
 
 @encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)
@@ -154,7 +163,7 @@ def dft(length: int, d: int) -> Encoding:
     k = np.arange(d // 2 + 1)
     single = (k == 0) | (2 * k == d)  # the constant and Nyquist own one column, not two
     weights = np.where(single, 1.0, 2.0) / d
-    measure = Measure(2 * np.pi * k / d, weights, 1.0, period=d)
+    measure = KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
 
     def codes(x: np.ndarray) -> np.ndarray:
         phases = measure.phases(x)
@@ -164,7 +173,9 @@ def dft(length: int, d: int) -> Encoding:
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
     noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
-    return Encoding("dft", positions(length), d, codes, measure, findings=noted)
+    return ShiftInvariantEncoding(
+        "dft", positions(length), d, codes, measure=measure, findings=noted
+    )
 
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)

@@ -21,7 +21,14 @@ import numpy as np
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Wave, columns_of_blocks
 from pefourier.encodings.domain import Domain, lattice
-from pefourier.encodings.encoding import Encoding, Measure, check_inside
+from pefourier.encodings.encoding import (
+    Encoding,
+    KernelMeasure,
+    Measure,
+    check_inside,
+    equal_pairs,
+    with_measure,
+)
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
 
@@ -245,7 +252,7 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
     return slope, start + slope * axes.offset
 
 
-def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: float) -> Measure:
+def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
     """Frequencies (m, axes) in radians per step and the offset of coordinates; (m,) on one axis."""
     letters = axis_letters(len(domain.sides))
     side = dict(zip(letters, domain.sides, strict=True))
@@ -263,10 +270,9 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
                 f"the axis {letter} of order={axes.order} has a coordinate of {start:g} where the "
                 f"grid has no such axis; write --grid with {len(axes.order)} sides"
             )
-    m = len(frequencies)
     if len(letters) == 1:
         frequencies, offset = frequencies[:, 0], float(offset[0])
-    return Measure(frequencies, np.full(m, 1 / m), squared_length, offset=offset)
+    return equal_pairs(frequencies, offset=offset)
 
 
 def encoding_on_axes(
@@ -275,7 +281,7 @@ def encoding_on_axes(
     """An encoding of sines and cosines on the points of a grid; `first` wave of a pair."""
     axes = axes.resolved(domain.sides)
     pairs = pairs_of_axes(name, axes, d)
-    measure = phase_measure(axes, pairs, domain, float(len(pairs.omega)))
+    measure = phase_measure(axes, pairs, domain)
     places = ROWS[axes.rows if domain.grid else "raster"]
     if places is through_blocks:
         check_blocks(domain.sides)
@@ -292,7 +298,7 @@ def encoding_on_axes(
     remarks = (finding("not-a-rotation", "axes"),) if axes.layout == "mismatched" else ()
     facts = {"params": noted, "findings": remarks, **facts}
     ordered = measure if places is Domain.places else None
-    return Encoding(name, domain, d, codes, ordered, **facts)
+    return with_measure(Encoding(name, domain, d, codes, **facts), ordered)
 
 
 def wave_codes(

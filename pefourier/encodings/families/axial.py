@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, equal_pairs
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
 from pefourier.encodings.families.fourier import pair_count
@@ -149,7 +149,9 @@ def mixed_rope(
     omega = np.stack(across, axis=-1) if len(domain.sides) > 1 else across[1]
     m = len(omega)
     columns = (2 * np.arange(m), 2 * np.arange(m) + 1)
-    measure = Measure(omega, np.full(m, 1 / m), float(m))
+    measure = equal_pairs(omega)
     noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": heads, "layout": "interleaved"}
     codes = wave_codes("mixed-rope", domain, measure, columns=columns)
-    return Encoding("mixed-rope", domain, 2 * m, codes, measure, injection="rotate", params=noted)
+    return ShiftInvariantEncoding(
+        "mixed-rope", domain, 2 * m, codes, measure=measure, injection="rotate", params=noted
+    )

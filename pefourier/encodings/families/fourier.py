@@ -13,7 +13,7 @@ import numpy as np
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, pair_columns, waves
 from pefourier.encodings.domain import Domain, positions
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, equal_pairs
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
     LINES,
@@ -34,12 +34,6 @@ def pair_count(name: str, d: int) -> int:
     return d // 2
 
 
-def equal_pairs(frequencies: np.ndarray) -> Measure:
-    """The measure of one sine and one cosine of amplitude 1 at each of m frequencies."""
-    m = len(frequencies)
-    return Measure(frequencies, np.full(m, 1 / m), float(m))
-
-
 def sinusoids(
     name: str, domain: Domain, frequencies: np.ndarray, layout: Layout, **facts: Any
 ) -> Encoding:
@@ -50,7 +44,9 @@ def sinusoids(
         return waves(plain.phases(x), layout)
 
     measure = replace(plain, frequencies=frequencies * domain.spacing)
-    return Encoding(name, domain, 2 * len(frequencies), codes, measure, **facts)
+    return ShiftInvariantEncoding(
+        name, domain, 2 * len(frequencies), codes, measure=measure, **facts
+    )
 
 
 @encoding(
@@ -170,7 +166,7 @@ def fourier_features(
     turns, offset = frequencies * steps * signs[:, None], starts / steps
     if len(domain.sides) == 1:
         turns, offset = turns[:, 0], float(offset[0])
-    measure = replace(equal_pairs(turns), offset=offset)
+    measure = equal_pairs(turns, offset=offset)
     layout = "interleaved" if mapping == "nerf" else "halves"
     first = "cos" if mapping == "gaussian" else "sin"
     columns = tuple(np.arange(d)[part] for part in pair_columns(layout, d // 2))
@@ -184,7 +180,9 @@ def fourier_features(
         return table
 
     noted = {"length": len(domain), "coordinates": kind}
-    return Encoding("fourier-features", domain, d, codes, measure, params=noted)
+    return ShiftInvariantEncoding(
+        "fourier-features", domain, d, codes, measure=measure, params=noted
+    )
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:

@@ -20,7 +20,16 @@ import numpy as np
 from pefourier.encodings.checks import WIDEST, check_above, check_count
 from pefourier.encodings.columns import Layout, columns_of_blocks, split_pairs, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import FLOAT32_EPS, FLOAT64_EPS, Encoding, Finding, Measure
+from pefourier.encodings.encoding import (
+    FLOAT32_EPS,
+    FLOAT64_EPS,
+    Encoding,
+    Finding,
+    Measure,
+    ShiftInvariantEncoding,
+    equal_pairs,
+    with_measure,
+)
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
@@ -402,7 +411,7 @@ def rope(
     scaling: Literal[tuple(SCALINGS)] = "none",
     inv_freq: np.ndarray | None = None,
     **settings: Any,
-) -> Encoding:
+) -> ShiftInvariantEncoding:
     """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
 
     With frequencies ω_i and attention factor a of the scaling, codes are a cos ω_i s and
@@ -474,7 +483,7 @@ def rope(
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
     single = len(stored) > 0 and (np.float32(stored) == stored).all()
     pairs = len(frequencies)
-    measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
+    measure = equal_pairs(frequencies, amplitude=attention)
 
     def codes(x: np.ndarray) -> np.ndarray:
         return attention * waves(measure.phases(x), layout, first="cos")
@@ -484,8 +493,9 @@ def rope(
         "eps": FLOAT32_EPS if single else FLOAT64_EPS,
         "findings": remarks_on(params, length),
     }
-    return Encoding(
-        "rope", positions(length), 2 * pairs, codes, measure, injection="rotate", **facts
+    domain = positions(length)
+    return ShiftInvariantEncoding(
+        "rope", domain, 2 * pairs, codes, measure=measure, injection="rotate", **facts
     )
 
 
@@ -574,8 +584,8 @@ def xpos(
             part *= decay
         return table
 
-    measure = replace(plain.measure, squared_length=None)
-    return replace(plain, name="xpos", codes=codes, measure=measure, params={})
+    measure = Measure(plain.measure.frequencies, plain.measure.weights)
+    return with_measure(replace(plain, name="xpos", codes=codes, params={}), measure)
 
 
 @encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
