@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def read_json_lists(path: str) -> dict[str, np.ndarray]:
     """A list of numbers, nested by rows and axes, or an object of such lists."""
     import json
 
-    with os_errors("read", path), open(path, "rb") as stream:
+    with os_errors("read", path), Path(path).open("rb") as stream:
         text = stream.read(LONGEST_JSON + 1)
     if len(text) > LONGEST_JSON:
         raise PefourierError(f"{label(path)} is longer than {LONGEST_JSON} bytes; use .npy")
@@ -116,8 +117,8 @@ def arrays_by_role(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Arrays by what they are (`NAMES`), and the names of those that are not used."""
     roles, used = {}, set()
-    for role, names in NAMES.items():
-        present = [name for name in arrays if name.rpartition(".")[2] in names]
+    for role, spellings in NAMES.items():
+        present = [name for name in arrays if name.rpartition(".")[2] in spellings]
         if len(present) > 1:
             present = [name for name in present if name.rpartition(".")[2] == role] or present
         if present:

@@ -25,6 +25,7 @@ from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judg
 from pefourier.ids.visibility import Visibility, describe_mask
 from pefourier.questions.result import Result
 
+SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
 SHOWN = 15  # rows that text lists, and findings about single tokens
 WRONG_MASK = "wrong mask"
 CODES = {  # of findings, by the verdict of a document
@@ -195,7 +196,7 @@ def judge_positions(
     else:
         spans, rule = spans_of(batch, rules), None
     mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
-    findings = [*(found for span in spans[:] for found in findings_of(span))][:SHOWN]
+    findings = [note for span in spans for note in findings_of(span)][:SHOWN]
     hidden = sum(span.verdict != EXPECTED for span in spans) - len(findings)
     if hidden > 0:
         findings.append(finding("ids-more", count=hidden))
@@ -222,14 +223,14 @@ def consequence_of(
 ) -> Consequence:
     """What changes in attention; not known where it is not known what is due."""
     bad = [span for span in spans if span.verdict != EXPECTED]
-    if model is None or any(span.due is None for span in bad):
-        return NOT_KNOWN
-    tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
     ids = batch.ids[-3:] if batch.ids.shape[0] > 1 else batch.ids
-    pairs = [(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad]
+    tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
+    pairs = [(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad if s.due is not None]
+    if model is None or len(pairs) < len(bad):
+        return NOT_KNOWN
     if rules.rank is not None:  # a token of another rank, from which lags are counted
         first = np.full((len(ids), 1), rules.start)
-        pairs = [tuple(np.hstack([first, part]) for part in pair) for pair in pairs]
+        pairs = [(np.hstack([first, ids]), np.hstack([first, due])) for ids, due in pairs]
     return model.consequence(pairs)
 
 
@@ -304,26 +305,18 @@ def due_axes(
     return due if (due[AUTHORS] != due[LIBRARY]).any() else {AUTHORS: due[AUTHORS]}
 
 
-def with_place(found: Finding) -> TokenFinding:
+def with_place(note: Finding) -> TokenFinding:
     """A finding about a token, or about the whole batch."""
-    return found if isinstance(found, TokenFinding) else TokenFinding(**vars(found))
+    return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
 def findings_of(span: Span) -> list[Finding]:
     """What is to be said of a document that is not as expected."""
     if span.verdict == EXPECTED:
         return []
-    facts = {name: getattr(span, name) for name in ("row", "segment", "token", "value", "expected")}
-    found = finding(
-        CODES[span.verdict],
-        **facts,
-        first=span.first,
-        start=span.start,
-        tokens=span.tokens,
-        runs=span.runs,
-    )
-    facts.pop("segment")
-    return [TokenFinding(found.code, found.severity, found.message, **facts)]
+    facts = {name: getattr(span, name) for name in SLOTS}
+    place = {name: facts[name] for name in ("row", "token", "value", "expected")}
+    return [TokenFinding(**vars(finding(CODES[span.verdict], **facts)), **place)]
 
 
 def judge_mask(
@@ -351,22 +344,21 @@ def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]
     """What a mask of queries and keys shows that a model should not, and windows that differ."""
     if mask is None:
         return []
-    found = []
+    notes = []
     if mask.documents_seen:
-        found.append(finding("ids-mask-documents"))
+        notes.append(finding("ids-mask-documents"))
     if mask.pads_seen:
-        found.append(finding("ids-mask-pads"))
+        notes.append(finding("ids-mask-pads"))
     windows = {run.window for run in model.positions.layers} if model else set()
-    is_within = (
-        mask.window is None and None not in windows and mask.reach <= max(windows, default=0)
-    )
+    widest = max(filter(None, windows), default=0)
+    is_within = mask.window is None and None not in windows and mask.reach <= widest
     if windows and mask.window not in windows and not is_within:
         window = mask.window or "none"
         due = ", ".join(sorted(str(w or "none") for w in windows))
-        found.append(finding("ids-mask-window", window=window, due=due))
+        notes.append(finding("ids-mask-window", window=window, due=due))
     if mask.two_sided:
-        found.append(finding("ids-mask-two-sided", window=mask.window))
-    return found
+        notes.append(finding("ids-mask-two-sided", window=mask.window))
+    return notes
 
 
 def parse_rank(text: str | None, shard: str | None, rules: Rules) -> Rules:

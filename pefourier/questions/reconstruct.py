@@ -19,10 +19,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import lattice as lattice_of
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, Floats, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
@@ -54,7 +54,7 @@ class Reconstruction:
     """One rebuilt position function, of a line or of a grid."""
 
     position: int | tuple[int, ...]
-    values: NDArray[np.float64]
+    values: Floats
     peak: float  # largest value
     side_lobe: float  # largest |value| outside the peak's flanks, on a grid a step from it
     error: float  # l2 distance to delta
@@ -387,7 +387,7 @@ def position_functions(
     )
 
 
-def position_function(density: NDArray[np.float64], sides: tuple[int, ...]) -> NDArray[np.float64]:
+def position_function(density: Floats, sides: tuple[int, ...]) -> Floats:
     """The function rebuilt at the first point, of norm 1: Algorithm 1."""
     axes = len(sides)
     weights = density if axes == 1 else density / multiplicity(sides)
@@ -490,7 +490,7 @@ def inverse_error_at(
     return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
 
 
-def describe_grid_peak(h: NDArray[np.float64]) -> GridReconstruction:
+def describe_grid_peak(h: Floats) -> GridReconstruction:
     """The rebuilt function on a torus whose peak is at the first point.
 
     >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]])).half_max_area
@@ -515,7 +515,7 @@ def describe_grid_peak(h: NDArray[np.float64]) -> GridReconstruction:
     )
 
 
-def describe_peak(h: NDArray[np.float64]) -> LineReconstruction:
+def describe_peak(h: Floats) -> LineReconstruction:
     """The rebuilt function on a circle whose peak is at index 0.
 
     And h(t) = h(-t): Algorithm 1's weights are real.

@@ -18,14 +18,17 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Finding,
+    Floats,
+    ShiftInvariantEncoding,
     as_encoding,
+    is_stationary,
     row_blocks,
     unit_of,
     without_prefix,
@@ -61,8 +64,8 @@ class Relations(Result):
     dimension: int
     shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    kernel: NDArray[np.float64] | None  # (K,) inner product at each lag over that at lag 0
-    lags: NDArray[np.float64] | None  # (K,) of times in their unit; None: 0, 1, … positions
+    kernel: Floats | None  # (K,) inner product at each lag over that at lag 0
+    lags: Floats | None  # (K,) of times in their unit; None: 0, 1, … positions
     first_rise: float | list[int | None] | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
     distance_preservation: float | None  # correlation of code distance with position distance
@@ -189,7 +192,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     return shift_along(enc, 0, k) if enc.domain.has_lags else None
 
 
-def fit_shift(before: np.ndarray, after: np.ndarray) -> float | None:
+def fit_shift(before: Floats, after: Floats) -> float | None:
     """Relative norm of T times codes (n, d) minus those they should give; None: any T would do.
 
     In a unit of their own: LAPACK rounds very small and very large numbers in other ways.
@@ -218,7 +221,7 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     return fit_shift(*(np.asarray(enc.table(x), dtype=float) for x in rows))
 
 
-def kernel(enc: Encoding) -> np.ndarray | None:
+def kernel(enc: Encoding) -> Floats | None:
     r"""Mean inner product of codes at each lag over that at lag 0, shape (n,); see `lag_axis`.
 
     On a grid at each displacement, shape (2 N_1 - 1, …), with lag 0 in the middle.
@@ -234,7 +237,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
-    if enc.is_shift_invariant:
+    if isinstance(enc, ShiftInvariantEncoding):
         count, finer = lag_axis(enc)
         blocks = row_blocks(count, BLOCK, len(enc.measure.frequencies))
         parts = (np.arange(block.start, block.stop) for block in blocks)
@@ -242,22 +245,22 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return np.concatenate([enc.measure.kernel(part) for part in lags])
     if enc.inverse_keys:  # scores of queries with the key at 0, whose factors are 1
         table = enc.table()
-        return table @ table[0] / (table[0] @ table[0])
-    means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
+        return np.asarray(table @ table[0] / (table[0] @ table[0]))
+    means: Floats = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
     return means / means[0] if means[0] else None
 
 
-def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
+def kernel_on_grid(enc: Encoding) -> Floats | None:
     """The kernel of a grid at all displacements, from one half of them."""
     sides = enc.domain.sides
-    if not enc.stationary:
+    if not is_stationary(enc):
         means = mean_products(enc.table(), sides)
         size = means[tuple(n - 1 for n in sides)]
         return means / size if size else None
     ahead = steps_ahead(sides)
     m = len(enc.measure.frequencies)
-    half = [enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m)]
-    half = np.concatenate([np.zeros(0), *half])
+    parts = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
+    half = np.concatenate([np.zeros(0), *parts])
     return np.concatenate([half[::-1], [1.0], half]).reshape([2 * n - 1 for n in sides])
 
 
@@ -271,7 +274,7 @@ def lag_axis(enc: Encoding) -> tuple[int, int]:
     >>> [lag_axis(load("mtan-fixed", d=4, times=[0.0, t, 2.0])) for t in (1.0, 1.5)]
     [(3, 1), (125, 62)]
     """
-    if enc.domain.has_lags:
+    if enc.domain.has_lags or enc.measure is None:
         return len(enc), 1
     fastest = float(np.abs(enc.measure.frequencies).max())
     finer = max(1, int(np.ceil(fastest * LAGS_A_WAVE / (2 * np.pi))))
@@ -285,7 +288,7 @@ def in_units(enc: Encoding, lag: Any) -> Any:
     return lag * enc.domain.spacing / lag_axis(enc)[1]
 
 
-def rising_lags(enc: Encoding, k: np.ndarray | None) -> float | list[int | None] | None:
+def rising_lags(enc: Encoding, k: Floats | None) -> float | list[int | None] | None:
     """The first lag at which the kernel rises; on a grid that along each axis."""
     if k is None:
         return None
@@ -293,7 +296,7 @@ def rising_lags(enc: Encoding, k: np.ndarray | None) -> float | list[int | None]
     return rises if k.ndim > 1 else in_units(enc, rises[0])
 
 
-def kernel_lines(k: np.ndarray) -> list[np.ndarray]:
+def kernel_lines(k: Floats) -> list[Floats]:
     """The kernel along each axis of a grid, from lag 0 on; of a line itself.
 
     >>> [line.tolist() for line in kernel_lines(np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]]))]
@@ -308,7 +311,7 @@ def kernel_lines(k: np.ndarray) -> list[np.ndarray]:
     return [k[tuple(place)] for place in places]
 
 
-def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
+def kernel_of_biases(biases: Floats) -> Floats:
     """Mean of exp(bias) over heads at each lag (n, d) over that at lag 0; beyond range infinite.
 
     >>> kernel_of_biases(np.array([[-1e9], [-2e9], [1e9]]))
@@ -317,10 +320,10 @@ def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
     largest = biases.max(axis=1)
     means = np.exp(biases - largest[:, None]).mean(axis=1)
     with np.errstate(over="ignore"):
-        return np.exp(largest - largest[0]) * (means / means[0])
+        return np.asarray(np.exp(largest - largest[0]) * (means / means[0]))
 
 
-def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
+def first_rise(kernel: Floats, eps: float = 0.0) -> int | None:
     """The first lag whose kernel exceeds, beyond rounding, the one before; None: it never rises.
 
     >>> first_rise(np.array([1.0, 0.5, 0.2, 0.3]))
@@ -361,7 +364,7 @@ def distance_preservation(enc: Encoding) -> float | None:
     return float(np.corrcoef(distances, between)[0, 1])
 
 
-def distances_of_pairs(points: np.ndarray) -> np.ndarray:
+def distances_of_pairs(points: Floats) -> Floats:
     """Euclidean distances of all pairs of rows, each pair once.
 
     >>> distances_of_pairs(np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(3)
@@ -369,4 +372,4 @@ def distances_of_pairs(points: np.ndarray) -> np.ndarray:
     """
     squared = (points**2).sum(axis=1)
     squared = np.maximum(squared[:, None] + squared - 2 * points @ points.T, 0.0)
-    return np.sqrt(squared[np.triu_indices(len(points), 1)])
+    return np.asarray(np.sqrt(squared[np.triu_indices(len(points), 1)]))

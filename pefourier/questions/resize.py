@@ -66,7 +66,7 @@ class Picture:
     @property
     def collision(self) -> str:
         """Two points with one vector, where there are any."""
-        ends = (point_of(np.unravel_index(row, self.grid)) for row in self.closest or ())
+        ends = (point_of(map(int, np.unravel_index(row, self.grid))) for row in self.closest or ())
         return f"for example, those of {join(ends)} are the same"
 
     @property
@@ -157,8 +157,9 @@ class Resizing(Result):
         """What is known of the table, and which pairs of a formula meet phases never seen."""
         notes = list(self.encodings[0].findings)
         for axis in (axis for axis in self.unseen if axis.unseen):
-            counts = {"count": axis.unseen, "total": axis.pairs, "axis": axis.axis}
-            notes.append(finding("unseen-phases", **counts))
+            notes.append(
+                finding("unseen-phases", count=axis.unseen, total=axis.pairs, axis=axis.axis)
+            )
         kind = self.encodings[0].params.get("model_type") or ""
         if ways := (type_row(kind) or {}).get("resized"):
             sources = " and ".join(" by ".join(step) for step in ways)
@@ -198,18 +199,16 @@ def resize_table(
     >>> r.table.shape, r.verdict
     ((36, 8), 'still distinct')
     """
-    is_computed = formula is not None and (
-        encoding.injection == "rotate" or encoding.rebuild_at is not None
-    )
-    is_computed = is_computed and not method
-    method = ANEW if is_computed else method or DEFAULT
+    by_formula = encoding.injection == "rotate" or encoding.rebuild_at is not None
+    computed = formula if by_formula and not method else None
+    method = ANEW if computed is not None else method or DEFAULT
     if method not in (*METHODS, ANEW):
         raise unknown("method", method, METHODS)
     prefix, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, table_sides = check_new_sides(encoding, new)
     front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
-    if is_computed:
-        tables = {ANEW: formula.table()[prefix:]}
+    if computed is not None:
+        tables = {ANEW: np.asarray(computed.table()[prefix:], dtype=float)}
     else:
         tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
     chosen = tables[method]
@@ -228,7 +227,7 @@ def resize_table(
         table=as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
         after=after,
-        methods=[] if is_computed else methods,
+        methods=[] if computed is not None else methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         encodings=(encoding,),
     )
@@ -352,7 +351,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     """
     if old.measure is None or new.measure is None:
         return []
-    before, after = (np.abs(frequencies_on_axes(enc.measure)) for enc in (old, new))
+    before, after = (np.abs(frequencies_on_axes(m)) for m in (old.measure, new.measure))
     reached, farther = (
         omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
     )

@@ -18,6 +18,7 @@ from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
+    Floats,
     Measure,
     as_encoding,
     row_blocks,
@@ -56,17 +57,17 @@ class WeightedFrequencies:
     """The spectral measure of an encoding: declared, or read from the periodogram of its table."""
 
     method: str  # declared or periodogram
-    frequencies: NDArray[np.float64]  # (m,) radians per position; on a grid (m, axes)
-    weights: NDArray[np.float64]  # (m,) shares of the energy; NaN where all codes are zero
-    visible: NDArray[np.float64]  # frequencies as points show them
+    frequencies: Floats  # (m,) radians per position; on a grid (m, axes)
+    weights: Floats  # (m,) shares of the energy; NaN where all codes are zero
+    visible: Floats  # frequencies as points show them
 
     @property
-    def declared(self) -> NDArray[np.float64] | None:
+    def declared(self) -> Floats | None:
         """The frequencies that a formula declares."""
         return self.frequencies if self.method == "declared" else None
 
     @cached_property
-    def sizes(self) -> NDArray[np.float64]:
+    def sizes(self) -> Floats:
         """The size (m,) of each visible frequency, in any direction."""
         return norms(self.visible)
 
@@ -133,7 +134,7 @@ def weighted_frequencies(enc: Encoding, method: str = "auto") -> WeightedFrequen
     return WeightedFrequencies(used, frequencies, weights, visible)
 
 
-def alias(frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
+def alias(frequencies: Floats) -> Floats:
     """Frequencies in [-pi, pi] that whole points cannot tell from the given ones (aliasing).
 
     >>> alias(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
@@ -143,14 +144,12 @@ def alias(frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
 
 
-def norms(frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
+def norms(frequencies: Floats) -> Floats:
     """The sizes of frequencies (m,) or (m, axes)."""
     return np.asarray(np.linalg.norm(frequencies.reshape(len(frequencies), -1), axis=1))
 
 
-def frequency_holding(
-    part: float, sizes: NDArray[np.float64], shares: NDArray[np.float64]
-) -> float:
+def frequency_holding(part: float, sizes: Floats, shares: Floats) -> float:
     """The first frequency that with lower ones holds a part of the energy."""
     order = np.argsort(sizes, kind="stable")
     reached = np.cumsum(shares[order]) >= part - 1e-12
@@ -164,9 +163,9 @@ class SpectralEstimate:
     measure: WeightedFrequencies
     sides: tuple[int, ...]  # points of the lattice along each axis
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
-    omega: list[NDArray[np.float64]]  # (K_a,) of each axis, radians per position
-    raw: NDArray[np.float64]  # (K_1, …) each weight at its nearest point; sums to one
-    smoothed: NDArray[np.float64]  # Eq. 15; `raw` where sigma is 0
+    omega: list[Floats]  # (K_a,) of each axis, radians per position
+    raw: Floats  # (K_1, …) each weight at its nearest point; sums to one
+    smoothed: Floats  # Eq. 15; `raw` where sigma is 0
 
     @property
     def is_blurred(self) -> bool:
@@ -216,7 +215,7 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
     return sides
 
 
-def points_of_line(enc: Encoding, n: int, steps: NDArray[np.float64], sigma: float) -> int:
+def points_of_line(enc: Encoding, n: int, steps: Floats, sigma: float) -> int:
     """Points of a lattice of one axis: to half a turn, at uneven times to the fastest wave."""
     points = n // 2 + 1
     if enc.domain.irregular:
@@ -229,7 +228,7 @@ def points_of_line(enc: Encoding, n: int, steps: NDArray[np.float64], sigma: flo
     return points
 
 
-def usual_sigma(steps: NDArray[np.float64], method: str, axes: int) -> float:
+def usual_sigma(steps: Floats, method: str, axes: int) -> float:
     """The bandwidth where none is given: none is needed for what lies wholly on the lattice."""
     if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
         return 0.0
@@ -249,19 +248,16 @@ def check_sigma(sigma: float | None, smallest: float) -> None:
         )
 
 
-def at_nearest_points(
-    steps: NDArray[np.float64], weights: NDArray[np.float64], points: int
-) -> NDArray[np.float64]:
+def at_nearest_points(steps: Floats, weights: Floats, points: int) -> Floats:
     """Each weight at its nearest lattice point, shared by two that are equally near."""
     below = np.clip(np.ceil(steps - 0.5 - 1e-9).astype(int), 0, points - 1)
     above = np.clip(np.floor(steps + 0.5 + 1e-9).astype(int), 0, points - 1)
     share = np.concatenate([weights, weights]) / 2
-    return np.bincount(np.concatenate([below, above]), weights=share, minlength=points)
+    nearest = np.concatenate([below, above])
+    return np.bincount(nearest, weights=share, minlength=points).astype(float, copy=False)
 
 
-def smear(
-    steps: NDArray[np.float64], weights: NDArray[np.float64], points: int, sigma: float
-) -> NDArray[np.float64]:
+def smear(steps: Floats, weights: Floats, points: int, sigma: float) -> Floats:
     """Eq. 15: a Gaussian of width sigma around every frequency, normalised over the lattice.
 
     Points are walked by their distance r from each frequency's own lattice point, which costs
@@ -280,8 +276,8 @@ def smear(
             height = weights[part] * np.exp(-0.5 * ((offsets[part] + r) / sigma) ** 2)
             start = first + r + reach
             g[start : start + places[-1] + 1] += np.bincount(places, weights=height)
-    density: NDArray[np.float64] = g[reach : reach + points]
-    return density / density.sum()
+    density = g[reach : reach + points]
+    return np.asarray(density / density.sum())
 
 
 @dataclass(frozen=True)
@@ -324,7 +320,7 @@ def summarize_density(enc: Encoding, estimate: SpectralEstimate) -> DensitySumma
     )
 
 
-def lowest_bin_index(enc: Encoding, frequencies: NDArray[np.float64]) -> float | None:
+def lowest_bin_index(enc: Encoding, frequencies: Floats) -> float | None:
     """The root d ln(d / 2 pi) / ln rho of Eq. 16, where frequencies are rho^(-l/d), l = 0, 2, …"""
     rho, d = enc.params.get("rho"), enc.dim
     if rho is None or rho <= 0 or rho == 1:
@@ -372,8 +368,8 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
 class DecadeDensity:
     """Energy over the logarithm of frequency."""
 
-    omega: NDArray[np.float64]  # (K,) radians per position, at equal steps of the logarithm
-    density: NDArray[np.float64]  # (K,) share of energy per decade
+    omega: Floats  # (K,) radians per position, at equal steps of the logarithm
+    density: Floats  # (K,) share of energy per decade
     at_zero: float  # share at frequency 0, which has no logarithm
 
 
@@ -460,7 +456,7 @@ def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> AxisShares:
 
 def frequencies_read(
     enc: Encoding,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+) -> tuple[Floats, Floats] | None:
     """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
     lines = axis_encodings(enc)
     if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):

@@ -18,11 +18,12 @@ from math import pi
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
+    Floats,
     as_encoding,
     without_mean,
     without_prefix,
@@ -85,9 +86,9 @@ class Spectrum(Result):
     lattice: int | tuple[int, ...]
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     method: str
-    omega: NDArray[np.float64] | list[NDArray[np.float64]]  # radians per position; of each axis
-    density: NDArray[np.float64]  # sums to one
-    frequencies: NDArray[np.float64] | None  # (m,) declared, radians per position
+    omega: Floats | list[Floats]  # radians per position; of each axis
+    density: Floats  # sums to one
+    frequencies: Floats | None  # (m,) declared, radians per position
     summary: DensitySummary
     estimate: SpectralEstimate = field(compare=False, metadata=HIDDEN)
 
@@ -139,7 +140,7 @@ class LineSpectrum(Spectrum):
     }
 
     lattice: int
-    omega: NDArray[np.float64]  # (K,), as is the density
+    omega: Floats  # (K,), as is the density
 
     @property
     def unit(self) -> str:
@@ -180,10 +181,10 @@ class GridSpectrum(Spectrum):
     on_grid: ClassVar[bool] = True
 
     lattice: tuple[int, ...]
-    omega: list[NDArray[np.float64]]  # (K_a,) of each axis
-    marginals: list[NDArray[np.float64]]  # (K_a,): sums over the other axes
-    radial: dict[str, NDArray[np.float64]]  # omega (R,) lengths, density (R,)
-    angular: dict[str, NDArray[np.float64]]  # angle (12,) 0 … pi, density (12,)
+    omega: list[Floats]  # (K_a,) of each axis
+    marginals: list[Floats]  # (K_a,): sums over the other axes
+    radial: dict[str, Floats]  # omega (R,) lengths, density (R,)
+    angular: dict[str, Floats]  # angle (12,) 0 … pi, density (12,)
     isotropy: dict[str, float]  # A2, A4
     aliased: list[float] | None  # of each axis' declared ones, those above pi
     idle: list[float] | None  # of each axis, waves longer than the side
