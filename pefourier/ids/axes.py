@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.errors import PefourierError
-from pefourier.ids.spans import EXPECTED, Facts, Span
+from pefourier.ids.spans import EXPECTED, Facts, Span, displaced
 
 BY_FRAME = ("qwen3_vl", "qwen3_5", "glm4v", "glm46v", "glm_ocr")  # types that split videos by frame
 AUTHORS, LIBRARY = "largest id + 1", "start + max(rows, columns)"
@@ -135,7 +135,7 @@ def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
     shift = axes - ids
     expected = int(ids[(axes != ids)[:, token].argmax(), token])
     if (shift == shift[0, 0]).all():
-        return displaced_axes(facts, int(shift[0, 0]), expected)
+        return facts.span(displaced(facts), 0, expected)
     if (axes == axes[0]).all():
         return facts.span("text only", token, expected)
     is_time_alone = (axes[1:] == ids[1:]).all(axis=0)[wrong].all()
@@ -144,17 +144,6 @@ def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
     if (shift[:, token] == shift[0, token]).all():
         return facts.span("block start", token, expected)
     return facts.span("backwards" if axes[:, token].max() < expected else "gap", token, expected)
-
-
-def displaced_axes(facts: Facts, shift: int, expected: int) -> Span:
-    """A document whose axes all begin elsewhere by the same."""
-    first = int(facts.tokens[0])
-    kind = "offset"
-    if facts.place and facts.previous is not None and facts.ids[0] == facts.previous + 1:
-        kind = "not restarted"
-    elif facts.knows_documents and first and shift == first:
-        kind = "not restarted" if facts.place else "padding counted"
-    return facts.span(kind, 0, expected)
 
 
 def judge_structure(facts: Facts, axes: np.ndarray) -> Span:

@@ -139,10 +139,9 @@ def arrays_by_role(
 def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
     """Integers of an array, which may be stored as floats."""
     if array.dtype.kind == "f":
-        rounded = np.rint(array)
-        if not (np.isfinite(array).all() and (rounded == array).all()):
-            raise PefourierError(f"{subject} must hold integers; got {first_fraction(array)}")
-        array = rounded
+        fractions = array[~np.isfinite(array) | (np.rint(array) != array)]
+        if fractions.size:
+            raise PefourierError(f"{subject} must hold integers; got {fractions[0]:g}")
     if array.dtype.kind not in "biuf" or array.size == 0:
         raise PefourierError(
             f"{subject} must hold integers; got an array {array.shape} of {array.dtype}"
@@ -150,13 +149,6 @@ def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
     if np.abs(array.astype(float)).max() > LARGEST:
         raise PefourierError(f"{subject} must be below 2^53; got {int(array.max())}")
     return array.astype(np.int64)
-
-
-def first_fraction(array: np.ndarray) -> str:
-    """The first number that is no integer."""
-    flat = array.ravel()
-    bad = ~np.isfinite(flat) | (np.rint(flat) != flat)
-    return f"{flat[bad.argmax()]:g}"
 
 
 def ids_by_axis(array: np.ndarray, subject: str) -> np.ndarray:
@@ -318,15 +310,13 @@ def grids_of(roles: Mapping[str, np.ndarray], role: str) -> np.ndarray | None:
     return grids.reshape(-1, 3)
 
 
-def named(
-    path: str | None, role: str, shape_of_ids: tuple[int, ...] | None = None
+def read_role(
+    path: str, role: str, shape_of_ids: tuple[int, ...] | None = None
 ) -> dict[str, np.ndarray]:
     """An array of a further file by what it is: a mask, segments, or depths.
 
     A row of segments that goes up from 0 and has another size than the ids is cu_seqlens.
     """
-    if path is None:
-        return {}
     arrays = read_arrays(path)
     if len(arrays) > 1:
         arrays = {name: a for name, a in arrays.items() if name.rpartition(".")[2] in NAMES[role]}

@@ -83,12 +83,7 @@ class Context(Result):
         "largest query scale": "temperature.largest",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "layers": {
-            "layers": "numbers",
-            "kind": "kind",
-            "rotation": "name",
-            "window": "window",
-        },
+        "layers": {"layers": "numbers", "kind": "kind", "rotation": "name", "window": "window"},
         "all_bands": {
             "rotation": "rotation",
             "band": "treatment",

@@ -107,7 +107,7 @@ class Design(Result):
             "pairs without a full rotation": "idle",
             "first negative lag": "bound",
             "best by": "best_by",
-        },
+        }
     }
 
     length: int

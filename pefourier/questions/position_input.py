@@ -26,9 +26,9 @@ from pefourier.ids.batch import (
     Batch,
     as_visible,
     batch_of,
-    named,
     path_of,
     read_arrays,
+    read_role,
 )
 from pefourier.ids.model import Model, read_model
 from pefourier.ids.spans import Rules
@@ -101,19 +101,15 @@ def with_files(
     if "" in content:
         content["position_ids"] = content.pop("")
     for role, value in files.items():
-        if value is not None and path_of(value) is None:
-            content[role] = numbers(value)
-        elif value is not None:
+        if (path := path_of(value)) is not None:
             ids = next((content[n] for n in NAMES["position_ids"] if n in content), None)
-            content |= named(path_of(value), role, None if ids is None else ids.shape)
+            content |= read_role(path, role, None if ids is None else ids.shape)
+        elif value is not None:
+            content[role] = numbers(value)
     tokens = model.vision_tokens if model else (None, None)
     has_axes = model.has_axes if model else False
-    return batch_of(content, label_of_source(source), has_axes=has_axes, vision_tokens=tokens)
-
-
-def label_of_source(source: str) -> str:
-    """How an error names an input."""
-    return shown(Path(source).name) if source != "ids" else "the batch"
+    label = shown(Path(source).name) if source != "ids" else "the batch"
+    return batch_of(content, label, has_axes=has_axes, vision_tokens=tokens)
 
 
 def mask_alone(content: Mapping[str, np.ndarray]) -> np.ndarray | None:

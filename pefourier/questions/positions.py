@@ -23,30 +23,11 @@ from pefourier.ids.batch import Batch
 from pefourier.ids.model import NOT_KNOWN, Consequence, Model
 from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judge, spans_of
 from pefourier.ids.visibility import Visibility, describe_mask
-from pefourier.questions.result import Result
+from pefourier.questions.result import Result, csv_table
 
 SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
 SHOWN = 15  # rows that text lists, and findings about single tokens
 WRONG_MASK = "wrong mask"
-CODES = {  # of findings, by the verdict of a document
-    "padding counted": "ids-padding-counted",
-    "not restarted": "ids-not-restarted",
-    "restarted": "ids-restarted",
-    "repeated": "ids-repeated",
-    "gap": "ids-gap",
-    "backwards": "ids-backwards",
-    "negative": "ids-negative",
-    "offset": "ids-offset",
-    "beyond": "ids-beyond",
-    "table offset": "ids-table-offset",
-    "local ids": "ids-local-ids",
-    "wrong shard": "ids-wrong-shard",
-    "text only": "ids-text-only",
-    "block start": "ids-block-start",
-    "times shared": "ids-times-shared",
-    "index for depth": "ids-index-for-depth",
-    "undecided": "ids-undecided",
-}
 
 
 @dataclass(frozen=True)
@@ -171,7 +152,7 @@ class Positions(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each document."""
         names = ["row", "segment", "tokens", "first", "last", "expected_first", "runs", "verdict"]
-        return names, [[getattr(span, name) for name in names] for span in self.rows]
+        return csv_table(self.rows, names)
 
 
 def judge_positions(
@@ -251,29 +232,18 @@ def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list
     for row in range(batch.rows):
         previous = None
         for place, tokens in enumerate(documents_of(batch, row)):
-            due = due_axes(batch, row, tokens, images, videos)
-            facts = Facts(
-                axes[0, row, tokens],
-                np.arange(len(tokens)),
-                tokens,
-                place,
-                previous,
-                rules,
-                batch,
-                row,
-            )
-            span = judge_axes(facts, axes[:, row, tokens], list(due.values()))
-            if (
-                span.verdict == "text only"
-                and batch.kinds is not None
-                and not batch.kinds[row, tokens].any()
-            ):
+            due, ids = due_axes(batch, row, tokens, images, videos), axes[:, row, tokens]
+            expected = np.arange(len(tokens))
+            facts = Facts(ids[0], expected, tokens, place, previous, rules, batch, row)
+            span = judge_axes(facts, ids, list(due.values()))
+            is_text = batch.kinds is not None and not batch.kinds[row, tokens].any()
+            if is_text and span.verdict == "text only":
                 span = judge(facts)
             if text is not None and span.verdict == EXPECTED:
                 span = judge(replace(facts, ids=text[row, tokens]))
             spans.append(span)
-            previous = int(axes[:, row, tokens].max())
-            right = [rule for rule, ids in due.items() if (ids == axes[:, row, tokens]).all()]
+            previous = int(ids.max())
+            right = [rule for rule, expected in due.items() if (expected == ids).all()]
             followed |= set(right) if len(right) == 1 and len(due) > 1 else set()
     return spans, followed.pop() if len(followed) == 1 else None
 
@@ -316,7 +286,8 @@ def findings_of(span: Span) -> list[Finding]:
         return []
     facts = {name: getattr(span, name) for name in SLOTS}
     place = {name: facts[name] for name in ("row", "token", "value", "expected")}
-    return [TokenFinding(**vars(finding(CODES[span.verdict], **facts)), **place)]
+    code = f"ids-{span.verdict.replace(' ', '-')}"
+    return [TokenFinding(**vars(finding(code, **facts)), **place)]
 
 
 def judge_mask(

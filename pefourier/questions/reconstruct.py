@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -128,7 +128,7 @@ class Reconstructions(Result):
             "side lobe": "side_lobe",
             "error": "error",
             "linear inverse error": "inverse_error",
-        },
+        }
     }
 
     lattice: int | tuple[int, ...]
@@ -201,17 +201,15 @@ class Reconstructions(Result):
         return None
 
     @property
-    def smaller_base(self) -> str:
-        """That base as it is typed; nothing where none was found."""
+    def advice(self) -> str:
+        """A smaller base as it is typed, and how large it makes the peak; nothing without one."""
+        if self.sharper is None:
+            return ""
         in_spec = OWN_BASE.search(self.encodings[0].spec)
         option = f"{in_spec[1]}=" if in_spec else "--rho "
-        return f"{option}{number(self.sharper[0])}" if self.sharper else ""
-
-    @property
-    def sharpened(self) -> str:
-        """How large it makes the peak."""
         unit = "points large" if self.on_grid else "positions wide"
-        return f"{number(self.sharper[1], 2)} {unit}" if self.sharper else ""
+        rho, extent = self.sharper
+        return f"{option}{number(rho)} makes the peak {number(extent, 2)} {unit}"
 
     @property
     def verdict(self) -> str:
@@ -350,39 +348,32 @@ def position_functions(
     from pefourier.geometry.singular_values import check_products, decompose
 
     enc = without_prefix(as_encoding(encoding))
-    sides, points = where_to_rebuild(enc, lattice, positions)
+    sides, rebuilt = where_to_rebuild(enc, lattice, positions)
     check_products(enc)
     estimate = estimate_spectrum(enc, lattice, sigma, method)
-    places = [check_point(point, sides) for point in points]
+    places = [check_point(point, sides) for point in rebuilt]
     h, factors = position_function(estimate.smoothed, sides), decompose(enc)
     errors = [inverse_error_at(factors, place, enc.domain.sides) for place in places]
-    largest_error = max(0.0, factors.inverse_error())  # rounding may make it less than it is
-    vectors = distinct_vectors(enc, sides)
+    kind: partial[LineReconstructions] | partial[GridReconstructions]
     if len(sides) == 1:
         peak = describe_peak(h)
-        return LineReconstructions(
-            lattice=sides[0],
-            sigma=estimate.sigma,
-            reconstructions=[
-                replace(peak, position=place, values=np.roll(h, place), inverse_error=error)
-                for (place,), error in zip(places, errors, strict=True)
-            ],
-            inverse_error=largest_error,
-            estimate=estimate,
-            vectors=vectors,
-            encodings=(enc,),
-        )
-    area, axes = describe_grid_peak(h), range(len(sides))
-    return GridReconstructions(
-        lattice=sides,
-        sigma=estimate.sigma,
-        reconstructions=[
+        lines = [
+            replace(peak, position=place, values=np.roll(h, place), inverse_error=error)
+            for (place,), error in zip(places, errors, strict=True)
+        ]
+        kind = partial(LineReconstructions, lattice=sides[0], reconstructions=lines)
+    else:
+        area, axes = describe_grid_peak(h), range(len(sides))
+        points = [
             replace(area, position=place, values=np.roll(h, place, axes), inverse_error=error)
             for place, error in zip(places, errors, strict=True)
-        ],
-        inverse_error=largest_error,
+        ]
+        kind = partial(GridReconstructions, lattice=sides, reconstructions=points)
+    return kind(
+        sigma=estimate.sigma,
+        inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
         estimate=estimate,
-        vectors=vectors,
+        vectors=distinct_vectors(enc, sides),
         encodings=(enc,),
     )
 

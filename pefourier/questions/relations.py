@@ -98,10 +98,16 @@ class Relations(Result):
         return [*enc.findings, *([finding("random-codes")] if is_random else [])]
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
-        """Names of the columns of CSV, and the inner product at each lag."""
+        """Names of the columns of CSV, and the inner product at each lag, of grids dy×dx."""
         kernel = np.zeros(0) if self.kernel is None else self.kernel
-        lags = map(str, range(len(kernel))) if self.lags is None else self.lags
-        return ["lag", "inner_product"], map(list, zip(lags, kernel, strict=True))
+        middle = [n // 2 if self.on_grid else 0 for n in kernel.shape]
+        rows = (
+            ["×".join(str(i - m) for i, m in zip(index, middle, strict=True)), value]
+            if self.lags is None
+            else [self.lags[index], value]
+            for index, value in np.ndenumerate(kernel)
+        )
+        return ["lag", "inner_product"], rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,16 +129,6 @@ class GridRelations(Relations):
         if self.kernel is None:
             return "biases" if self.encodings[0].domain.kind == "lag" else "zero codes"
         return "depends on displacement alone" if self.by_lag else "depends on place"
-
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
-        """Names of the columns of CSV, and the inner product at each displacement dy×dx."""
-        kernel = np.zeros(0) if self.kernel is None else self.kernel
-        middle = [n // 2 for n in kernel.shape]
-        rows = (
-            ["×".join(str(i - m) for i, m in zip(index, middle, strict=True)), value]
-            for index, value in np.ndenumerate(kernel)
-        )
-        return ["lag", "inner_product"], rows
 
 
 def relate(encoding: Encoding | ArrayLike) -> Relations:

@@ -172,10 +172,7 @@ class Resizing(Result):
 
 
 def resize_table(
-    encoding: Encoding,
-    new: Sequence[int],
-    method: str = "",
-    formula: Encoding | None = None,
+    encoding: Encoding, new: Sequence[int], method: str = "", formula: Encoding | None = None
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare them all.
 
@@ -304,11 +301,7 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
     return means
 
 
-def picture(
-    name: str,
-    table: np.ndarray,
-    sides: tuple[int, ...],
-) -> Picture:
+def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))

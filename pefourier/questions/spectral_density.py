@@ -174,10 +174,7 @@ class SpectralEstimate:
 
 
 def estimate_spectrum(
-    enc: Encoding,
-    lattice: int | None = None,
-    sigma: float | None = None,
-    method: str = "auto",
+    enc: Encoding, lattice: int | None = None, sigma: float | None = None, method: str = "auto"
 ) -> SpectralEstimate:
     """The density of an encoding without prefix; parameters as in `questions.spectrum`.
 
@@ -454,9 +451,7 @@ def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> AxisShares:
     }
 
 
-def frequencies_read(
-    enc: Encoding,
-) -> tuple[Floats, Floats] | None:
+def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
     lines = axis_encodings(enc)
     if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):

@@ -13,7 +13,7 @@ A lattice of several axes is a torus (`geometry.torus`) with half of its frequen
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import pi
 from typing import Any, ClassVar
 
@@ -136,7 +136,7 @@ class LineSpectrum(Spectrum):
     """A density over the N // 2 + 1 = K points of a lattice of one axis."""
 
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "peaks": {"wavelength": "period", "share of energy": "share"},
+        "peaks": {"wavelength": "period", "share of energy": "share"}
     }
 
     lattice: int
@@ -299,35 +299,33 @@ def spectrum(
     """
     enc = without_prefix(as_encoding(encoding))
     estimate = estimate_spectrum(enc, lattice, sigma, method)
-    summary = summarize_density(enc, estimate)
-    measure, sides, density = estimate.measure, estimate.sides, estimate.smoothed
-    declared = measure.declared
-    if len(sides) == 1:
-        return LineSpectrum(
-            lattice=sides[0],
-            sigma=estimate.sigma,
-            method=measure.method,
-            omega=estimate.omega[0],
-            density=density,
-            frequencies=declared,
-            summary=summary,
-            estimate=estimate,
-            encodings=(enc,),
-        )
-    rings, axes = directions_of(density, sides), range(len(sides))
-    return GridSpectrum(
-        lattice=sides,
+    kind: partial[LineSpectrum] | partial[GridSpectrum]
+    if len(estimate.sides) == 1:
+        kind = partial(LineSpectrum, lattice=estimate.sides[0], omega=estimate.omega[0])
+    else:
+        kind = on_grid(enc, estimate)
+    return kind(
         sigma=estimate.sigma,
-        method=measure.method,
-        omega=estimate.omega,
-        density=density,
-        frequencies=declared,
-        summary=summary,
+        method=estimate.measure.method,
+        density=estimate.smoothed,
+        frequencies=estimate.measure.declared,
+        summary=summarize_density(enc, estimate),
         estimate=estimate,
+        encodings=(enc,),
+    )
+
+
+def on_grid(enc: Encoding, estimate: SpectralEstimate) -> partial[GridSpectrum]:
+    """An answer with what only a density over several axes has."""
+    sides, density, declared = estimate.sides, estimate.smoothed, estimate.measure.declared
+    rings, axes = directions_of(density, sides), range(len(sides))
+    return partial(
+        GridSpectrum,
+        lattice=sides,
+        omega=estimate.omega,
         marginals=[density.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
         radial={"omega": rings.lengths, "density": rings.radial},
         angular={"angle": rings.angles, "density": rings.angular},
-        **axis_shares(enc, measure),
+        **axis_shares(enc, estimate.measure),
         largest_step=None if declared is None else float(np.abs(declared).max()),
-        encodings=(enc,),
     )
