@@ -55,7 +55,8 @@ class Model:
         """The tokens that stand for patches of images and of videos."""
         image = self.values.get("image_token_id", self.values.get("image_token_index"))
         video = self.values.get("video_token_id", self.values.get("video_token_index"))
-        return tuple(t if isinstance(t, int) else None for t in (image, video))  # type: ignore[return-value]
+        image, video = (token if isinstance(token, int) else None for token in (image, video))
+        return image, video
 
     @property
     def vision(self) -> Vision:

@@ -18,7 +18,7 @@ from pefourier.encodings.domain import positions as line_of_positions
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
-from pefourier.ids.axes import AUTHORS, LIBRARY, blocks_of, expected_axes, judge_axes
+from pefourier.ids.axes import AUTHORS, LIBRARY, Vision, blocks_of, expected_axes, judge_axes
 from pefourier.ids.batch import Batch
 from pefourier.ids.model import NOT_KNOWN, Consequence, Model
 from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judge, spans_of
@@ -101,8 +101,7 @@ class Positions(Result):
     @property
     def first_rows(self) -> list[Span]:
         """The rows that text lists, those with faults first."""
-        good = [span for span in self.rows if span.verdict == EXPECTED]
-        return [*self.bad, *good][:SHOWN]
+        return sorted(self.rows, key=lambda span: span.verdict == EXPECTED)[:SHOWN]
 
     @property
     def row_count(self) -> int | None:
@@ -250,14 +249,10 @@ def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list
 
 def grids_by_rule(batch: Batch, model: Model | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Iterators over the blocks of images and of videos, for each rule."""
-    from pefourier.ids.axes import Vision
-
-    vision = model.vision if model else Vision()
-    makers = ((batch.images, None, False), (batch.videos, batch.seconds, True))
-    images, videos = (
-        {rule: blocks_of(grids, vision, seconds, video=video) for rule in (AUTHORS, LIBRARY)}
-        for grids, seconds, video in makers
-    )
+    vision, rules = model.vision if model else Vision(), (AUTHORS, LIBRARY)
+    images = {rule: blocks_of(batch.images, vision, video=False) for rule in rules}
+    seconds = batch.seconds
+    videos = {rule: blocks_of(batch.videos, vision, seconds, video=True) for rule in rules}
     return images, videos
 
 

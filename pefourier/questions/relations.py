@@ -242,8 +242,8 @@ def kernel(enc: Encoding) -> Floats | None:
     if enc.inverse_keys:  # scores of queries with the key at 0, whose factors are 1
         table = enc.table()
         return np.asarray(table @ table[0] / (table[0] @ table[0]))
-    means: Floats = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
-    return means / means[0] if means[0] else None
+    means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
+    return np.asarray(means / means[0]) if means[0] else None
 
 
 def kernel_on_grid(enc: Encoding) -> Floats | None:
