@@ -28,6 +28,25 @@ from pefourier.questions.result import Result, csv_table
 SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
 SHOWN = 15  # rows that text lists, and findings about single tokens
 WRONG_MASK = "wrong mask"
+CODES = {  # of findings, by the verdict of a document
+    "padding counted": "ids-padding-counted",
+    "not restarted": "ids-not-restarted",
+    "restarted": "ids-restarted",
+    "repeated": "ids-repeated",
+    "gap": "ids-gap",
+    "backwards": "ids-backwards",
+    "negative": "ids-negative",
+    "offset": "ids-offset",
+    "beyond": "ids-beyond",
+    "table offset": "ids-table-offset",
+    "local ids": "ids-local-ids",
+    "wrong shard": "ids-wrong-shard",
+    "text only": "ids-text-only",
+    "block start": "ids-block-start",
+    "times shared": "ids-times-shared",
+    "index for depth": "ids-index-for-depth",
+    "undecided": "ids-undecided",
+}
 
 
 @dataclass(frozen=True)
@@ -281,8 +300,7 @@ def findings_of(span: Span) -> list[Finding]:
         return []
     facts = {name: getattr(span, name) for name in SLOTS}
     place = {name: facts[name] for name in ("row", "token", "value", "expected")}
-    code = f"ids-{span.verdict.replace(' ', '-')}"
-    return [TokenFinding(**vars(finding(code, **facts)), **place)]
+    return [TokenFinding(**vars(finding(CODES[span.verdict], **facts)), **place)]
 
 
 def judge_mask(
