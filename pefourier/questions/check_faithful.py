@@ -221,15 +221,11 @@ def check_faithful(
     factors = decompose(enc, progress and progress("singular values"))
     identified, findings = diagnose(with_prefix, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
-    is_grid = bool(with_prefix.domain.grid)
-    separable_error = factors.separable_error(enc.domain.sides) if is_grid else 1.0
+    sides = enc.domain.sides if with_prefix.domain.grid else ()
+    separable_error = factors.separable_error(sides) if sides else 1.0
     rung = verdict(closest, factors, separable_error)
     rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
-    kind: partial[LineFaithfulness] | partial[GridFaithfulness]
-    if is_grid:
-        kind = with_facts_of_grid(with_prefix, closest, separable_error)
-    else:
-        kind = partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
+    kind = of_line_or_grid(with_prefix, closest, separable_error)
     distance, pair, gap = describe_closest(with_prefix, closest, factors)
     return kind(
         length=factors.n,
@@ -264,10 +260,12 @@ def describe_closest(
     return closest.distance, (first, second), closest.distance / rms if rms else 0.0
 
 
-def with_facts_of_grid(
+def of_line_or_grid(
     enc: Encoding, closest: ClosestPair, separable_error: float
-) -> partial[GridFaithfulness]:
-    """An answer with what only codes on a grid have."""
+) -> partial[LineFaithfulness] | partial[GridFaithfulness]:
+    """An answer with what only codes of one axis, or only those on a grid, have."""
+    if not enc.domain.grid:
+        return partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
     from pefourier.encodings.places import is_separable
     from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 

@@ -447,5 +447,5 @@ def last_bucket(enc: Encoding) -> int | None:
     if enc.name not in ("t5", "deberta"):
         return None
     distances = np.arange(enc.params["max_distance"] + 2)
-    both = np.hstack([enc.codes(side * distances) for side in (1, -1)])
-    return int(np.flatnonzero(np.diff(both, axis=0).any(axis=1))[-1]) + 1
+    vectors = np.hstack([enc.codes(side * distances) for side in (1, -1)])
+    return int(np.flatnonzero(np.diff(vectors, axis=0).any(axis=1))[-1]) + 1

@@ -146,9 +146,7 @@ class Extensions(Result):
     @property
     def nearest(self) -> Extension:
         """Of the ways that leave the fewest new angles the one that stays near the longest."""
-        return min(
-            self.scaled, key=lambda one: (one.unseen, *(-(p or inf) for p in one.below.values()))
-        )
+        return min(self.scaled, key=lambda e: (e.unseen, *(-(p or inf) for p in e.below.values())))
 
     @property
     def nearest_falls(self) -> str:
@@ -236,6 +234,7 @@ def extend(
     }
     tried = dict.fromkeys([*filter(None, best.values()), *bases])
     unscaled = (("base", rebuilt(source, length, rho, "none", {})) for rho in tried)
+    pairs = (*rotations.items(), *unscaled)
     form = FORMATS[dtype] if dtype else None
     return Extensions(
         name=split_spec(spec)[1],
@@ -247,9 +246,7 @@ def extend(
         window=window,
         trained_frequencies=met.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(
-            describe_extension(met, *pair, form, window) for pair in (*rotations.items(), *unscaled)
-        ),
+        candidates=tuple(describe_extension(met, *pair, form, window) for pair in pairs),
         best=best,
         encodings=(replace(source, params={**source.params, "to": length, "dtype": dtype}),),
     )

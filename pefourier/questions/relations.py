@@ -257,7 +257,8 @@ def kernel_on_grid(enc: Encoding) -> Floats | None:
     m = len(enc.measure.frequencies)
     parts = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
     half = np.concatenate([np.zeros(0), *parts])
-    return np.concatenate([half[::-1], [1.0], half]).reshape([2 * n - 1 for n in sides])
+    whole = np.concatenate([half[::-1], [1.0], half])
+    return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
 
 
 def lag_axis(enc: Encoding) -> tuple[int, int]:
