@@ -35,10 +35,10 @@ def normal(n=16384, d=384):
 
 def density_pefourier(d):
     from pefourier.encodings import build
-    from pefourier.questions.spectrum import density
+    from pefourier.questions.spectrum import spectrum as spectrum_of
 
     enc = build("sinusoidal", d=d)
-    return lambda: density(enc).density
+    return lambda: spectrum_of(enc).density
 
 
 def density_numpy(d):
@@ -106,7 +106,7 @@ def rebuilt_numpy(d):
     density = density_numpy(d)
 
     def work():
-        g, k = density(), np.arange(d // 2 + 1)
+        g, k = spectrum_of(), np.arange(d // 2 + 1)
         twice = np.where((k == 0) | (2 * k == d), 1, 2)
         h = (g * twice) @ np.cos(2 * np.pi * np.outer(k, np.arange(d) - 5) / d)
         np.linalg.svd(np.sin(np.outer(np.arange(80), frequencies(d))))
