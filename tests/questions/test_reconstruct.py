@@ -71,7 +71,8 @@ def test_peaks_are_described(h, expected):
     facts = describe_peak(h)
     assert {key: getattr(facts, key) for key in expected} == pytest.approx(expected)
     if np.isnan(h).any():
-        assert np.isnan([getattr(facts, key) for key in ("peak", "width", "side_lobe", "error")]).all()
+        numbers = [getattr(facts, key) for key in ("peak", "width", "side_lobe", "error")]
+        assert np.isnan(numbers).all()
 
 
 def test_a_position_that_comes_back_at_several_places_is_not_sharp():

@@ -39,7 +39,11 @@ def answers():
 
 @pytest.mark.parametrize(
     ("draw", "find", "panels"),
-    [(spectrum, spectrum_of, 8), (reconstruct, position_functions, 12), (faithful, check_faithful, 2)],
+    [
+        (spectrum, spectrum_of, 8),
+        (reconstruct, position_functions, 12),
+        (faithful, check_faithful, 2),
+    ],
 )
 def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):
     with plot.figure_style():

@@ -106,7 +106,7 @@ def rebuilt_numpy(d):
     density = density_numpy(d)
 
     def work():
-        g, k = spectrum_of(), np.arange(d // 2 + 1)
+        g, k = density(), np.arange(d // 2 + 1)
         twice = np.where((k == 0) | (2 * k == d), 1, 2)
         h = (g * twice) @ np.cos(2 * np.pi * np.outer(k, np.arange(d) - 5) / d)
         np.linalg.svd(np.sin(np.outer(np.arange(80), frequencies(d))))

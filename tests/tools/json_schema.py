@@ -74,7 +74,8 @@ KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
 BESIDE = {  # the fields of its dataclass, what a record has
-    **dict.fromkeys((LineFaithfulness, GridFaithfulness), {**LAYERS, "softmax_factor": NUMBER}),
+    kind: {**LAYERS, "softmax_factor": NUMBER} for kind in (LineFaithfulness, GridFaithfulness)
+} | {
     Comparison: {"other": OBJECT},
 }
 PLAINLY = {  # records that no dataclass stands for
