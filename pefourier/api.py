@@ -24,7 +24,7 @@ import numpy as np
 from pefourier.encodings.checks import check_tolerance
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
-from pefourier.encodings.loader import SpecWithDefaults, load, whole_numbers
+from pefourier.encodings.loader import SpecWithDefaults, count_of, load, whole_numbers
 from pefourier.errors import PefourierError, shown
 from pefourier.loading import Count, Source, as_points, load_matching_pair, rows_of_points
 from pefourier.writing.text import read_sides
@@ -329,12 +329,11 @@ def design(
         )
     if span is not None:
         length = count_steps(str(span), str(resolution))
-    options = {"bases": bases or BASES, "criteria": criteria or None, "dtype": dtype}
-    (d,) = whole_numbers(d=d)
-    if isinstance(length, Sequence) and not isinstance(length, str):
-        return design_grid(length, d, **options)
-    (length,) = whole_numbers(length=length)
-    return design_base(length, d, **options)
+    options: dict[str, Any] = {"bases": bases or BASES, "criteria": criteria or None}
+    options |= {"d": count_of("d", d), "dtype": dtype}
+    if length is None or (isinstance(length, Sequence) and not isinstance(length, str)):
+        return design_grid(length or (), **options)
+    return design_base(count_of("length", length), **options)
 
 
 def resize(
@@ -384,7 +383,7 @@ def resize(
     formula = None
     if enc.rebuild_at is not None and len(enc.domain.sides) == len(to):
         formula = enc.rebuild_at(tuple(to))
-    elif has_formula(enc, encoding, to):
+    elif isinstance(encoding, str) and has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
         formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})
     return resize_table(enc, to, method, formula)
