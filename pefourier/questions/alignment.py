@@ -16,11 +16,18 @@ import numpy as np
 
 from pefourier.diagnosis.pairs import fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
-from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
+from pefourier.encodings.encoding import (
+    BLOCK,
+    Encoding,
+    largest_number,
+    row_blocks,
+    unit_of,
+)
 from pefourier.encodings.findings import finding
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.moved_rows import is_matched, match_rows
-from pefourier.questions.operators import has_operator
+from pefourier.questions.operators import has_operator, rotates
+from pefourier.questions.outcome import Outcome
 
 FEWEST = 4  # rows in which a scale and a constant for each column are looked for
 CORRELATED = 0.9  # columns that are one another's but for sign, scale and constant are more so
@@ -32,49 +39,43 @@ EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation e
 SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
 
 
-def align_tables(result: Any) -> Any:
-    """Tables that differ as they stand, and follow from one another by an order or a scale.
-
-    `result` is the comparison so far, and comes back with what is found.
-    """
-    first, second = result.encodings
-    rotary = [has_operator(enc) for enc in result.encodings]
-    if all(rotary) or result.unit == "factors" or "bias" in (first.injection, second.injection):
-        return result
-    n = result.length
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.encodings)
+def align_tables(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outcome:
+    """Tables that differ as they stand, and follow from one another by an order or a scale."""
+    first, second = encodings
+    injections = {first.injection, second.injection}
+    both_rotate = has_operator(first) and has_operator(second)
+    if both_rotate or found.unit == "factors" or "bias" in injections:
+        return found
+    x = slice(found.length)
+    a, b = (np.asarray(enc.table(enc.domain.x[x]), dtype=float) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
-    on_grid = any(len(enc.domain.sides) > 1 for enc in result.encodings)
-    if transform in (None, {"rows": "reversed"}) or (on_grid and "offset" in transform):
-        return result if result.cause else match_rows(result, a, b, allowed)
-    facts: dict[str, Any] = {"max_difference": difference, "pairs": (), "cause": None}
+    on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
+    is_reversed = transform == {"rows": "reversed"}  # which rows in any order are, too
+    if transform is None or is_reversed or (on_grid and "offset" in transform):
+        return found if found.cause else match_rows(found, a, b, allowed)
     if {"rotation", "scales", "offset_row"} & transform.keys():
-        fitted = [
-            fit_pair_waves(x, enc.eps) for x, enc in zip((a, b), result.encodings, strict=True)
-        ]
-        if None not in fitted and frequencies_apart(*fitted):
-            return result
-    if transform.pop("rotation", False):
-        return replace(result, verdict="same geometry", transform=transform, **facts)
-    if (
-        result.pairs
-        and "rotate" in (first.injection, second.injection)
-        and transform.keys() <= {"scale"}
-    ):
-        return result
-    turns = any(enc.injection == "rotate" or enc.operator is not None for enc in result.encodings)
+        waves = fit_pair_waves(a, first.eps), fit_pair_waves(b, second.eps)
+        if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
+            return found
+    is_rotated = transform.pop("rotation", False)
+    aligned = replace(found, transform=transform, max_difference=difference, pairs=(), cause=None)
+    if is_rotated:
+        return replace(aligned, verdict="same geometry")
+    if found.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
+        return found
     if "rows" in transform:
         note = finding("rows-reordered", table="second", moves="reversed")
-        return replace(result, transform=transform, findings=(*result.findings, note))
+        return found.with_findings(note, transform=transform)
+    turns = rotates(first) or rotates(second)
     if turns and {"scale", "scales", "offset_row"} & transform.keys():
-        return replace(result, transform=transform)
-    return replace(result, verdict="equivalent", transform=transform, **facts)
+        return replace(found, transform=transform)
+    return replace(aligned, verdict="equivalent")
 
 
 def find_transformation(
     a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+) -> tuple[dict[str, Any] | None, float]:
     """What leads from a to b, or None, and the largest difference left."""
     if not a.any() or not b.any():
         return None, 0.0
@@ -97,7 +98,7 @@ def find_transformation(
 
 def find_columns(
     x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+) -> tuple[dict[str, Any] | None, float]:
     """The order of columns, signs and scale that lead from x to y, and what they leave.
 
     A scale of six digits was chosen, if rounding to `eps` explains what it has beyond them.
@@ -117,7 +118,7 @@ def find_columns(
 
 def find_affine_columns(
     a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+) -> tuple[dict[str, Any] | None, float]:
     """Columns that follow from one another by a sign, a scale and an added constant of their own.
 
     Without their means and of one length columns are one another's up to order and sign: the order
@@ -279,7 +280,7 @@ def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: f
     return fits
 
 
-def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict:
+def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict[str, Any]:
     """A transformation in words: only what differs from nothing done."""
     change, d = {}, len(columns)
     place = np.arange(d)
@@ -307,7 +308,7 @@ def products_with_probes(
 
 def find_rotation(
     a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+) -> tuple[dict[str, Any] | None, float]:
     """Whether all inner products agree up to one scale, and the largest relative difference seen.
 
     Products with random vectors differ, where the inner products do, with probability one. Codes

@@ -8,34 +8,28 @@ no difference; signs, scales and another order of heads are. Of causal biases on
 query are compared.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import Cause
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, Floats
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.questions.outcome import HeadDifference, Outcome
 
 STRAIGHT = 1e-5  # of the largest bias, to which biases of a head are one line
 SLOPE = 1e-5  # relative, to which slopes are those of a rule
 MASKED = -1e4  # biases below it hide a key
 BUCKETS = (32, 64, 16, 128, 8)
 FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
-
-
-@dataclass(frozen=True)
-class HeadDifference:
-    """A head whose biases differ."""
-
-    index: int
-    first: float | None  # slope for each step of distance, where the biases are a line
-    second: float | None
-    ratio: float | None
-    max_difference: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +55,7 @@ class BiasRows:
         q, x = int(self.queries[k]), self.numbers
         return len(self.queries) < 4 or np.allclose(x[:, k, 1 : q + 1], x[:, k - 1, :q], atol=1e-5)
 
-    def first_keys(self, n: int) -> "BiasRows":
+    def first_keys(self, n: int) -> BiasRows:
         """The same of the first n positions alone, whose queries are the first and the last."""
         if n == self.numbers.shape[2]:
             return self
@@ -165,80 +159,98 @@ def is_toeplitz(matrix: np.ndarray) -> bool:
     return n > 3 and not diagonal and bool((residual <= slack).all())
 
 
-def compare_as_biases(result: Any) -> Any | None:
-    """Two biases, head by head, over the positions that both have; None where neither is one.
-
-    `result` is a comparison of which only sizes are known; it comes back with what is found.
-    """
-    first, second = result.encodings
+def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
+    """Two biases, head by head, over the positions that both have; None where neither is one."""
     bias_a, bias_b = read_bias(first), read_bias(second)
     if bias_a is None and bias_b is None:
         return None
-    biases = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
-    pair = list(zip(result.encodings, biases, strict=True))
-    sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
-    lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
-    facts = {"lengths": lengths, "length": min(lengths), "dimensions": sizes}
-    result = result.with_differences("heads", max(sizes), max(sizes), **facts)
-    if None in biases or sizes[0] != sizes[1]:
-        return result
-    return replace(result, **compare_heads(*(rows.first_keys(min(lengths)) for rows in biases)))
+    bias_a, bias_b = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
+    (heads_a, length_a), (heads_b, length_b) = (
+        (len(rows.numbers), rows.numbers.shape[2]) if rows else (enc.dim, len(enc))
+        for enc, rows in ((first, bias_a), (second, bias_b))
+    )
+    found = Outcome(
+        unit="heads",
+        differing=max(heads_a, heads_b),
+        counted=max(heads_a, heads_b),
+        length=min(length_a, length_b),
+        lengths=(length_a, length_b),
+        dimensions=(heads_a, heads_b),
+    )
+    if bias_a is None or bias_b is None or heads_a != heads_b:
+        return found
+    return compare_heads(found, *(rows.first_keys(found.length) for rows in (bias_a, bias_b)))
 
 
-def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
-    """Facts of a comparison of two biases of as many heads and keys.
-
-    >>> lag = np.arange(5) - np.arange(5)[:, None]
-    >>> a = -0.5 * np.abs(lag)[None]
-    >>> b = a + np.arange(5)[:, None]
-    >>> facts = compare_heads(*(BiasRows(np.arange(5), x, False, 1e-16) for x in (a, b)))
-    >>> facts["heads"], [f.code for f in facts["findings"]]
-    ((), ['constant-for-each-query'])
-    """
-    queries, n = np.intersect1d(first.queries, second.queries), first.numbers.shape[2]
+def compare_heads(found: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
+    """The outcome for two biases of as many heads and keys."""
+    queries = np.intersect1d(first.queries, second.queries)
     a, b = (
         rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
     )
-    hidden, visible = (hidden_keys(a), hidden_keys(b)), np.ones((len(queries), n), bool)
+    hidden = hidden_keys(a), hidden_keys(b)
     are_masks = all(mask.any() for mask in hidden)
+    visible = ~(hidden[0] | hidden[1])
     if (first.causal or second.causal) and not are_masks:
-        visible = np.arange(n) <= queries[:, None]
-    visible = visible & ~(hidden[0] | hidden[1])
-    a, b = (np.where(visible, x, 0.0) for x in (a, b))
+        visible &= np.arange(a.shape[2]) <= queries[:, None]
+    a, b = np.where(visible, a, 0.0), np.where(visible, b, 0.0)
     largest = max(np.abs(a).max(), np.abs(b).max())
     tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * largest
     has_constants = bool((np.abs(a - b) > tolerance).any())
     if has_constants:  # of each query, which the softmax removes
-        index = np.arange(len(queries))
-        a, b = (np.where(visible, x - x[:, index, queries][..., None], 0.0) for x in (a, b))
+        a, b = (np.where(visible, without_constants(x, queries), 0.0) for x in (a, b))
         has_constants = bool((np.abs(a - b) <= 2 * tolerance).all())
     residual = np.abs(a - b)
     masks_differ = (hidden[0] != hidden[1]) & are_masks
     differs = (residual > 2 * tolerance) | masks_differ
     rows = [BiasRows(queries, x, not visible.all(), 0.0) for x in (a, b)]
-    heads = tuple(
-        head_difference(i, *(x.profile[i, :n] for x in rows), float(residual[i].max()))
-        for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist()
-    )
+    heads = differing_heads(rows, differs, residual)
     notes = (finding("constant-for-each-query"),) * has_constants
     notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)
     cause = cause_of_biases(rows, [first, second]) if heads else None
-    if masks_differ.any():
-        index = int(masks_differ.any(axis=(1, 2)).argmax())
-        windows = tuple(window_in_words(~mask[index]) for mask in hidden)
-        changes = {"window": windows} if None not in windows else {}
-        cause = Cause("both", ("masks",), changes, {})
-    return {
-        "verdict": "different" if heads else "the same",
-        "differing": len(heads),
-        "bitwise": not residual.any() and not has_constants,
-        "tolerance": tolerance,
-        "max_difference": float(residual.max()),
-        "first_difference": nearest_difference(differs, queries),
-        "heads": heads,
-        "cause": cause,
-        "findings": notes,
-    }
+    return replace(
+        found,
+        verdict="different" if heads else "the same",
+        differing=len(heads),
+        bitwise=not residual.any() and not has_constants,
+        tolerance=tolerance,
+        max_difference=float(residual.max()),
+        first_difference=nearest_difference(differs, queries),
+        heads=heads,
+        cause=cause_of_masks(hidden, masks_differ) or cause,
+        findings=notes,
+    )
+
+
+def without_constants(bias: Floats, queries: NDArray[np.int64]) -> Floats:
+    """Biases (heads, queries, n) less the one that each query has for itself.
+
+    >>> without_constants(np.array([[[1.0, 2.0], [5.0, 7.0]]]), np.arange(2))
+    array([[[ 0.,  1.], [-2.,  0.]]])
+    """
+    return bias - bias[:, np.arange(len(queries)), queries][..., None]
+
+
+def differing_heads(
+    rows: Sequence[BiasRows], differs: NDArray[np.bool_], residual: Floats
+) -> tuple[HeadDifference, ...]:
+    """The heads that differ, with the slopes of both where their biases are lines."""
+    heads, n = [], residual.shape[2]
+    for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist():
+        first, second = (slope_of(x.profile[i, :n]) for x in rows)
+        ratio = second / first if first and second is not None else None
+        heads.append(HeadDifference(i, first, second, ratio, float(residual[i].max())))
+    return tuple(heads)
+
+
+def cause_of_masks(hidden: Sequence[NDArray[np.bool_]], differs: NDArray[np.bool_]) -> Cause | None:
+    """The windows of two masks (heads, queries, n) that differ; None: they do not."""
+    if not differs.any():
+        return None
+    index = int(differs.any(axis=(1, 2)).argmax())
+    first, second = (window_in_words(~mask[index]) for mask in hidden)
+    changes = {"window": (first, second)} if first and second else {}
+    return Cause("both", ("masks",), changes, {})
 
 
 def hidden_keys(bias: np.ndarray) -> np.ndarray:
@@ -289,15 +301,6 @@ def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, i
     lags = place[:, 2] - queries[place[:, 1]]
     nearest = int(np.abs(lags).argmin())
     return int(lags[nearest]), int(place[nearest, 0])
-
-
-def head_difference(
-    index: int, first: np.ndarray, second: np.ndarray, largest: float
-) -> HeadDifference:
-    """What differs in one head, with the slopes of both where they are lines."""
-    slopes = slope_of(first), slope_of(second)
-    ratio = slopes[1] / slopes[0] if slopes[0] and slopes[1] is not None else None
-    return HeadDifference(index, *slopes, ratio, largest)
 
 
 def slope_of(profile: np.ndarray) -> float | None:

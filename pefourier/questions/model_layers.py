@@ -10,7 +10,7 @@ one for text; a table of tokens shows for each pair the whole numbers that it tu
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.encodings.sources.layers import LayerRun
+from pefourier.questions.outcome import Outcome
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -137,33 +138,29 @@ def same_rotation(first: Encoding, second: Encoding) -> bool:
     return len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0)
 
 
-def compare_axes(result: Any, first: PairWaves, second: PairWaves) -> Any:
+def compare_axes(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
     """Rotations that turn text alike, and images by other axes."""
     m = min(len(first.axis), len(second.axis))
     if not m or first.axis == second.axis:
-        return result
+        return found
     differs = np.array([a != b for a, b in zip(first.axis, second.axis, strict=False)])
     order = "".join((*AXES, "e"))
-    changes = {
-        "axes": tuple(
-            describe_axes(np.array([order.index(letter) for letter in pairs.axis]))
-            for pairs in (first, second)
-        )
-    }
+    names = [
+        describe_axes(np.array([order.index(letter) for letter in pairs.axis]))
+        for pairs in (first, second)
+    ]
     renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
     code = "axes" if renamed or differs.sum() == 1 else "sections"
-    return replace(
-        result,
-        verdict="different",
+    return found.with_differences(
+        "pairs",
+        int(differs.sum()),
+        len(first.axis),
         pairs=list_differences(first, second, differs),
-        cause=Cause("both", (code,), changes, {}),
-        differing=int(differs.sum()),
-        counted=len(first.axis),
-        unit="pairs",
+        cause=Cause("both", (code,), {"axes": (names[0], names[1])}, {}),
     )
 
 
-def axes_in_table(result: Any, *pairs: PairWaves) -> Any:
+def axes_in_table(found: Outcome, *pairs: PairWaves) -> Outcome | None:
     """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
     declared, table = pairs if pairs[0].axis else pairs[::-1]
     if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
@@ -175,11 +172,10 @@ def axes_in_table(result: Any, *pairs: PairWaves) -> Any:
         return None
     fitted = replace(table, axis=axis, omega=declared.omega, even=None)
     ordered = (declared, fitted) if declared is pairs[0] else (fitted, declared)
-    compared = compare_axes(result, *ordered)
-    if compared is not result:
+    compared = compare_axes(found, *ordered)
+    if compared is not found:
         return compared
-    findings = (*result.findings, finding("pairing-unsaid"))
-    return replace(result, verdict="the same", findings=findings)
+    return found.with_findings(finding("pairing-unsaid"), verdict="the same")
 
 
 def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:

@@ -8,9 +8,10 @@ rows are explained by positions, nothing is said of frequencies.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import SEARCHED, Cause, base_of_grid, list_at
 from pefourier.diagnosis.pair_differences import exchanged_waves
@@ -24,10 +25,11 @@ from pefourier.diagnosis.row_positions import (
 )
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, Floats
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
+from pefourier.questions.outcome import Outcome
 from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
@@ -57,20 +59,22 @@ def length_note(enc: Encoding) -> Finding:
     return finding("read-at-length", "factors", factors=factors, **facts)
 
 
-def compare_rows(result: Any, pairs: tuple[PairWaves, PairWaves]) -> Any:
-    """The comparison with the position of each row of a table; None where none explains it.
+def compare_rows(
+    found: Outcome, encodings: tuple[Encoding, Encoding], pairs: tuple[PairWaves, PairWaves]
+) -> Outcome | None:
+    """The outcome with the position of each row of a table; None where none explains it.
 
     Where its first row does not tell cosines from sines, both orders are tried.
     """
     for k in (0, 1):
-        enc, reference, table = result.encodings[k], pairs[k], pairs[1 - k]
+        enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
         is_table = table.form is not None and table.form.part == "both" and table.rows is None
         if not is_table or len(reference.omega) != len(table.omega) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
             rows, readings = positions_in(enc, reference, waves)
             if rows is not None and has_columns_of(enc, reference, waves):
-                return describe_rows(result, k, (reference, waves), rows, readings)
+                return describe_rows(found, k, (reference, waves), rows, readings)
     return None
 
 
@@ -141,13 +145,13 @@ def labels_of(explained: np.ndarray) -> np.ndarray:
 
 
 def describe_rows(
-    result: Any,
-    k: int,
+    found: Outcome,
+    k: Literal[0, 1],
     waves: tuple[PairWaves, PairWaves],
     rows: RowPositions,
-    readings: np.ndarray,
-) -> Any:
-    """The comparison with what the positions of rows say; None where they say nothing.
+    readings: NDArray[np.str_],
+) -> Outcome | None:
+    """The outcome with what the positions of rows say; None where they say nothing.
 
     Rows in one line, as of a step or of whole positions divided, are those of another reading.
     """
@@ -160,12 +164,12 @@ def describe_rows(
     is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
     if is_frequency or is_line or is_own or is_unsure:
         return None
-    result = replace(result, compared=without_codes(result))
-    reading = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
+    found = replace(found, compared=without_codes(found.compared))
+    reading = with_rows(found, ("second", "first")[k], rows.positions, is_known, readings)
     step, omega = int(rows.positions[1]), reference.omega
     if is_whole and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
-        return replace(result, verdict="equivalent", transform=offset, positions=reading.positions)
+        return replace(found, verdict="equivalent", transform=offset, positions=reading.positions)
     if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
         below = positions_below(omega, step * omega, SEARCHED)
         cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
@@ -174,14 +178,14 @@ def describe_rows(
 
 
 def with_rows(
-    result: Any,
+    found: Outcome,
     table: str,
-    positions: np.ndarray,
-    is_known: np.ndarray,
-    readings: np.ndarray | None = None,
+    positions: NDArray[np.int64],
+    is_known: NDArray[np.bool_],
+    readings: NDArray[np.str_] | None = None,
     noun: str = "position",
-) -> Any:
-    """A comparison whose rows have other positions, of some of which they are not known."""
+) -> Outcome:
+    """An outcome whose rows have other positions, of some of which they are not known."""
     s = np.arange(len(positions))
     readings = np.full(len(s), "") if readings is None else readings
     placed, names = s[is_known], list(dict.fromkeys(readings))
@@ -200,19 +204,24 @@ def with_rows(
     shown = slice(0, int(is_moved.argmax()) + 1 if kind == "rounded" else len(s))
     moves = runs if kind != "rounded" else runs_of(s[shown], positions[shown])
     facts |= {"moves": describe_runs(moves, noun), "table": table, "rows": ranges(s[~is_known])}
-    transform = {}
+    transform: dict[str, Any] = {}
     if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
         is_reversed = np.array_equal(positions, s[::-1])
         transform = {"rows": "reversed" if is_reversed else "in another order"}
     code = ("rows-moved", kind) if not transform else ("rows-reordered", "")
-    findings = (*result.findings, finding(*code, **facts))
-    counts = int(differing.sum()), len(s)
-    facts = {"positions": tuple(runs), "transform": transform, "findings": findings}
-    return result.with_differences("rows", *counts, **facts, pairs=(), cause=None)
+    return found.with_findings(finding(*code, **facts)).with_differences(
+        "rows",
+        int(differing.sum()),
+        len(s),
+        positions=tuple(runs),
+        transform=transform,
+        pairs=(),
+        cause=None,
+    )
 
 
-def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> Any:
-    """The comparison with the row of a that each row of b is, where most are one.
+def match_rows(found: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome:
+    """The outcome with the row of a that each row of b is, where most are one.
 
     The nearest rows are found in a few random directions, in which rows that differ are apart, and
     compared in full.
@@ -221,7 +230,7 @@ def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -
 
     n = len(a)
     if not is_matched(a):
-        return result
+        return found
     equal = (np.abs(a - b) <= allowed).all(axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
@@ -231,12 +240,12 @@ def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -
     )
     rows = np.where(equal, np.arange(n), nearest)
     if fits.mean() <= 0.5 or equal[fits].all():
-        return replace(result, tried=tried)
+        return replace(found, tried=tried)
     leaders = first_duplicate(a)
     orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
     if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
         rows[orders[1]] = orders[0]  # as often as each row is there
-    return with_rows(result, "second", rows, fits, noun="row")
+    return with_rows(found, "second", rows, fits, noun="row")
 
 
 def is_matched(table: np.ndarray) -> bool:
@@ -244,13 +253,13 @@ def is_matched(table: np.ndarray) -> bool:
     return table.size <= LARGEST and table.shape[1] <= WIDEST
 
 
-def without_codes(result: Any) -> tuple[str, ...]:
+def without_codes(compared: tuple[str, ...]) -> tuple[str, ...]:
     """What was compared where rows have other positions: the rotation, not the vectors."""
-    names = [name for name in result.compared if name not in ("codes", "rotations", "factors")]
+    names = [name for name in compared if name not in ("codes", "rotations", "factors")]
     return ("rotations", "factors", *names)
 
 
-def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> Any:
+def compare_axes_of_rows(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome | None:
     """A table of tokens beside a config whose pairs turn by frames, rows and columns, t, y and x.
 
     None where these axes do not explain all rows. Positions say what the tokens are, and no config
@@ -275,15 +284,14 @@ def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> An
     unsure = [f"{name} to {rows.uncertainty.max():.0f}" for name, rows in axes.items()]
     is_unsure = any(rows.uncertainty.any() for rows in axes.values())
     moves += f"; exact {', '.join(unsure)} positions" if is_unsure else ""
-    result = replace(
-        result,
+    found = found.with_findings(
+        finding("axis-positions", kind, moves=moves),
         verdict="the same" if kind == "images" else "used differently",
-        compared=without_codes(result),
+        compared=without_codes(found.compared),
         positions=tuple(run for of_axis in runs for run in of_axis),
-        findings=(*result.findings, finding("axis-positions", kind, moves=moves)),
     )
     is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
-    return with_factors(result, first, second) if is_scaled else result
+    return with_factors(found, first, second) if is_scaled else found
 
 
 def kind_of_tokens(positions: np.ndarray) -> str:
@@ -299,7 +307,7 @@ def kind_of_tokens(positions: np.ndarray) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(result: Any, first: PairWaves, second: PairWaves) -> Any:
-    """The comparison of rotations that differ by the factor on cosines and sines."""
+def with_factors(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
+    """The outcome of rotations that differ by the factor on cosines and sines."""
     changes = {"attention_factor": (first.factor, second.factor)}
-    return result.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+    return found.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))

@@ -9,22 +9,17 @@ compared: at all of the first positions and at some farther ones, up to the last
 what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.config_errors import SLIPS, Cause
 from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases, position_offset
-from pefourier.diagnosis.settings import describe_changes
-from pefourier.encodings.encoding import Encoding, Finding, without_prefix
+from pefourier.encodings.encoding import Encoding, without_prefix
 from pefourier.encodings.families.rotary import columns_that_turn
-from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.writing.files import read_toml
-from pefourier.writing.text import first_few, joined_runs, number
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
@@ -51,6 +46,11 @@ class OperatorComparison:
 def has_operator(enc: Encoding) -> bool:
     """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
     return enc.operator is not None or (enc.measure is not None and turns_by_formula(enc))
+
+
+def rotates(enc: Encoding) -> bool:
+    """Whether an encoding rotates queries and keys, by a formula or as code does it."""
+    return enc.injection == "rotate" or enc.operator is not None
 
 
 def turns_by_formula(enc: Encoding) -> bool:
@@ -385,120 +385,3 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
 
     facts = {"form": PairForm("both"), "rows": sample, "moved": moved}
     return PairWaves(omega, factor, waves_at_sample, length, enc.eps, **facts)
-
-
-def is_converted(first: Encoding, second: Encoding, order: str) -> bool:
-    """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
-
-    A GGUF file of an architecture that turns neighbours holds weights in that order.
-    """
-    paths = [str(enc.params.get("path", "")) for enc in (first, second)]
-    ggufs = [path.lower().endswith(".gguf") for path in paths]
-    names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
-    return all(paths) and sum(ggufs) == 1 and order == names[ggufs[1]]
-
-
-ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
-LISTED = 8  # runs of pairs or heads that are listed by number
-
-
-def difference_findings(result: Any) -> list[Finding]:
-    """What differs, worst first, then the slip that explains it and what it costs."""
-    lengths = dict(zip(("first", "second"), result.lengths, strict=True))
-    notes = [finding("lengths-differ", **lengths, common=result.length)]
-    is_table = [enc.origin != "formula" for enc in result.encodings]
-    is_code = any(enc.origin == "code" for enc in result.encodings)
-    longer = result.lengths[1] > result.lengths[0]  # rows of a table are all compared
-    is_noted = result.lengths[0] != result.lengths[1] and (
-        all(is_table) or is_table[longer] or not any(is_table) or is_code
-    )
-    notes = notes if is_noted and result.unit != "rows" else []
-    messages = []
-    if result.unread:
-        messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
-    if result.verdict in ("the same", "equivalent", "same geometry", "permuted"):
-        return messages + notes
-    for layer in result.layers:
-        kind = "rotations" if layer.words else "others"
-        facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
-        messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
-    messages += differing_units(result)
-    if result.cause and not result.layers:
-        messages.append(cause_finding(result.cause))
-    faults = {
-        f.message: f for enc in result.encodings for f in enc.findings if f.severity == "error"
-    }
-    return [*faults.values(), *messages, *notes]
-
-
-def differing_units(result: Any) -> list[Finding]:
-    """Which pairs or heads differ, by number, and by what ratio; else numbers, and what was tried.
-
-    Pairs that only one of the two has are named by their count.
-    """
-    notes = sizes_findings(result)
-    common = min(result.pair_counts or (len(result.pairs),))
-    units = [pair for pair in result.pairs if pair.index < common] or result.heads
-    rated = [unit for unit in units if unit.ratio is not None]
-    ratios = [unit.ratio for unit in rated]
-    limits = (min(ratios), max(ratios)) if ratios else ()
-    extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
-    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
-    places = places_of(units)
-    if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
-        return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
-    if result.heads and result.max_difference:
-        facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
-        return [*notes, finding("heads-differ", "slopes" if ratios else "plain", **facts)]
-    if any(abs(ratio - 1) >= 1e-6 for ratio in ratios):
-        places = places_of(rated)
-        return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
-    is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
-    if result.first_place and is_plain:
-        facts = {
-            "place": result.first_place,
-            "worst": result.max_difference,
-            **(result.tried or {}),
-        }
-        return [finding("numbers-differ", "tried" if result.tried else "plain", **facts)]
-    if result.pairs and units and result.max_difference is not None:
-        facts = {"places": places, "worst": result.max_difference}
-        return [*notes, finding("pairs-differ", "unknown", **facts)]
-    return notes
-
-
-def places_of(units: Sequence[Any]) -> str:
-    """Pairs or heads by number, the first few runs."""
-    return first_few(joined_runs((unit.index for unit in units), " to "), LISTED)
-
-
-def sizes_findings(result: Any) -> list[Finding]:
-    """How many pairs, columns or rows each of two has, where these are not as many."""
-    counts = result.pair_counts or result.dimensions
-    unit = "pairs" if result.pair_counts else "heads" if result.unit == "heads" else "columns"
-    notes = []
-    if counts[0] != counts[1]:
-        common = min(counts)
-        is_equal = unit == "pairs" and all(pair.index >= common for pair in result.pairs)
-        sizes = {"first": counts[0], "second": counts[1], "unit": unit, "common": common}
-        notes.append(finding("sizes-differ", "equal" if is_equal else "plain", **sizes))
-    if result.unit == "rows" and not result.positions:
-        lengths = {"first": result.lengths[0], "second": result.lengths[1], "unit": "rows"}
-        notes.append(finding("sizes-differ", "equal", **lengths))
-    return notes
-
-
-def cause_finding(cause: Cause) -> Finding:
-    """The slip that explains a difference, or the settings that differ."""
-    slips = read_toml(SLIPS)
-    order = -1 if cause.of == "b" else 1
-    changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
-    causes = [slips[code] for code in cause.misreadings if code in slips]
-    if (
-        cause.of == "both"
-        and changes
-        and all({"key", "set", "plain"} & slip.keys() for slip in causes)
-    ):
-        return finding("misread", "both", what=changes, changes="")
-    messages = " and ".join(slip["message"] for slip in causes)
-    return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")
