@@ -13,21 +13,26 @@ products alone are equal geometry.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.config_errors import Cause
+from pefourier.diagnosis.config_errors import SLIPS, Cause
 from pefourier.diagnosis.pairs import PairDifference
 from pefourier.diagnosis.row_positions import PositionRun
-from pefourier.diagnosis.settings import lengths_apart, parameters_cause, settings_cause
-from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.diagnosis.settings import (
+    describe_changes,
+    lengths_apart,
+    parameters_cause,
+    settings_cause,
+)
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
-from pefourier.questions.differences import difference_findings
 from pefourier.questions.model_layers import (
     LayerDifference,
     compare_layers,
@@ -46,9 +51,11 @@ from pefourier.questions.outcome import (
 )
 from pefourier.questions.result import Result
 from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
-from pefourier.writing.text import agreeing, number
+from pefourier.writing.files import read_toml
+from pefourier.writing.text import agreeing, first_few, joined_runs, number
 
 LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
+ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
 SHOWN = 8  # pairs, heads or layers that text lists
 
@@ -232,9 +239,8 @@ def compare(
     if any(enc.origin != "formula" for enc in encodings):
         by_length = [enc for enc in encodings if enc.params.get("scaling") in BY_LENGTH]
         found = found.with_findings(*map(length_note, by_length))
-    unread = dict.fromkeys(key for enc in encodings if has_layers(enc) for key in unread_keys(enc))
-    facts = {"layers": layers, "unread": tuple(unread)}
-    return conclude(found, encodings, given_tolerance=tolerance, **facts)
+    keys = dict.fromkeys(key for enc in encodings if has_layers(enc) for key in unread_keys(enc))
+    return conclude(found, encodings, given_tolerance=tolerance, layers=layers, unread=tuple(keys))
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:
@@ -308,18 +314,19 @@ def conclude(
             notes.append(finding("numbers-unchanged"))
         found = replace(found, differing=0)
         if found.first_difference or found.positions:  # in other columns, or at other places
-            places = ("max_difference", "first_difference", "largest_difference")
-            found = replace(found, **dict.fromkeys(places))
+            found = replace(
+                found, max_difference=None, first_difference=None, largest_difference=None
+            )
     found = replace(found, verdict=verdict)
-    differences = difference_findings(found, encodings, layers, unread)
-    return Comparison(
-        **{**vars(found), "findings": (*differences, *notes)},
+    result = Comparison(
+        **vars(found),
         encodings=encodings,
         same=verdict == "the same",
         given_tolerance=given_tolerance,
         layers=layers,
         unread=unread,
     )
+    return replace(result, findings=(*difference_findings(result), *notes))
 
 
 def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison | None) -> bool:
@@ -333,3 +340,105 @@ def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison
         return False
     names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
     return operator.name == names[ggufs[1]]
+
+
+def difference_findings(result: Comparison) -> list[Finding]:
+    """What differs, worst first, then the mistake that explains it and what it costs."""
+    notes = length_findings(result)
+    messages = []
+    if result.unread:
+        messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
+    if result.verdict in (*AGREEING, "same geometry"):
+        return messages + notes
+    for layer in result.layers:
+        kind = "rotations" if layer.words else "others"
+        facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
+        messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
+    messages += differing_units(result)
+    if result.cause and not result.layers:
+        messages.append(cause_finding(result.cause))
+    faults = {
+        f.message: f for enc in result.encodings for f in enc.findings if f.severity == "error"
+    }
+    return [*faults.values(), *messages, *notes]
+
+
+def length_findings(result: Comparison) -> list[Finding]:
+    """That lengths differ, but for a table that is compared to its last row."""
+    first, second = result.lengths
+    is_table = [enc.origin != "formula" for enc in result.encodings]
+    is_partial = is_table[second > first] or is_table[0] == is_table[1]
+    is_code = any(enc.origin == "code" for enc in result.encodings)
+    if first == second or result.unit == "rows" or not (is_partial or is_code):
+        return []
+    return [finding("lengths-differ", first=first, second=second, common=result.length)]
+
+
+def differing_units(result: Comparison) -> list[Finding]:
+    """Which pairs or heads differ, by number, and by what ratio; else numbers, and what was tried.
+
+    Pairs that only one of the two has are named by their count.
+    """
+    notes = sizes_findings(result)
+    common = min(result.pair_counts or (len(result.pairs),))
+    units: Sequence[PairDifference | HeadDifference] = result.heads
+    units = [pair for pair in result.pairs if pair.index < common] or units
+    ratios = {unit.index: unit.ratio for unit in units if unit.ratio is not None}
+    limits = (min(ratios.values()), max(ratios.values())) if ratios else ()
+    extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
+    is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
+    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
+    places = places_of(unit.index for unit in units)
+    if axes and is_one:
+        return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
+    if result.heads and result.max_difference:
+        facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
+        return [*notes, finding("heads-differ", "slopes" if ratios else "plain", **facts)]
+    if not is_one:
+        places = places_of(ratios)
+        return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
+    worst = result.max_difference
+    is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
+    if result.first_place and is_plain:
+        kind, tried = ("tried", result.tried) if result.tried else ("plain", {})
+        return [finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)]
+    if result.pairs and units and worst is not None:
+        return [*notes, finding("pairs-differ", "unknown", places=places, worst=worst)]
+    return notes
+
+
+def places_of(indices: Iterable[int]) -> str:
+    """Pairs or heads by number, the first few runs."""
+    return first_few(joined_runs(indices, " to "), SHOWN)
+
+
+def sizes_findings(result: Comparison) -> list[Finding]:
+    """How many pairs, columns or rows each of two has, where these are not as many."""
+    counts = result.pair_counts or result.dimensions
+    unit = "pairs" if result.pair_counts else "heads" if result.unit == "heads" else "columns"
+    notes = []
+    if counts[0] != counts[1]:
+        common = min(counts)
+        is_equal = unit == "pairs" and all(pair.index >= common for pair in result.pairs)
+        sizes = {"first": counts[0], "second": counts[1], "unit": unit, "common": common}
+        notes.append(finding("sizes-differ", "equal" if is_equal else "plain", **sizes))
+    if result.unit == "rows" and not result.positions:
+        lengths = {"first": result.lengths[0], "second": result.lengths[1], "unit": "rows"}
+        notes.append(finding("sizes-differ", "equal", **lengths))
+    return notes
+
+
+def cause_finding(cause: Cause) -> Finding:
+    """The slip that explains a difference, or the settings that differ."""
+    slips = read_toml(SLIPS)
+    order = -1 if cause.of == "b" else 1
+    changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
+    causes = [slips[code] for code in cause.misreadings if code in slips]
+    if (
+        cause.of == "both"
+        and changes
+        and all({"key", "set", "plain"} & slip.keys() for slip in causes)
+    ):
+        return finding("misread", "both", what=changes, changes="")
+    messages = " and ".join(slip["message"] for slip in causes)
+    return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")
