@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.pairs import fit_pair_waves, frequencies_apart
+from pefourier.diagnosis.pairs import Bools, Places, fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
+    Floats,
     largest_number,
     row_blocks,
     unit_of,
@@ -74,7 +75,7 @@ def align_tables(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outcom
 
 
 def find_transformation(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+    a: Floats, b: Floats, allowed: Floats, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """What leads from a to b, or None, and the largest difference left."""
     if not a.any() or not b.any():
@@ -97,7 +98,7 @@ def find_transformation(
 
 
 def find_columns(
-    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float
+    x: Floats, y: Floats, allowed: Floats, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """The order of columns, signs and scale that lead from x to y, and what they leave.
 
@@ -117,7 +118,7 @@ def find_columns(
 
 
 def find_affine_columns(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+    a: Floats, b: Floats, allowed: Floats, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """Columns that follow from one another by a sign, a scale and an added constant of their own.
 
@@ -134,7 +135,7 @@ def find_affine_columns(
     correlation = units[0].T @ units[1]
     if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
         return None, 0.0
-    columns = nearest_columns(*units, correlation)
+    columns = nearest_columns(units[0], units[1], correlation)
     signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
     del units
     own_part, turned = parts[0][:, columns], a[:, columns] * signs
@@ -166,7 +167,7 @@ def find_affine_columns(
     return change, residual
 
 
-def nearest_columns(x: np.ndarray, y: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+def nearest_columns(x: Floats, y: Floats, correlation: Floats) -> Places:
     """The column of x for each of y by which all are nearest, up to sign; all of length 1.
 
     Correlations know half of the digits of a distance: of near columns it is taken itself.
@@ -179,7 +180,7 @@ def nearest_columns(x: np.ndarray, y: np.ndarray, correlation: np.ndarray) -> np
         signs = np.sign(correlation[close, j])
         squares[close, j] = ((x[:, close] * signs - y[:, [j]]) ** 2).sum(axis=0)
     cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # distances of all sizes count
-    columns: np.ndarray = linear_sum_assignment(cost.T)[1]
+    columns: Places = linear_sum_assignment(cost.T)[1]
     return columns
 
 
@@ -194,7 +195,7 @@ def fewest_digits(value: float, slack: float) -> float:
 
 
 def largest_left(
-    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, columns: np.ndarray, factors: np.ndarray
+    x: Floats, y: Floats, allowed: Floats, columns: Places, factors: Floats
 ) -> float | None:
     """The largest difference of y and columns of x times factors; None where one is too large."""
     worst = 0.0
@@ -207,13 +208,13 @@ def largest_left(
     return worst
 
 
-def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
+def overlap(a: Floats, b: Floats, offset: int) -> tuple[Floats, Floats]:
     """Rows of a and b that belong together when b[s] comes from a[s + offset]."""
     n = len(a)
     return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
 
 
-def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[int]:
+def candidate_offsets(a: Floats, b: Floats, allowed: float) -> Iterator[int]:
     """Offsets at which a first row of one table is one of the other, up to order and signs.
 
     `allowed` are differences that rounding explains, as a share of the largest number.
@@ -229,16 +230,17 @@ def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[
         yield from (sign * s for s in matches if 0 < s <= len(a) // 2)
 
 
-def signature(rows: np.ndarray) -> np.ndarray:
+def signature(rows: Floats) -> Floats:
     """What order, signs and scale of the columns leave of each row: sorted sizes, length 1."""
     sizes = np.sort(np.abs(rows), axis=1)
     length = np.linalg.norm(sizes, axis=1, keepdims=True)
-    return sizes / np.where(length > 0, length, 1.0)
+    shares: Floats = sizes / np.where(length > 0, length, 1.0)
+    return shares
 
 
 def column_maps(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, scale: float
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    a: Floats, b: Floats, allowed: Floats, scale: float
+) -> Iterator[tuple[Places, Floats]]:
     """Candidates (columns, signs) with b = scale · a[:, columns] · signs.
 
     Columns that fit where they stand stay. Where some do not, orders that have a name come first:
@@ -256,7 +258,7 @@ def column_maps(
         return
     samples = [x[:FEW] for x in (a, b, allowed)]
     for order in changes_by_name(d).values():
-        if largest_left(*samples, order, np.full(d, scale)) is not None:
+        if largest_left(samples[0], samples[1], samples[2], order, np.full(d, scale)) is not None:
             yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
@@ -270,7 +272,7 @@ def column_maps(
         yield columns.copy(), signs.copy()
 
 
-def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: float) -> np.ndarray:
+def fitting_columns(a: Floats, b: Floats, allowed: Floats, factor: float) -> Bools:
     """Whether each column of b is that of a times a factor."""
     fits = np.ones(a.shape[1], bool)
     for rows in row_blocks(len(a), BLOCK, a.shape[1]):
@@ -280,7 +282,7 @@ def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: f
     return fits
 
 
-def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict[str, Any]:
+def describe_transformation(columns: Places, signs: Floats, scale: float) -> dict[str, Any]:
     """A transformation in words: only what differs from nothing done."""
     change, d = {}, len(columns)
     place = np.arange(d)
@@ -295,9 +297,7 @@ def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float
     return change
 
 
-def products_with_probes(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def products_with_probes(a: Floats, b: Floats, allowed: Floats) -> tuple[Floats, Floats, Floats]:
     """Inner products of rows of two tables, times random vectors, and what rounding explains."""
     probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
     rounding = np.linalg.norm(allowed, axis=1)
@@ -307,7 +307,7 @@ def products_with_probes(
 
 
 def find_rotation(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
+    a: Floats, b: Floats, allowed: Floats, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """Whether all inner products agree up to one scale, and the largest relative difference seen.
 

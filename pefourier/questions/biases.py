@@ -11,7 +11,7 @@ query are compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import Cause
-from pefourier.encodings.encoding import Encoding, Floats
+from pefourier.diagnosis.pairs import Bools, Places
+from pefourier.encodings.encoding import BiasEncoding, Encoding, Floats
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
@@ -36,14 +37,14 @@ FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distance
 class BiasRows:
     """Biases (heads, queries, n) of some queries to n keys."""
 
-    queries: np.ndarray  # positions (q,)
-    numbers: np.ndarray
-    causal: bool
+    queries: Places  # positions (q,)
+    numbers: Floats
     eps: float
+    causal: bool = field(kw_only=True)
     rule: dict[str, Any] | None = None  # of T5's buckets, where a formula has them
 
     @property
-    def profile(self) -> np.ndarray:
+    def profile(self) -> Floats:
         """Biases (heads, lags) of the last query, and behind them of the first but for its own."""
         last = self.numbers[:, -1]
         return last if self.causal else np.concatenate([last, self.numbers[:, 0, 1:]], axis=1)
@@ -63,23 +64,24 @@ class BiasRows:
             return replace(self, queries=self.queries[:n], numbers=self.numbers[:, :n, :n])
         middle = self.numbers.shape[2] - 1
         profile = self.profile[:, middle - n + 1 : middle + n]
-        return replace(rows_of_lags(profile, self.causal, self.eps), rule=self.rule)
+        return replace(rows_of_lags(profile, self.eps, causal=self.causal), rule=self.rule)
 
 
-def rows_of_lags(profile: np.ndarray, causal: bool, eps: float) -> BiasRows:
+def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
     """Biases of lags 1 - n … n - 1 (heads, 2n - 1), or up to 0, by the first and last query."""
     n = profile.shape[1] if profile.shape[1] % 2 == 0 or causal else (profile.shape[1] + 1) // 2
     last, first = profile[:, :n], profile[:, n - 1 :]
     if first.shape[1] < n:
-        return BiasRows(np.array([n - 1]), last[:, None], True, eps)
-    return BiasRows(np.array([0, n - 1]), np.stack([first[:, :n], last], axis=1), causal, eps)
+        return BiasRows(np.array([n - 1]), last[:, None], eps, causal=True)
+    both = np.stack([first[:, :n], last], axis=1)
+    return BiasRows(np.array([0, n - 1]), both, eps, causal=causal)
 
 
 def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
     """The biases of an encoding, or of a table that may hold such as another has; None: none."""
-    if enc.bias is not None:
-        n = enc.bias.shape[1]
-        return BiasRows(np.arange(n), enc.bias, is_hidden(enc.bias), enc.eps)
+    if isinstance(enc, BiasEncoding):
+        queries = np.arange(enc.bias.shape[1])
+        return BiasRows(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
     if enc.domain.grid or len(enc.domain.sides) > 1:
         return None
     if enc.injection == "bias" and enc.domain.kind == "lag":
@@ -88,22 +90,25 @@ def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | 
         if enc.name == "t5":
             rule = {key: enc.params[key] for key in ("buckets", "max_distance")}
             rule["sides"] = "causal" if enc.params["causal"] else "both sides"
-        return replace(rows_of_lags(table.T, bool(enc.domain.x[-1] <= 0), enc.eps), rule=rule)
+        rows = rows_of_lags(table.T, enc.eps, causal=bool(enc.domain.x[-1] <= 0))
+        return replace(rows, rule=rule)
     if enc.origin == "formula" or enc.domain.kind != "position":
         return None
     if len(enc) == enc.dim:
         table = mask_as_bias(np.asarray(enc.table(), dtype=float))
         is_bias = is_toeplitz(table) or (counterpart and len(counterpart.numbers) == 1)
-        rows = BiasRows(np.arange(len(table)), table[None], is_hidden(table[None]), enc.eps)
+        hidden = is_hidden(table[None])
+        rows = BiasRows(np.arange(len(table)), table[None], enc.eps, causal=hidden)
         return rows if is_bias else None
     if counterpart is None or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
     table = np.asarray(enc.table(), dtype=float)  # as it stands, or with a row for each lag
     profile = table.T if enc.dim == len(counterpart.numbers) else table
-    return rows_of_lags(*in_order_of_lags(profile, not counterpart.causal), enc.eps)
+    profile, causal = in_order_of_lags(profile, two_sided=not counterpart.causal)
+    return rows_of_lags(profile, enc.eps, causal=causal)
 
 
-def mask_as_bias(table: np.ndarray) -> np.ndarray:
+def mask_as_bias(table: NDArray[Any]) -> Floats:
     """A mask of two numbers, 0 and 1, as a bias: what a query has for itself is seen.
 
     >>> mask_as_bias(np.tri(4))[0]
@@ -119,19 +124,19 @@ def mask_as_bias(table: np.ndarray) -> np.ndarray:
     return np.where(table == diagonal[0], 0.0, -np.inf)
 
 
-def is_hidden(bias: np.ndarray) -> bool:
+def is_hidden(bias: Floats) -> bool:
     """Whether keys behind the query are masked with very large negative numbers."""
     n = bias.shape[1]
     above = bias[:, ~np.tri(n, dtype=bool)]
     return bool(above.size) and bool((above <= MASKED).all())
 
 
-def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, bool]:
+def in_order_of_lags(profile: Floats, *, two_sided: bool) -> tuple[Floats, bool]:
     """Biases by rising lag, and whether lags end at 0: an odd number may run to both sides.
 
     Those whose low number is the first are by distance, 0 first.
 
-    >>> in_order_of_lags(-np.arange(4.0)[None], False)
+    >>> in_order_of_lags(-np.arange(4.0)[None], two_sided=False)
     (array([[-3., -2., -1., -0.]]), True)
     """
     count, sizes = profile.shape[1], np.abs(profile)
@@ -142,7 +147,7 @@ def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, 
     return profile, not (count % 2 and (two_sided or middle))
 
 
-def is_toeplitz(matrix: np.ndarray) -> bool:
+def is_toeplitz(matrix: Floats) -> bool:
     """Whether a square table is a bias: a number a lag, but for a constant for each query.
 
     >>> is_toeplitz(np.subtract.outer(np.arange(5), np.arange(5)) ** 2), is_toeplitz(np.eye(5))
@@ -203,7 +208,7 @@ def compare_heads(found: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
     residual = np.abs(a - b)
     masks_differ = (hidden[0] != hidden[1]) & are_masks
     differs = (residual > 2 * tolerance) | masks_differ
-    rows = [BiasRows(queries, x, not visible.all(), 0.0) for x in (a, b)]
+    rows = [BiasRows(queries, x, 0.0, causal=not visible.all()) for x in (a, b)]
     heads = differing_heads(rows, differs, residual)
     notes = (finding("constant-for-each-query"),) * has_constants
     notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)
@@ -222,7 +227,7 @@ def compare_heads(found: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
     )
 
 
-def without_constants(bias: Floats, queries: NDArray[np.int64]) -> Floats:
+def without_constants(bias: Floats, queries: Places) -> Floats:
     """Biases (heads, queries, n) less the one that each query has for itself.
 
     >>> without_constants(np.array([[[1.0, 2.0], [5.0, 7.0]]]), np.arange(2))
@@ -232,7 +237,7 @@ def without_constants(bias: Floats, queries: NDArray[np.int64]) -> Floats:
 
 
 def differing_heads(
-    rows: Sequence[BiasRows], differs: NDArray[np.bool_], residual: Floats
+    rows: Sequence[BiasRows], differs: Bools, residual: Floats
 ) -> tuple[HeadDifference, ...]:
     """The heads that differ, with the slopes of both where their biases are lines."""
     heads, n = [], residual.shape[2]
@@ -243,7 +248,7 @@ def differing_heads(
     return tuple(heads)
 
 
-def cause_of_masks(hidden: Sequence[NDArray[np.bool_]], differs: NDArray[np.bool_]) -> Cause | None:
+def cause_of_masks(hidden: Sequence[Bools], differs: Bools) -> Cause | None:
     """The windows of two masks (heads, queries, n) that differ; None: they do not."""
     if not differs.any():
         return None
@@ -253,7 +258,7 @@ def cause_of_masks(hidden: Sequence[NDArray[np.bool_]], differs: NDArray[np.bool
     return Cause("both", ("masks",), changes, {})
 
 
-def hidden_keys(bias: np.ndarray) -> np.ndarray:
+def hidden_keys(bias: Floats) -> Bools:
     """Where a mask hides keys: -inf, or numbers far below all others.
 
     >>> hidden_keys(np.array([-1e9, -3.0, 0.0])), hidden_keys(np.array([-1e9, 1e9]))
@@ -265,7 +270,7 @@ def hidden_keys(bias: np.ndarray) -> np.ndarray:
     return low if is_mask else np.isneginf(bias)
 
 
-def mask_window(visible: np.ndarray) -> tuple[int, int] | None:
+def mask_window(visible: Bools) -> tuple[int, int] | None:
     """How many keys before and after itself a query sees, of a mask (n, n); None: no window.
 
     >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
@@ -280,7 +285,7 @@ def mask_window(visible: np.ndarray) -> tuple[int, int] | None:
     return (-first, last) if is_band else None
 
 
-def window_in_words(visible: np.ndarray) -> str | None:
+def window_in_words(visible: Bools) -> str | None:
     """Which keys a query sees, where that is a window."""
     window = mask_window(visible)
     if window is None:
@@ -289,7 +294,7 @@ def window_in_words(visible: np.ndarray) -> str | None:
     return f"{before} before and {after} after the query"
 
 
-def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, int] | None:
+def nearest_difference(differs: Bools, queries: Places) -> tuple[int, int] | None:
     """The lag nearest to 0 at which biases (heads, queries, keys) differ, and a head; None: none.
 
     >>> nearest_difference(np.array([[[False, False, True]]]), np.array([1]))
@@ -303,7 +308,7 @@ def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, i
     return int(lags[nearest]), int(place[nearest, 0])
 
 
-def slope_of(profile: np.ndarray) -> float | None:
+def slope_of(profile: Floats) -> float | None:
     """The slope of biases of lags 1 - n … 0 that rise by it with each lag; None: no line.
 
     >>> slope_of(np.array([-1.0, -0.5, 0.0])), slope_of(np.array([-4.0, -1.0, 0.0]))
@@ -332,13 +337,14 @@ def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
             changes = {"rule": (rules[0], rules[1])}
         return Cause("both", ("slopes",), changes, {}) if changes else None
     buckets = [rows.rule or bucket_rule(rows.profile[0], n) for rows in full if rows.has_lags]
-    if len(buckets) == 2 and all(buckets):
-        pairs = {key: (value, buckets[1].get(key)) for key, value in buckets[0].items()}
+    if len(buckets) == 2 and buckets[0] and buckets[1]:
+        other = buckets[1]
+        pairs = {key: (value, other.get(key)) for key, value in buckets[0].items()}
         changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
     return Cause("both", ("buckets",), changes, {}) if changes else None
 
 
-def slope_rule(slopes: np.ndarray) -> str | None:
+def slope_rule(slopes: Floats) -> str | None:
     """The rule that the slopes of heads follow, ALiBi's or near it; None: none that is known.
 
     >>> slope_rule(alibi_slopes(6)), slope_rule(2.0 ** (-8 * np.arange(1, 7) / 6))
@@ -374,7 +380,7 @@ def slope_rule(slopes: np.ndarray) -> str | None:
     return f"alibi times {ratio[0]:.6g}" if is_scaled else None
 
 
-def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
+def bucket_rule(profile: Floats, n: int) -> dict[str, Any] | None:
     """T5's buckets, or the clip of Shaw, by which lags from 1 - n on share a number."""
     lags = np.arange(len(profile)) - (n - 1)
     groups = np.unique(profile, return_inverse=True)[1]
@@ -395,11 +401,11 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
     return None
 
 
-def same_groups(first: np.ndarray, second: np.ndarray) -> bool:
+def same_groups(first: NDArray[Any], second: NDArray[Any]) -> bool:
     """Whether two labellings tell the same members apart.
 
     >>> same_groups(np.array([0, 0, 1]), np.array([5, 5, 2]))
     True
     """
     pairs = np.unique(np.stack([first, second]), axis=1).shape[1]
-    return pairs == len(np.unique(first)) == len(np.unique(second))
+    return len(np.unique(first)) == len(np.unique(second)) == pairs

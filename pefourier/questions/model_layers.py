@@ -14,12 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.diagnosis.config_errors import Cause
+from pefourier.diagnosis.config_errors import Cause, is_rotation
 from pefourier.diagnosis.pair_differences import list_differences
 from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import describe_positions
@@ -78,10 +78,17 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     """What differs between the layers of two models, layer by layer."""
     models = [describe_positions(enc.spec, len(enc)) for enc in (first, second)]
     laid = [{i: run for run in model.layers for i in run.index} for model in models]
-    rotations = [dict(zip(model.parts, model.rotations, strict=True)) for model in models]
+    rotations = [
+        {
+            part: enc
+            for part, enc in zip(model.parts, model.rotations, strict=True)
+            if is_rotation(enc)
+        }
+        for model in models
+    ]
     gguf = [source_of(model.spec) == "gguf" for model in models]
     differences: dict[tuple[Field, str, str, str], list[int]] = {}
-    worded: dict[tuple[str, ...], tuple[str, str, str] | None] = {}
+    worded: dict[tuple[str, str], tuple[str, str, str] | None] = {}
     if not all(laid):
         differences |= {key: [] for key in unnumbered(*(model.layers for model in models))}
         laid = [{}, {}]
@@ -90,29 +97,28 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
         beyond = range(min(count), max(count))
         differences["layers", f"{count[0]} layers", f"{count[1]} layers", ""] = [*beyond]
     for i in sorted(laid[0].keys() & laid[1].keys()):
-        runs = [layers[i] for layers in laid]
-        kinds, windows = [run.kind for run in runs], [run.window for run in runs]
-        if kinds[0] != kinds[1]:
-            differences.setdefault(("layers", *kinds, ""), []).append(i)
-        elif kinds[0] == "rotary":
-            pair = [turns[run.part] for turns, run in zip(rotations, runs, strict=True)]
-            key = tuple(run.part for run in runs)
-            if key not in worded:
-                worded[key] = None if same_rotation(*pair) else rotations_in_words(*pair)
-            if worded[key]:
-                differences.setdefault(("rotations", *worded[key]), []).append(i)
-        silent = any(g and window is None for g, window in zip(gguf, windows, strict=True))
-        if windows[0] != windows[1] and not silent:
-            sizes = [str(window or "all positions") for window in windows]
+        a, b = laid[0][i], laid[1][i]
+        if a.kind != b.kind:
+            differences.setdefault(("layers", a.kind, b.kind, ""), []).append(i)
+        elif a.kind == "rotary":
+            parts = a.part, b.part
+            if parts not in worded:
+                pair = rotations[0][a.part], rotations[1][b.part]
+                worded[parts] = None if same_rotation(*pair) else rotations_in_words(*pair)
+            if words := worded[parts]:
+                differences.setdefault(("rotations", *words), []).append(i)
+        is_silent = (gguf[0] and a.window is None) or (gguf[1] and b.window is None)
+        if a.window != b.window and not is_silent:
+            sizes = str(a.window or "all positions"), str(b.window or "all positions")
             differences.setdefault(("windows", *sizes, ""), []).append(i)
-    factors = [float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second)]
-    if abs(factors[0] - factors[1]) > 1e-6 * max(factors) and not any(gguf):
-        differences["factors", *(f"logits times {x:.6g}" for x in factors), ""] = []
+    own, other = (float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second))
+    if abs(own - other) > 1e-6 * max(own, other) and not any(gguf):
+        differences["factors", f"logits times {own:.6g}", f"logits times {other:.6g}", ""] = []
     total = count[0] if count[0] == count[1] else 0
     return [LayerDifference(tuple(index), *key, total) for key, index in differences.items()]
 
 
-def rotations_in_words(first: Encoding, second: Encoding) -> tuple[str, str, str]:
+def rotations_in_words(first: DeclaredEncoding, second: DeclaredEncoding) -> tuple[str, str, str]:
     """What two rotations that differ are, and a sentence: by their settings, or frequencies."""
     cause = settings_cause(first, second)
     if cause is None:
@@ -131,7 +137,7 @@ def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str, s
             yield aspect, first, second, ""
 
 
-def same_rotation(first: Encoding, second: Encoding) -> bool:
+def same_rotation(first: DeclaredEncoding, second: DeclaredEncoding) -> bool:
     """Whether two rotations have the same frequencies and factor, to rounding in float32."""
     pair = (first, second)
     a, b = ([enc.params.get("attention_factor", 1.0), *enc.measure.frequencies] for enc in pair)

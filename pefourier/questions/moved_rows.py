@@ -8,14 +8,14 @@ rows are explained by positions, nothing is said of frequencies.
 """
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import SEARCHED, Cause, base_of_grid, list_at
 from pefourier.diagnosis.pair_differences import exchanged_waves
-from pefourier.diagnosis.pairs import PairWaves, fit_pair_waves
+from pefourier.diagnosis.pairs import Bools, PairWaves, Places, fit_pair_waves
 from pefourier.diagnosis.row_positions import (
     RowPositions,
     describe_runs,
@@ -72,9 +72,9 @@ def compare_rows(
         if not is_table or len(reference.omega) != len(table.omega) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
-            rows, readings = positions_in(enc, reference, waves)
+            rows = positions_in(enc, reference, waves)
             if rows is not None and has_columns_of(enc, reference, waves):
-                return describe_rows(found, k, (reference, waves), rows, readings)
+                return describe_rows(found, k, (reference, waves), *rows)
     return None
 
 
@@ -89,7 +89,7 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
     Cosines come first in a dump of a rotation.
     """
     if enc.injection == "rotate":
-        return table.form.first == "cos"
+        return not table.has_sines_first
     stored = (
         fit_pair_waves(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
         if reference.is_declared
@@ -100,8 +100,11 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
 
 def positions_in(
     enc: Encoding, reference: PairWaves, table: PairWaves
-) -> tuple[RowPositions | None, np.ndarray]:
-    """Positions of the rows of a table, and the list of factors that each has, of longrope."""
+) -> tuple[RowPositions, NDArray[np.str_]] | None:
+    """Positions of the rows of a table, and the list of factors that each has, of longrope.
+
+    None where they are others.
+    """
     n, settings = table.length, enc.params
     eps = max(FLOAT32_EPS, reference.eps, table.eps)
     ways = {"": reference.omega}
@@ -112,13 +115,13 @@ def positions_in(
     highest = max(8 * n, FARTHEST if reference.is_declared else 0, len(enc))
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
 
-    def recovered(rows: np.ndarray) -> list[RowPositions]:
+    def recovered(rows: Places) -> list[RowPositions]:
         waves = table.waves(rows) * start / table.factor
         return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
 
     explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
     if explained.mean() < 0.5:
-        return None, np.zeros(n, dtype=int)
+        return None
     by_way = recovered(np.arange(n))
     label = labels_of(np.array([rows.explained for rows in by_way]))
     parts = ("positions", "explained", "uncertainty")
@@ -128,7 +131,7 @@ def positions_in(
     return RowPositions(*chosen), np.array(list(ways))[label]
 
 
-def labels_of(explained: np.ndarray) -> np.ndarray:
+def labels_of(explained: Bools) -> Places:
     """Which of some ways (w, n) each row has; one that several explain has that of those after it.
 
     >>> labels_of(np.array([[True, True, False], [True, False, True]]))
@@ -141,12 +144,13 @@ def labels_of(explained: np.ndarray) -> np.ndarray:
     following = np.searchsorted(certain, np.arange(len(label)))
     nearest = label[certain[np.minimum(following, len(certain) - 1)]]
     fits = explained[nearest, np.arange(len(label))]
-    return np.where(fits, nearest, label)
+    labels: Places = np.where(fits, nearest, label)
+    return labels
 
 
 def describe_rows(
     found: Outcome,
-    k: Literal[0, 1],
+    k: int,
     waves: tuple[PairWaves, PairWaves],
     rows: RowPositions,
     readings: NDArray[np.str_],
@@ -172,7 +176,7 @@ def describe_rows(
         return replace(found, verdict="equivalent", transform=offset, positions=reading.positions)
     if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
         below = positions_below(omega, step * omega, SEARCHED)
-        cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
+        cause = Cause("a" if k == 0 else "b", ("step",), {"positions": ("p", f"{step} p")}, below)
         reading = replace(reading, cause=cause)
     return reading
 
@@ -180,8 +184,8 @@ def describe_rows(
 def with_rows(
     found: Outcome,
     table: str,
-    positions: NDArray[np.int64],
-    is_known: NDArray[np.bool_],
+    positions: Places,
+    is_known: Bools,
     readings: NDArray[np.str_] | None = None,
     noun: str = "position",
 ) -> Outcome:
@@ -231,13 +235,12 @@ def match_rows(found: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome
     n = len(a)
     if not is_matched(a):
         return found
-    equal = (np.abs(a - b) <= allowed).all(axis=1)
+    equal = np.all(np.abs(a - b) <= allowed, axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
     nearest = KDTree(a @ directions).query(b @ directions)[1]
-    fits = equal | (np.abs(a[nearest] - b) <= np.broadcast_to(allowed, a.shape)[nearest]).all(
-        axis=1
-    )
+    near = np.abs(a[nearest] - b) <= np.broadcast_to(allowed, a.shape)[nearest]
+    fits = equal | np.all(near, axis=1)
     rows = np.where(equal, np.arange(n), nearest)
     if fits.mean() <= 0.5 or equal[fits].all():
         return replace(found, tried=tried)
@@ -248,7 +251,7 @@ def match_rows(found: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome
     return with_rows(found, "second", rows, fits, noun="row")
 
 
-def is_matched(table: np.ndarray) -> bool:
+def is_matched(table: NDArray[Any]) -> bool:
     """Whether rows and columns of a table are matched: of large ones they are not."""
     return table.size <= LARGEST and table.shape[1] <= WIDEST
 
@@ -294,7 +297,7 @@ def compare_axes_of_rows(found: Outcome, first: PairWaves, second: PairWaves) ->
     return with_factors(found, first, second) if is_scaled else found
 
 
-def kind_of_tokens(positions: np.ndarray) -> str:
+def kind_of_tokens(positions: Places) -> str:
     """Whether positions (axes, n) are those of text alone, or go on as text and images do, or back.
 
     >>> kind_of_tokens(np.array([[0, 1, 1], [0, 1, 1], [0, 1, 2]]))
