@@ -127,7 +127,7 @@ def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | Non
     offset = float(np.max(measure.offset))
 
     def waves(positions: Places) -> Complex:
-        return factor * np.exp(1j * np.multiply.outer(positions + offset, omega))
+        return waves_of_phases(np.multiply.outer(positions + offset, omega), factor)
 
     return PairWaves(omega, factor, waves, len(enc), enc.eps, offset, axis=axis)
 
@@ -259,11 +259,12 @@ def fit_in_form(steps: Floats, form: PairForm, eps: float) -> PairWaves | None:
     return PairWaves(omega, factor, waves_of_rows(steps, form), n, eps, offset, form, even=even)
 
 
-def waves_of_phases(phases: Floats, factor: float, form: PairForm | None) -> Complex:
+def waves_of_phases(phases: Floats, factor: float, form: PairForm | None = None) -> Complex:
     """Waves (n, m) of phases, complex; of a table of angles these themselves."""
     if form is not None and form.part == "angles":
-        return phases + 0j
-    return factor * np.exp(1j * phases)
+        return phases.astype(complex)
+    waves: Complex = factor * np.exp(1j * phases)
+    return waves
 
 
 def sine_factor(sines: Floats, eps: float) -> float:
@@ -345,7 +346,8 @@ def pair_tolerance(positions: Places, omega: Floats, factor: float, eps: float) 
 def apart(first: Complex, second: Complex) -> Floats:
     """The largest difference (n, m) of cosines and of sines, of those that both have."""
     real, imag = np.abs(first.real - second.real), np.abs(first.imag - second.imag)
-    return np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
+    largest: Floats = np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
+    return largest
 
 
 def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, *, stop: bool = False) -> Bools:

@@ -24,7 +24,7 @@ from pefourier.encodings.encoding import BiasEncoding, Encoding, Floats
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.questions.outcome import HeadDifference, Outcome
+from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
 
 STRAIGHT = 1e-5  # of the largest bias, to which biases of a head are one line
 SLOPE = 1e-5  # relative, to which slopes are those of a rule
@@ -174,16 +174,9 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
         (len(rows.numbers), rows.numbers.shape[2]) if rows else (enc.dim, len(enc))
         for enc, rows in ((first, bias_a), (second, bias_b))
     )
-    found = Outcome(
-        unit="heads",
-        differing=max(heads_a, heads_b),
-        counted=max(heads_a, heads_b),
-        length=min(length_a, length_b),
-        lengths=(length_a, length_b),
-        dimensions=(heads_a, heads_b),
-    )
+    found = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
     if bias_a is None or bias_b is None or heads_a != heads_b:
-        return found
+        return replace(found, differing=found.counted)
     return compare_heads(found, *(rows.first_keys(found.length) for rows in (bias_a, bias_b)))
 
 
@@ -407,5 +400,5 @@ def same_groups(first: NDArray[Any], second: NDArray[Any]) -> bool:
     >>> same_groups(np.array([0, 0, 1]), np.array([5, 5, 2]))
     True
     """
-    pairs = np.unique(np.stack([first, second]), axis=1).shape[1]
+    pairs = int(np.unique(np.stack([first, second]), axis=1).shape[1])
     return len(np.unique(first)) == len(np.unique(second)) == pairs

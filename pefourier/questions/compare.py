@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.config_errors import SLIPS, Cause
+from pefourier.diagnosis.config_errors import SLIPS, Cause, is_rotation
 from pefourier.diagnosis.pairs import PairDifference
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import (
@@ -34,7 +34,6 @@ from pefourier.encodings.findings import finding
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
 from pefourier.questions.model_layers import (
-    LayerDifference,
     compare_layers,
     has_layers,
     model_runs,
@@ -102,8 +101,6 @@ class Comparison(Outcome, Result):
 
     same: bool
     given_tolerance: float | None = None
-    layers: tuple[LayerDifference, ...] = ()  # that differ
-    unread: tuple[str, ...] = ()  # keys about positions that a config has and nobody reads
 
     @property
     def compared_names(self) -> str:
@@ -227,20 +224,19 @@ def compare(
     numbers = replace(numbers, lengths=lengths)
     worst = numbers.max_difference
     if tolerance is not None and worst is not None and worst <= tolerance:
-        return conclude(replace(numbers, verdict="the same"), encodings, given_tolerance=tolerance)
+        return conclude(replace(numbers, verdict="the same"), encodings, tolerance)
     found = compare_rotations(numbers, encodings, pairs) or numbers
     is_explained = found.positions or (is_long and found.cause)
     if found.verdict == "different" and first.dim == second.dim and not is_explained:
         found = align_tables(found, encodings)
-    found, layers = compare_models(found, encodings)
-    found = compare_lengths(found, encodings)
+    found = compare_lengths(compare_models(found, encodings), encodings)
     if tolerance is not None and found.verdict == "the same":
         found = replace(found, verdict="different", unit="columns")
     if any(enc.origin != "formula" for enc in encodings):
-        by_length = [enc for enc in encodings if enc.params.get("scaling") in BY_LENGTH]
+        rotations = [enc for enc in encodings if is_rotation(enc)]
+        by_length = (enc for enc in rotations if enc.params["scaling"] in BY_LENGTH)
         found = found.with_findings(*map(length_note, by_length))
-    keys = dict.fromkeys(key for enc in encodings if has_layers(enc) for key in unread_keys(enc))
-    return conclude(found, encodings, given_tolerance=tolerance, layers=layers, unread=tuple(keys))
+    return conclude(found, encodings, tolerance)
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:
@@ -252,22 +248,23 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def compare_models(
-    found: Outcome, encodings: tuple[Encoding, Encoding]
-) -> tuple[Outcome, tuple[LayerDifference, ...]]:
-    """The outcome with the layers, windows and factors of two models, and those that differ."""
-    if not all(map(has_layers, encodings)):
-        return found, ()
+def compare_models(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outcome:
+    """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
+    models = [enc for enc in encodings if has_layers(enc)]
+    keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
+    found = replace(found, unread=tuple(keys))
+    if len(models) < 2:
+        return found
     layers = tuple(compare_layers(*encodings))
     compared = dict.fromkeys((*found.compared, "layers", "windows", "factors"))
-    found = replace(found, compared=tuple(compared))
+    found = replace(found, layers=layers, compared=tuple(compared))
     if not layers or found.verdict not in AGREEING:
-        return found, layers
+        return found
     index = {i for layer in layers for i in layer.index}
     total = sum(len(run.index) for run in model_runs(encodings[0]))
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
     counts = len(index) or len(layers), max(total, *(i + 1 for i in index), len(layers))
-    return found.with_differences("layers", *counts, cause=found.cause or cause), layers
+    return found.with_differences("layers", *counts, cause=found.cause or cause)
 
 
 def compare_lengths(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outcome:
@@ -288,19 +285,14 @@ def compare_lengths(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Out
 
 
 def conclude(
-    found: Outcome,
-    encodings: tuple[Encoding, Encoding],
-    *,
-    given_tolerance: float | None = None,
-    layers: tuple[LayerDifference, ...] = (),
-    unread: tuple[str, ...] = (),
+    found: Outcome, encodings: tuple[Encoding, Encoding], given_tolerance: float | None = None
 ) -> Comparison:
     """The comparison with its verdict settled and what is to be said of it."""
     if found.verdict == "different" and found.cause is None:
         found = replace(found, cause=parameters_cause(*encodings))
     verdict, notes = found.verdict, list(found.findings)
     acts = {e.injection for e in encodings if e.origin == "formula" or e.injection != "add"}
-    if verdict in ("the same", "equivalent") and (len(acts) > 1 or unread):
+    if verdict in ("the same", "equivalent") and (len(acts) > 1 or found.unread):
         verdict = "used differently"
     if verdict == "permuted" and is_converted(*encodings, found.operator):
         verdict = "the same"
@@ -318,14 +310,8 @@ def conclude(
                 found, max_difference=None, first_difference=None, largest_difference=None
             )
     found = replace(found, verdict=verdict)
-    result = Comparison(
-        **vars(found),
-        encodings=encodings,
-        same=verdict == "the same",
-        given_tolerance=given_tolerance,
-        layers=layers,
-        unread=unread,
-    )
+    facts = vars(found) | {"same": verdict == "the same", "given_tolerance": given_tolerance}
+    result = Comparison(encodings=encodings, **facts)
     return replace(result, findings=(*difference_findings(result), *notes))
 
 

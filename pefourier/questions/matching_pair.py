@@ -42,32 +42,16 @@ def load_matching_pair(
     params: Mapping[str, Any] | None = None,
 ) -> tuple[Encoding, Encoding]:
     """Two encodings that are compared."""
-    if source_of(a) == "code" and source_of(b) != "code":  # which takes the size of the other
-        second, first = load_in_order(b, a, length, d, params or {})
-    else:
-        first, second = load_in_order(a, b, length, d, params or {})
-    return on_common_grid(first, second)
-
-
-def load_in_order(
-    a: Source | SpecWithDefaults,
-    b: Source | SpecWithDefaults,
-    length: Count | None,
-    d: Count | None,
-    params: Mapping[str, Any],
-) -> tuple[Encoding, Encoding]:
-    """Two encodings, of which the second is loaded in the size of the first where it is code."""
-    kinds = source_of(a), source_of(b)
+    kinds, params = (source_of(a), source_of(b)), params or {}
+    if kinds[0] == "code" and kinds[1] != "code":  # which takes the size of the other
+        second, first = load_matching_pair(b, a, length, d, params)
+        return first, second
     are_models = MODELS.issuperset(kinds)
     placing = {key: value for key, value in params.items() if key in PLACES}
     size = {key: value for key, value in {"length": length, "d": d}.items() if value}
+    load_as = partial(load_first if are_models else load, length=length, d=d)
     load_a, load_b = (
-        partial(
-            load_first if are_models else load,
-            source,
-            **{"length": length, "d": d},
-            **(params if kind == "name" or "name" not in kinds else placing),
-        )
+        partial(load_as, source, **(params if kind == "name" or "name" not in kinds else placing))
         for source, kind in zip((a, b), kinds, strict=True)
     )
     first = load_a()
@@ -88,7 +72,7 @@ def load_in_order(
     if kinds[1] == "code" and kinds[0] != "code":
         is_fixed = kinds[0] == "name" or length is not None or bool(placing)
         second = code_beside(first, second, load_b, d, is_fixed=is_fixed)
-    return first, second
+    return on_common_grid(first, second)
 
 
 def load_first(source: Any, **size: Any) -> Encoding:

@@ -25,7 +25,7 @@ from pefourier.diagnosis.row_positions import (
 )
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding, Finding, Floats
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, Floats
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
@@ -48,7 +48,7 @@ def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
     return enc if rows == len(enc) else load(enc.spec, rows, enc.params["d"])
 
 
-def length_note(enc: Encoding) -> Finding:
+def length_note(enc: DeclaredEncoding) -> Finding:
     """Which frequencies such a rotation has at its length."""
     facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
     if enc.params["scaling"] == "dynamic":
@@ -137,7 +137,7 @@ def labels_of(explained: Bools) -> Places:
     >>> labels_of(np.array([[True, True, False], [True, False, True]]))
     array([0, 0, 1])
     """
-    label = explained.argmax(axis=0)
+    label: Places = explained.argmax(axis=0)
     certain = np.flatnonzero(explained.sum(axis=0) == 1)
     if not len(certain):
         return label

@@ -156,12 +156,15 @@ class ScoreRows:
 
     def apart(self, scores_b: "ScoreRows") -> Floats:
         """The largest difference of entries, (3, n)."""
-        if self.matrices is not None:
-            return np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3))
+        largest: Floats
+        if self.matrices is not None and scores_b.matrices is not None:
+            largest = np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3))
+            return largest
         sizes = np.maximum(np.abs(self.off_diagonal), np.abs(scores_b.off_diagonal))
         shared = self.partner == scores_b.partner
         differences = np.where(shared, np.abs(self.off_diagonal - scores_b.off_diagonal), sizes)
-        return np.maximum(np.abs(self.diagonal - scores_b.diagonal), differences).max(axis=2)
+        largest = np.maximum(np.abs(self.diagonal - scores_b.diagonal), differences).max(axis=2)
+        return largest
 
     def permuted(self, order: Places) -> "ScoreRows":
         """Those of rows and columns in another order."""
@@ -234,18 +237,24 @@ def sampled_positions(last: int, count: int) -> Places:
 
 def scores(enc: Encoding, positions: Places, *, is_dense: bool) -> ScoreRows:
     """S of a query and an earlier key: at 0, of a query at 0, and half as far."""
+    if isinstance(enc, DeclaredEncoding) and not is_dense:
+        return scores_of_pairs(enc, positions)
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
-    if is_dense:
-        query, key = operator_at(enc, positions)
-        turned = np.swapaxes(query, 1, 2)
-        matrices = np.stack([turned @ key[0], turned[0] @ key, turned @ key[half]])
-        partner = partners(matrices)
-        off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
-        return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
+    query, key = operator_at(enc, positions)
+    turned = np.swapaxes(query, 1, 2)
+    matrices = np.stack([turned @ key[0], turned[0] @ key, turned @ key[half]])
+    partner = partners(matrices)
+    off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
+    return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
+
+
+def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
+    """The same of a rotation by a formula, by the waves of its pairs."""
+    half, partner = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key, (first, second) = rotating_pairs(enc, positions)
     turned = query.conj()
     waves = np.stack([turned * key[0], turned[0] * key, turned * key[half]])
-    diagonal, partner = np.ones((3, len(positions), len(rows))), rows.copy()
+    diagonal = np.ones((3, len(positions), len(partner)))
     off_diagonal = np.zeros_like(diagonal)
     diagonal[..., first] = diagonal[..., second] = waves.real
     off_diagonal[..., first], off_diagonal[..., second] = -waves.imag, waves.imag
@@ -403,10 +412,13 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
     omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))
     moved = float(np.nan_to_num(position_offset(start, omega, FLOAT32_EPS)))
 
-    def waves_at_sample(positions: Places) -> Complex:
-        return numbers[np.searchsorted(sampled_rows, positions)]
-
-    form = PairForm("both")
     return PairWaves(
-        omega, factor, waves_at_sample, length, enc.eps, form=form, rows=sample, moved=moved
+        omega,
+        factor,
+        lambda positions: numbers[np.searchsorted(sampled_rows, positions)],
+        length,
+        enc.eps,
+        form=PairForm("both"),
+        rows=sample,
+        moved=moved,
     )

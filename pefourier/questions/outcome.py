@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,10 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.operators import OperatorComparison
+from pefourier.writing.text import ranges
 
+Field = Literal["layers", "rotations", "windows", "factors"]
+MOST = 12  # layers that are listed by number
 MOST_ROWS = 4096  # of long tables of waves that are compared number by number
 
 
@@ -28,6 +31,29 @@ class HeadDifference:
     second: float | None
     ratio: float | None
     max_difference: float
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """Layers of two models that differ in one way."""
+
+    index: tuple[int, ...]  # empty where layers are not numbered
+    what: Field
+    first: str  # as each has it
+    second: str
+    words: str = field(default="", metadata={"told": False})  # of rotations whose settings differ
+    count: int = field(default=0, metadata={"told": False})  # layers that both models have
+
+    @property
+    def places(self) -> str:
+        """The layers by number, the first few, or all; the models where they have none.
+
+        >>> LayerDifference((3, 7), "layers", "rotary", "none").places
+        'layers 3, 7'
+        """
+        if len(self.index) == self.count > 1:
+            return "both layers" if self.count == 2 else f"all {self.count} layers"
+        return f"layers {ranges(self.index, MOST)}" if self.index else "models"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -55,6 +81,8 @@ class Outcome:
     cause: Cause | None = None
     tried: dict[str, int] | None = None  # what was tried to explain a difference
     operator: OperatorComparison | None = None  # of two rotations
+    layers: tuple[LayerDifference, ...] = ()  # that differ
+    unread: tuple[str, ...] = ()  # keys about positions that a config has and nobody reads
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -74,17 +102,21 @@ class Outcome:
         return replace(self, findings=(*self.findings, *findings), **facts)
 
 
-def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
-    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
-    lengths, dimensions = (len(first), len(second)), (first.dim, second.dim)
-    found = Outcome(
-        unit="columns",
-        differing=abs(first.dim - second.dim),
+def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int]) -> Outcome:
+    """The outcome where only the sizes of two encodings are known."""
+    return Outcome(
+        unit=unit,
+        differing=abs(dimensions[0] - dimensions[1]),
         counted=max(dimensions),
         length=min(lengths),
         lengths=lengths,
         dimensions=dimensions,
     )
+
+
+def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
+    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
+    found = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
     if found.differing:
         return found
     n = min(found.length, limit or found.length)

@@ -25,12 +25,12 @@ from pefourier.diagnosis.pair_differences import in_one_order, list_differences
 from pefourier.diagnosis.pairs import PairWaves, declared_pairs, fit_pair_waves, pairs_apart
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import settings_cause
-from pefourier.encodings.columns import AXES
+from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import Encoding, OperatorEncoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
-from pefourier.questions.model_layers import axes_in_table, compare_axes, has_layers
+from pefourier.questions.model_layers import has_layers
 from pefourier.questions.moved_rows import (
     FACTOR,
     compare_axes_of_rows,
@@ -237,3 +237,68 @@ def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
         if rotation and declared and (cause := find_misreading(rotation, declared, counterpart)):
             return replace(cause, of=of)
     return None
+
+
+def compare_axes(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
+    """Rotations that turn text alike, and images by other axes."""
+    m = min(len(first.axis), len(second.axis))
+    if not m or first.axis == second.axis:
+        return found
+    differs = np.array([a != b for a, b in zip(first.axis, second.axis, strict=False)])
+    order = "".join((*AXES, "e"))
+    names = [
+        describe_axes(np.array([order.index(letter) for letter in pairs.axis]))
+        for pairs in (first, second)
+    ]
+    renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
+    code = "axes" if renamed or differs.sum() == 1 else "sections"
+    return found.with_differences(
+        "pairs",
+        int(differs.sum()),
+        len(first.axis),
+        pairs=list_differences(first, second, differs),
+        cause=Cause("both", (code,), {"axes": (names[0], names[1])}, {}),
+    )
+
+
+def axes_in_table(found: Outcome, *pairs: PairWaves) -> Outcome | None:
+    """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
+    declared, table = pairs if pairs[0].axis else pairs[::-1]
+    if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
+        return None
+    if table.even is None or table.even.all():
+        return None  # text
+    axis = assign_axes(declared, table)
+    if axis is None:
+        return None
+    fitted = replace(table, axis=axis, omega=declared.omega, even=None)
+    ordered = (declared, fitted) if declared is pairs[0] else (fitted, declared)
+    compared = compare_axes(found, *ordered)
+    if compared is not found:
+        return compared
+    return found.with_findings(finding("pairing-unsaid"), verdict="the same")
+
+
+def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
+    """The axis of each pair of a table of tokens, by the whole numbers it turns by; None: text.
+
+    Slow pairs show three rows of ids: those of columns change most often, those of frames least.
+    """
+    rows = np.arange(min(table.length, 4096))
+    waves = table.waves(rows)
+    if np.isnan(waves).any():
+        return None
+    angles = np.angle(waves)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ids = angles / declared.omega
+    slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (declared.omega < 0.5))
+    columns = {tuple(np.rint(ids[:, k]).astype(int).tolist()) for k in slow}
+    walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
+    if len(walks) != 3:
+        return None
+    walk_waves = np.exp(1j * np.multiply.outer(np.array(walks), declared.omega))  # (3, n, m)
+    residual = np.abs(walk_waves - waves / table.factor).max(axis=1)
+    nearest = residual.argmin(axis=0)
+    if residual.min(axis=0).max() > 1e-3:
+        return None
+    return tuple(AXES[i] for i in nearest)

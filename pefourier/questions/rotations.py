@@ -102,7 +102,7 @@ class Losses(UserDict[str, "FormatLoss"]):
         self.enc = enc
 
     @cached_property
-    def data(self) -> dict[str, "FormatLoss"]:
+    def data(self) -> dict[str, "FormatLoss"]:  # type: ignore[override]
         """The loss of each format."""
         from pefourier.geometry.closest import closest_pair
         from pefourier.geometry.precision import check_formats, format_losses
@@ -225,9 +225,7 @@ def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_rotation(enc: Encoding) -> DeclaredEncoding:
     """A rotation at declared frequencies; what turns no pairs by them is refused."""
-    if not isinstance(enc, DeclaredEncoding):
-        pass
-    elif enc.injection == "rotate" and "scaling" in enc.params:
+    if isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and "scaling" in enc.params:
         return enc
     if "grid" in enc.params and not enc.domain.grid:
         separator = "," if ":" in enc.spec else ":"
