@@ -53,7 +53,7 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
 
     The layout that llama.cpp's converter gives the rows of a model in halves is no change.
     """
-    always = {"layout", "attention_factor"}
+    always = dict.fromkeys(("layout", "attention_factor"))  # in one order
     first, second = (
         meant_settings(enc) | {key: enc.params.get(key) for key in always} for enc in (a, b)
     )
@@ -67,10 +67,10 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
     if dict(zip(sources, pairs["layout"], strict=True)) == {"config": "halves", "gguf": BESIDE}:
         changes.pop("layout", None)
     scaling_keys = {key for kind in changes.get("scaling", ()) for key in scaling_parameters(kind)}
-    scaling_keys = scaling_keys - always | ({"scaling"} & changes.keys())
+    scaling_keys = scaling_keys - always.keys() | ({"scaling"} & changes.keys())
     lengths = lengths_of_interest(a, b)
     for group in ([scaling_keys] if scaling_keys else []) + [
-        {key} for key in changes.keys() - scaling_keys - always - {"d"}
+        {key} for key in changes.keys() - scaling_keys - always.keys() - {"d"}
     ]:
         mixed = first | {key: second.get(key) for key in changes.keys() - group}
         is_scaling = group is scaling_keys

@@ -18,7 +18,6 @@ from pefourier.diagnosis.pairs import Bools, Places, fit_pair_waves, frequencies
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import (
     BLOCK,
-    Encoding,
     Floats,
     largest_number,
     row_blocks,
@@ -28,7 +27,7 @@ from pefourier.encodings.findings import finding
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator, rotates
-from pefourier.questions.outcome import Outcome
+from pefourier.questions.outcome import Outcome, Two
 
 FEWEST = 4  # rows in which a scale and a constant for each column are looked for
 CORRELATED = 0.9  # columns that are one another's but for sign, scale and constant are more so
@@ -40,7 +39,7 @@ EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation e
 SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
 
 
-def align_tables(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outcome:
+def align_tables(found: Outcome, encodings: Two) -> Outcome:
     """Tables that differ as they stand, and follow from one another by an order or a scale."""
     first, second = encodings
     injections = {first.injection, second.injection}
@@ -158,13 +157,20 @@ def find_affine_columns(
     residual = largest_left(a, b - added, limits, columns, signs * scales)
     if residual is None:
         return None, 0.0
+    return describe_affine(columns, signs, scales, added, float(limits.max())), residual
+
+
+def describe_affine(
+    columns: Places, signs: Floats, scales: Floats, added: Floats, slack: float
+) -> dict[str, Any]:
+    """A transformation with the scale and constant of all columns, or of each."""
     is_one = not np.ptp(scales)
     change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
     change |= {} if is_one else {"scales": scales.tolist()}
-    if (np.abs(added) > limits.max()).any():
-        middle = fewest_digits(float(np.median(added)), limits.max())
-        change["offset_row"] = middle if np.ptp(added) <= limits.max() else added.tolist()
-    return change, residual
+    if (np.abs(added) > slack).any():
+        middle = fewest_digits(float(np.median(added)), slack)
+        change["offset_row"] = middle if np.ptp(added) <= slack else added.tolist()
+    return change
 
 
 def nearest_columns(x: Floats, y: Floats, correlation: Floats) -> Places:

@@ -45,6 +45,7 @@ from pefourier.questions.outcome import (
     MOST_ROWS,
     HeadDifference,
     Outcome,
+    Two,
     compare_numbers,
     compare_waves,
 )
@@ -248,7 +249,7 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def compare_models(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outcome:
+def compare_models(found: Outcome, encodings: Two) -> Outcome:
     """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
     models = [enc for enc in encodings if has_layers(enc)]
     keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
@@ -267,7 +268,7 @@ def compare_models(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outc
     return found.with_differences("layers", *counts, cause=found.cause or cause)
 
 
-def compare_lengths(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Outcome:
+def compare_lengths(found: Outcome, encodings: Two) -> Outcome:
     """Rotations that agree over the positions compared, and not at other lengths of the sequence.
 
     Two models that do are different, two SPECs the same over these positions.
@@ -284,9 +285,7 @@ def compare_lengths(found: Outcome, encodings: tuple[Encoding, Encoding]) -> Out
     return found.with_differences(unit, facts["count"], facts["of"], cause=cause)
 
 
-def conclude(
-    found: Outcome, encodings: tuple[Encoding, Encoding], given_tolerance: float | None = None
-) -> Comparison:
+def conclude(found: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
     """The comparison with its verdict settled and what is to be said of it."""
     if found.verdict == "different" and found.cause is None:
         found = replace(found, cause=parameters_cause(*encodings))
@@ -310,7 +309,7 @@ def conclude(
                 found, max_difference=None, first_difference=None, largest_difference=None
             )
     found = replace(found, verdict=verdict)
-    facts = vars(found) | {"same": verdict == "the same", "given_tolerance": given_tolerance}
+    facts = vars(found) | {"same": verdict == "the same", "given_tolerance": tolerance}
     result = Comparison(encodings=encodings, **facts)
     return replace(result, findings=(*difference_findings(result), *notes))
 

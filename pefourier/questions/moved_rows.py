@@ -29,7 +29,7 @@ from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, Fl
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
-from pefourier.questions.outcome import Outcome
+from pefourier.questions.outcome import Outcome, Two
 from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
@@ -60,7 +60,7 @@ def length_note(enc: DeclaredEncoding) -> Finding:
 
 
 def compare_rows(
-    found: Outcome, encodings: tuple[Encoding, Encoding], pairs: tuple[PairWaves, PairWaves]
+    found: Outcome, encodings: Two, pairs: tuple[PairWaves, PairWaves]
 ) -> Outcome | None:
     """The outcome with the position of each row of a table; None where none explains it.
 

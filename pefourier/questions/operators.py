@@ -10,8 +10,9 @@ what A turns: weights of A work in B with the rows of W_q and W_k in that order,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -59,8 +60,7 @@ class OperatorComparison:
 
 def has_operator(enc: Encoding) -> bool:
     """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
-    by_formula = isinstance(enc, DeclaredEncoding) and turns_by_formula(enc)
-    return by_formula or isinstance(enc, OperatorEncoding)
+    return isinstance(enc, OperatorEncoding) or turns_by_formula(enc)
 
 
 def rotates(enc: Encoding) -> bool:
@@ -68,10 +68,10 @@ def rotates(enc: Encoding) -> bool:
     return enc.injection == "rotate" or isinstance(enc, OperatorEncoding)
 
 
-def turns_by_formula(enc: DeclaredEncoding) -> bool:
-    """Whether an encoding turns pairs whose columns are known."""
-    layout = enc.params.get("layout")
-    return enc.injection == "rotate" and enc.name != "pope" and layout != "mismatched"
+def turns_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
+    """Whether an encoding turns pairs whose columns and frequencies are known."""
+    is_known = enc.name != "pope" and enc.params.get("layout") != "mismatched"
+    return isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and is_known
 
 
 def head_size(enc: Encoding) -> int:
@@ -102,7 +102,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
     positions = np.asarray(positions)
     if isinstance(enc, OperatorEncoding):
         return enc.operator(positions)
-    if not isinstance(enc, DeclaredEncoding) or not turns_by_formula(enc):
+    if not turns_by_formula(enc):
         raise PefourierError(
             f"{shown(enc.spec)} has no R(p): it is a table or is added; name a rotation, a config, "
             "or code that turns queries and keys"
@@ -266,10 +266,8 @@ def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
 def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
     """Differences of the entries of scores that rounding explains, (n,)."""
     eps = max(first.eps, second.eps)
-    fastest = [
-        enc.measure.frequencies for enc in (first, second) if isinstance(enc, DeclaredEncoding)
-    ]
-    omega = max((float(np.abs(w).max()) for w in fastest), default=1.0)
+    declared = [enc for enc in (first, second) if isinstance(enc, DeclaredEncoding)]
+    omega = max((float(np.abs(enc.measure.frequencies).max()) for enc in declared), default=1.0)
     return 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
 
 
@@ -283,10 +281,8 @@ def score_difference(a: ScoreRows, b: ScoreRows) -> float:
 
 def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bools) -> int:
     """The first position whose scores differ: between those tried it is looked for again."""
-    k, is_dense = (
-        int(beyond.argmax()),
-        any(isinstance(enc, OperatorEncoding) for enc in (first, second)),
-    )
+    k = int(beyond.argmax())
+    is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
         between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
@@ -389,11 +385,7 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
     partner = partners(query[None])
     first = np.flatnonzero(np.arange(d) < partner)
     second = partner[first]
-    if (
-        isinstance(reference, DeclaredEncoding)
-        and turns_by_formula(reference)
-        and head_size(reference) == d
-    ):
+    if turns_by_formula(reference) and head_size(reference) == d:
         columns = columns_that_turn(reference)
         if (partner[columns[0]] == columns[1]).all():
             first, second = columns
@@ -412,13 +404,6 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
     omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))
     moved = float(np.nan_to_num(position_offset(start, omega, FLOAT32_EPS)))
 
-    return PairWaves(
-        omega,
-        factor,
-        lambda positions: numbers[np.searchsorted(sampled_rows, positions)],
-        length,
-        enc.eps,
-        form=PairForm("both"),
-        rows=sample,
-        moved=moved,
-    )
+    row_of = partial(np.searchsorted, sampled_rows)
+    pairs = PairWaves(omega, factor, lambda p: numbers[row_of(p)], length, enc.eps)
+    return replace(pairs, form=PairForm("both"), rows=sample, moved=moved)

@@ -18,6 +18,7 @@ from pefourier.questions.operators import OperatorComparison
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
+Two = tuple[Encoding, Encoding]
 MOST = 12  # layers that are listed by number
 MOST_ROWS = 4096  # of long tables of waves that are compared number by number
 

@@ -46,11 +46,10 @@ from pefourier.questions.operators import (
     pairs_of_code,
     rotates,
 )
-from pefourier.questions.outcome import Outcome
+from pefourier.questions.outcome import Outcome, Two
 
 PARTS = {"cos": "cosines", "sin": "sines"}
 Pairs = tuple[PairWaves, PairWaves]
-Two = tuple[Encoding, Encoding]
 
 
 def read_pairs(first: Encoding, second: Encoding) -> Pairs | None:
