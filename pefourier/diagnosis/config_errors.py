@@ -384,9 +384,9 @@ def at_other_lengths(
     estimate = original * (1 + (slowest / observed.omega[-1] - 1) / settings["factor"])
     for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
         if n > original and n != length:  # up to it there is no scaling
-            own, other = (rotation_of(settings, size)[0] for size in (length, n))
-            changes = {"length": (length, n), "base": (base_of_grid(own), base_of_grid(other))}
-            yield SlipReading("other-length", changes, other)
+            omega, changed = (rotation_of(settings, size)[0] for size in (length, n))
+            changes = {"length": (length, n), "base": (base_of_grid(omega), base_of_grid(changed))}
+            yield SlipReading("other-length", changes, changed)
 
 
 MISREADINGS = (

@@ -39,37 +39,37 @@ EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation e
 SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
 
 
-def align_tables(found: Outcome, encodings: Two) -> Outcome:
+def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     """Tables that differ as they stand, and follow from one another by an order or a scale."""
     first, second = encodings
     injections = {first.injection, second.injection}
     both_rotate = has_operator(first) and has_operator(second)
-    if both_rotate or found.unit == "factors" or "bias" in injections:
-        return found
-    x = slice(found.length)
+    if both_rotate or outcome.unit == "factors" or "bias" in injections:
+        return outcome
+    x = slice(outcome.length)
     a, b = (np.asarray(enc.table(enc.domain.x[x]), dtype=float) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
     on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
     is_reversed = transform == {"rows": "reversed"}  # which rows in any order are, too
     if transform is None or is_reversed or (on_grid and "offset" in transform):
-        return found if found.cause else match_rows(found, a, b, allowed)
+        return outcome if outcome.cause else match_rows(outcome, a, b, allowed)
     if {"rotation", "scales", "offset_row"} & transform.keys():
         waves = fit_pair_waves(a, first.eps), fit_pair_waves(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
-            return found
+            return outcome
     is_rotated = transform.pop("rotation", False)
-    aligned = replace(found, transform=transform, max_difference=difference, pairs=(), cause=None)
+    aligned = replace(outcome, transform=transform, max_difference=difference, pairs=(), cause=None)
     if is_rotated:
         return replace(aligned, verdict="same geometry")
-    if found.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
-        return found
+    if outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
+        return outcome
     if "rows" in transform:
         note = finding("rows-reordered", table="second", moves="reversed")
-        return found.with_findings(note, transform=transform)
+        return outcome.with_findings(note, transform=transform)
     turns = rotates(first) or rotates(second)
     if turns and {"scale", "scales", "offset_row"} & transform.keys():
-        return replace(found, transform=transform)
+        return replace(outcome, transform=transform)
     return replace(aligned, verdict="equivalent")
 
 

@@ -73,8 +73,8 @@ def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
     last, first = profile[:, :n], profile[:, n - 1 :]
     if first.shape[1] < n:
         return BiasRows(np.array([n - 1]), last[:, None], eps, causal=True)
-    both = np.stack([first[:, :n], last], axis=1)
-    return BiasRows(np.array([0, n - 1]), both, eps, causal=causal)
+    rows = np.stack([first[:, :n], last], axis=1)
+    return BiasRows(np.array([0, n - 1]), rows, eps, causal=causal)
 
 
 def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
@@ -174,13 +174,13 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
         (len(rows.numbers), rows.numbers.shape[2]) if rows else (enc.dim, len(enc))
         for enc, rows in ((first, bias_a), (second, bias_b))
     )
-    found = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
+    outcome = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
     if bias_a is None or bias_b is None or heads_a != heads_b:
-        return replace(found, differing=found.counted)
-    return compare_heads(found, *(rows.first_keys(found.length) for rows in (bias_a, bias_b)))
+        return replace(outcome, differing=outcome.counted)
+    return compare_heads(outcome, *(rows.first_keys(outcome.length) for rows in (bias_a, bias_b)))
 
 
-def compare_heads(found: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
+def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
     """The outcome for two biases of as many heads and keys."""
     queries = np.intersect1d(first.queries, second.queries)
     a, b = (
@@ -207,7 +207,7 @@ def compare_heads(found: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
     notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)
     cause = cause_of_biases(rows, [first, second]) if heads else None
     return replace(
-        found,
+        outcome,
         verdict="different" if heads else "the same",
         differing=len(heads),
         bitwise=not residual.any() and not has_constants,
@@ -331,8 +331,8 @@ def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
         return Cause("both", ("slopes",), changes, {}) if changes else None
     buckets = [rows.rule or bucket_rule(rows.profile[0], n) for rows in full if rows.has_lags]
     if len(buckets) == 2 and buckets[0] and buckets[1]:
-        other = buckets[1]
-        pairs = {key: (value, other.get(key)) for key, value in buckets[0].items()}
+        rule_b = buckets[1]
+        pairs = {key: (value, rule_b.get(key)) for key, value in buckets[0].items()}
         changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
     return Cause("both", ("buckets",), changes, {}) if changes else None
 

@@ -210,9 +210,9 @@ def compare(
     ('equivalent', 'interleaved to halves', 2)
     """
     encodings = as_encoding(a), as_encoding(b)
-    found = compare_biases(*encodings)
-    if found is not None:
-        return conclude(found, encodings)
+    outcome = compare_biases(*encodings)
+    if outcome is not None:
+        return conclude(outcome, encodings)
     first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
     lengths = len(first), len(second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
@@ -226,18 +226,18 @@ def compare(
     worst = numbers.max_difference
     if tolerance is not None and worst is not None and worst <= tolerance:
         return conclude(replace(numbers, verdict="the same"), encodings, tolerance)
-    found = compare_rotations(numbers, encodings, pairs) or numbers
-    is_explained = found.positions or (is_long and found.cause)
-    if found.verdict == "different" and first.dim == second.dim and not is_explained:
-        found = align_tables(found, encodings)
-    found = compare_lengths(compare_models(found, encodings), encodings)
-    if tolerance is not None and found.verdict == "the same":
-        found = replace(found, verdict="different", unit="columns")
+    outcome = compare_rotations(numbers, encodings, pairs) or numbers
+    is_explained = outcome.positions or (is_long and outcome.cause)
+    if outcome.verdict == "different" and first.dim == second.dim and not is_explained:
+        outcome = align_tables(outcome, encodings)
+    outcome = compare_lengths(compare_models(outcome, encodings), encodings)
+    if tolerance is not None and outcome.verdict == "the same":
+        outcome = replace(outcome, verdict="different", unit="columns")
     if any(enc.origin != "formula" for enc in encodings):
         rotations = [enc for enc in encodings if is_rotation(enc)]
         by_length = (enc for enc in rotations if enc.params["scaling"] in BY_LENGTH)
-        found = found.with_findings(*map(length_note, by_length))
-    return conclude(found, encodings, tolerance)
+        outcome = outcome.with_findings(*map(length_note, by_length))
+    return conclude(outcome, encodings, tolerance)
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:
@@ -249,67 +249,70 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def compare_models(found: Outcome, encodings: Two) -> Outcome:
+def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
     models = [enc for enc in encodings if has_layers(enc)]
     keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
-    found = replace(found, unread=tuple(keys))
+    outcome = replace(outcome, unread=tuple(keys))
     if len(models) < 2:
-        return found
+        return outcome
     layers = tuple(compare_layers(*encodings))
-    compared = dict.fromkeys((*found.compared, "layers", "windows", "factors"))
-    found = replace(found, layers=layers, compared=tuple(compared))
-    if not layers or found.verdict not in AGREEING:
-        return found
+    compared = dict.fromkeys((*outcome.compared, "layers", "windows", "factors"))
+    outcome = replace(outcome, layers=layers, compared=tuple(compared))
+    if not layers or outcome.verdict not in AGREEING:
+        return outcome
     index = {i for layer in layers for i in layer.index}
     total = sum(len(run.index) for run in model_runs(encodings[0]))
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
     counts = len(index) or len(layers), max(total, *(i + 1 for i in index), len(layers))
-    return found.with_differences("layers", *counts, cause=found.cause or cause)
+    return outcome.with_differences("layers", *counts, cause=outcome.cause or cause)
 
 
-def compare_lengths(found: Outcome, encodings: Two) -> Outcome:
+def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
     """Rotations that agree over the positions compared, and not at other lengths of the sequence.
 
     Two models that do are different, two SPECs the same over these positions.
     """
-    found_apart = lengths_apart(*encodings) if found.verdict in AGREEING else None
+    found_apart = lengths_apart(*encodings) if outcome.verdict in AGREEING else None
     if found_apart is None:
-        return found
+        return outcome
     side, facts = found_apart
-    found = found.with_findings(finding("length-dependent", side, **facts))
+    outcome = outcome.with_findings(finding("length-dependent", side, **facts))
     if not all(map(has_layers, encodings)):
-        return found
+        return outcome
     unit = f"pairs at {facts['at']} positions"
     cause = settings_cause(*encodings)
-    return found.with_differences(unit, facts["count"], facts["of"], cause=cause)
+    return outcome.with_differences(unit, facts["count"], facts["of"], cause=cause)
 
 
-def conclude(found: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
+def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
     """The comparison with its verdict settled and what is to be said of it."""
-    if found.verdict == "different" and found.cause is None:
-        found = replace(found, cause=parameters_cause(*encodings))
-    verdict, notes = found.verdict, list(found.findings)
+    if outcome.verdict == "different" and outcome.cause is None:
+        outcome = replace(outcome, cause=parameters_cause(*encodings))
+    verdict, notes = outcome.verdict, list(outcome.findings)
     acts = {e.injection for e in encodings if e.origin == "formula" or e.injection != "add"}
-    if verdict in ("the same", "equivalent") and (len(acts) > 1 or found.unread):
+    if verdict in ("the same", "equivalent") and (len(acts) > 1 or outcome.unread):
         verdict = "used differently"
-    if verdict == "permuted" and is_converted(*encodings, found.operator):
+    if verdict == "permuted" and is_converted(*encodings, outcome.operator):
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
     are_tables = all(enc.origin != "formula" for enc in encodings)
-    missing = abs(found.lengths[0] - found.lengths[1])
+    missing = abs(outcome.lengths[0] - outcome.lengths[1])
     if verdict == "the same" and missing and are_tables:
-        found, verdict = found.with_differences("rows", missing, max(found.lengths)), "different"
+        outcome, verdict = (
+            outcome.with_differences("rows", missing, max(outcome.lengths)),
+            "different",
+        )
     if verdict == "the same":
-        if found.bitwise and all(enc.origin == "file" for enc in encodings):
+        if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
             notes.append(finding("numbers-unchanged"))
-        found = replace(found, differing=0)
-        if found.first_difference or found.positions:  # in other columns, or at other places
-            found = replace(
-                found, max_difference=None, first_difference=None, largest_difference=None
+        outcome = replace(outcome, differing=0)
+        if outcome.first_difference or outcome.positions:  # in other columns, or at other places
+            outcome = replace(
+                outcome, max_difference=None, first_difference=None, largest_difference=None
             )
-    found = replace(found, verdict=verdict)
-    facts = vars(found) | {"same": verdict == "the same", "given_tolerance": tolerance}
+    outcome = replace(outcome, verdict=verdict)
+    facts = vars(outcome) | {"same": verdict == "the same", "given_tolerance": tolerance}
     result = Comparison(encodings=encodings, **facts)
     return replace(result, findings=(*difference_findings(result), *notes))
 

@@ -16,7 +16,7 @@ from pefourier.diagnosis.config_errors import is_rotation
 from pefourier.diagnosis.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.model_positions import describe_positions
+from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.encodings.sources.layers import LayerRun
 from pefourier.questions.outcome import Field, LayerDifference
 
@@ -46,14 +46,7 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     """What differs between the layers of two models, layer by layer."""
     models = [describe_positions(enc.spec, len(enc)) for enc in (first, second)]
     laid = [{i: run for run in model.layers for i in run.index} for model in models]
-    rotations = [
-        {
-            part: enc
-            for part, enc in zip(model.parts, model.rotations, strict=True)
-            if is_rotation(enc)
-        }
-        for model in models
-    ]
+    rotations = [rotations_of(model) for model in models]
     gguf = [source_of(model.spec) == "gguf" for model in models]
     differences: dict[tuple[Field, str, str, str], list[int]] = {}
     worded: dict[tuple[str, str], tuple[str, str, str] | None] = {}
@@ -79,11 +72,19 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
         if a.window != b.window and not is_silent:
             sizes = str(a.window or "all positions"), str(b.window or "all positions")
             differences.setdefault(("windows", *sizes, ""), []).append(i)
-    own, other = (float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second))
-    if abs(own - other) > 1e-6 * max(own, other) and not any(gguf):
-        differences["factors", f"logits times {own:.6g}", f"logits times {other:.6g}", ""] = []
+    factor_a, factor_b = (float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second))
+    if abs(factor_a - factor_b) > 1e-6 * max(factor_a, factor_b) and not any(gguf):
+        differences[
+            "factors", f"logits times {factor_a:.6g}", f"logits times {factor_b:.6g}", ""
+        ] = []
     total = count[0] if count[0] == count[1] else 0
     return [LayerDifference(tuple(index), *key, total) for key, index in differences.items()]
+
+
+def rotations_of(model: ModelPositions) -> dict[str, DeclaredEncoding]:
+    """The rotation of each type of layer of a model."""
+    parts = zip(model.parts, model.rotations, strict=True)
+    return {part: enc for part, enc in parts if is_rotation(enc)}
 
 
 def rotations_in_words(first: DeclaredEncoding, second: DeclaredEncoding) -> tuple[str, str, str]:

@@ -60,7 +60,7 @@ def length_note(enc: DeclaredEncoding) -> Finding:
 
 
 def compare_rows(
-    found: Outcome, encodings: Two, pairs: tuple[PairWaves, PairWaves]
+    outcome: Outcome, encodings: Two, pairs: tuple[PairWaves, PairWaves]
 ) -> Outcome | None:
     """The outcome with the position of each row of a table; None where none explains it.
 
@@ -74,7 +74,7 @@ def compare_rows(
         for waves in (table, exchanged_waves(table)):
             rows = positions_in(enc, reference, waves)
             if rows is not None and has_columns_of(enc, reference, waves):
-                return describe_rows(found, k, (reference, waves), *rows)
+                return describe_rows(outcome, k, (reference, waves), *rows)
     return None
 
 
@@ -149,7 +149,7 @@ def labels_of(explained: Bools) -> Places:
 
 
 def describe_rows(
-    found: Outcome,
+    outcome: Outcome,
     k: int,
     waves: tuple[PairWaves, PairWaves],
     rows: RowPositions,
@@ -168,12 +168,12 @@ def describe_rows(
     is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
     if is_frequency or is_line or is_own or is_unsure:
         return None
-    found = replace(found, compared=without_codes(found.compared))
-    reading = with_rows(found, ("second", "first")[k], rows.positions, is_known, readings)
+    outcome = replace(outcome, compared=without_codes(outcome.compared))
+    reading = with_rows(outcome, ("second", "first")[k], rows.positions, is_known, readings)
     step, omega = int(rows.positions[1]), reference.omega
     if is_whole and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
-        return replace(found, verdict="equivalent", transform=offset, positions=reading.positions)
+        return replace(outcome, verdict="equivalent", transform=offset, positions=reading.positions)
     if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
         below = positions_below(omega, step * omega, SEARCHED)
         cause = Cause("a" if k == 0 else "b", ("step",), {"positions": ("p", f"{step} p")}, below)
@@ -182,7 +182,7 @@ def describe_rows(
 
 
 def with_rows(
-    found: Outcome,
+    outcome: Outcome,
     table: str,
     positions: Places,
     is_known: Bools,
@@ -213,7 +213,7 @@ def with_rows(
         is_reversed = np.array_equal(positions, s[::-1])
         transform = {"rows": "reversed" if is_reversed else "in another order"}
     code = ("rows-moved", kind) if not transform else ("rows-reordered", "")
-    return found.with_findings(finding(*code, **facts)).with_differences(
+    return outcome.with_findings(finding(*code, **facts)).with_differences(
         "rows",
         int(differing.sum()),
         len(s),
@@ -224,7 +224,7 @@ def with_rows(
     )
 
 
-def match_rows(found: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome:
+def match_rows(outcome: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome:
     """The outcome with the row of a that each row of b is, where most are one.
 
     The nearest rows are found in a few random directions, in which rows that differ are apart, and
@@ -234,7 +234,7 @@ def match_rows(found: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome
 
     n = len(a)
     if not is_matched(a):
-        return found
+        return outcome
     equal = np.all(np.abs(a - b) <= allowed, axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
@@ -243,12 +243,12 @@ def match_rows(found: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome
     fits = equal | np.all(near, axis=1)
     rows = np.where(equal, np.arange(n), nearest)
     if fits.mean() <= 0.5 or equal[fits].all():
-        return replace(found, tried=tried)
+        return replace(outcome, tried=tried)
     leaders = first_duplicate(a)
     orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
     if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
         rows[orders[1]] = orders[0]  # as often as each row is there
-    return with_rows(found, "second", rows, fits, noun="row")
+    return with_rows(outcome, "second", rows, fits, noun="row")
 
 
 def is_matched(table: NDArray[Any]) -> bool:
@@ -262,7 +262,7 @@ def without_codes(compared: tuple[str, ...]) -> tuple[str, ...]:
     return ("rotations", "factors", *names)
 
 
-def compare_axes_of_rows(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome | None:
+def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome | None:
     """A table of tokens beside a config whose pairs turn by frames, rows and columns, t, y and x.
 
     None where these axes do not explain all rows. Positions say what the tokens are, and no config
@@ -287,14 +287,14 @@ def compare_axes_of_rows(found: Outcome, first: PairWaves, second: PairWaves) ->
     unsure = [f"{name} to {rows.uncertainty.max():.0f}" for name, rows in axes.items()]
     is_unsure = any(rows.uncertainty.any() for rows in axes.values())
     moves += f"; exact {', '.join(unsure)} positions" if is_unsure else ""
-    found = found.with_findings(
+    outcome = outcome.with_findings(
         finding("axis-positions", kind, moves=moves),
         verdict="the same" if kind == "images" else "used differently",
-        compared=without_codes(found.compared),
+        compared=without_codes(outcome.compared),
         positions=tuple(run for of_axis in runs for run in of_axis),
     )
     is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
-    return with_factors(found, first, second) if is_scaled else found
+    return with_factors(outcome, first, second) if is_scaled else outcome
 
 
 def kind_of_tokens(positions: Places) -> str:
@@ -310,7 +310,7 @@ def kind_of_tokens(positions: Places) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
+def with_factors(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
     """The outcome of rotations that differ by the factor on cosines and sines."""
     changes = {"attention_factor": (first.factor, second.factor)}
-    return found.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+    return outcome.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))

@@ -117,17 +117,17 @@ def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int])
 
 def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
     """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
-    found = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
-    if found.differing:
-        return found
-    n = min(found.length, limit or found.length)
+    outcome = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
+    if outcome.differing:
+        return outcome
+    n = min(outcome.length, limit or outcome.length)
     a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in (first, second))
     tolerance, _ = stored_tolerance(a, b, first, second)
     residual = np.abs(a - b)
     beyond = residual > tolerance
     row, column = np.unravel_index(residual.argmax(), residual.shape)
     return replace(
-        found,
+        outcome,
         verdict="different" if beyond.any() else "the same",
         differing=int(beyond.any(axis=0).sum()),
         bitwise=not residual.any(),

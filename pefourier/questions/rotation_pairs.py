@@ -89,74 +89,74 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     operator = compare_operators(*encodings)
     if operator is None:
         return None if pairs is None else compare_pairs(numbers, encodings, pairs)
-    found = replace(numbers, operator=operator, compared=(*numbers.compared, "rotations"))
+    outcome = replace(numbers, operator=operator, compared=(*numbers.compared, "rotations"))
     offset = 0 if pairs is None else int(pairs[1].moved - pairs[0].moved)
     are_code = all(isinstance(enc, OperatorEncoding) for enc in encodings)
     if are_code and not (operator.relation == "same" and offset):
-        found = compare_outputs(found, operator, encodings)
+        outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
-        return replace(found, verdict="permuted")
+        return replace(outcome, verdict="permuted")
     if operator.relation == "same":
-        return compare_same_scores(found, encodings, pairs, offset)
+        return compare_same_scores(outcome, encodings, pairs, offset)
     if operator.relation == "different":
         start = operator.first_position or 0
-        found = found.with_differences("positions", found.length - start, found.length)
-    return found if pairs is None else compare_pairs(found, encodings, pairs)
+        outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
+    return outcome if pairs is None else compare_pairs(outcome, encodings, pairs)
 
 
-def compare_outputs(found: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
+def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
     """What two functions return, where it differs though scores are the same."""
-    found = replace(found, compared=(*found.compared, "outputs"))
+    outcome = replace(outcome, compared=(*outcome.compared, "outputs"))
     if operator.relation == "permuted":  # and outputs with what goes in
-        return found
+        return outcome
     largest = largest_output_difference(*encodings)
     if not largest:
-        return found
+        return outcome
     order = output_order(*encodings)
     note = finding("outputs-differ", "other" if order is None else "order", residual=largest)
-    found = found.with_findings(note, bitwise=False, max_difference=largest)
+    outcome = outcome.with_findings(note, bitwise=False, max_difference=largest)
     if operator.relation != "same":
-        return found
+        return outcome
     outputs = "that begin elsewhere" if order is None else list(order)
-    return replace(found, verdict="equivalent", transform={"outputs": outputs})
+    return replace(outcome, verdict="equivalent", transform={"outputs": outputs})
 
 
 def compare_same_scores(
-    found: Outcome, encodings: Two, pairs: Pairs | None, offset: int
+    outcome: Outcome, encodings: Two, pairs: Pairs | None, offset: int
 ) -> Outcome:
     """Two rotations with the same scores: their numbers, an offset that both share, and axes."""
     first, second = encodings
     by_numbers = first.origin == second.origin == "formula" and first.dim == second.dim
-    if not (found.transform or by_numbers):
-        found = replace(found, verdict="the same")
+    if not (outcome.transform or by_numbers):
+        outcome = replace(outcome, verdict="the same")
     if pairs is None:
-        return found
-    if offset and found.verdict == "the same":
-        compared = tuple(name for name in found.compared if name != "codes")
+        return outcome
+    if offset and outcome.verdict == "the same":
+        compared = tuple(name for name in outcome.compared if name != "codes")
         note = finding("offset-shared", offset=offset)
-        return found.with_findings(note, transform={"offset": offset}, compared=compared)
-    return compare_axes(found, *pairs)
+        return outcome.with_findings(note, transform={"offset": offset}, compared=compared)
+    return compare_axes(outcome, *pairs)
 
 
-def compare_pairs(found: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
+def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     """What two sets of pairs say: which differ, and by which slip."""
     a, b = pairs
-    found = replace(found, pair_counts=(len(a.omega), len(b.omega)))
-    images = axes_in_table(found, a, b)
+    outcome = replace(outcome, pair_counts=(len(a.omega), len(b.omega)))
+    images = axes_in_table(outcome, a, b)
     if images is None or images.verdict != "different":
-        images = compare_axes_of_rows(found, a, b) or images
+        images = compare_axes_of_rows(outcome, a, b) or images
     if images is not None:
         return images
     differs = pairs_apart(replace(a, axis=()), replace(b, axis=()))
     if not differs.any() and a.axis and b.axis and a.axis != b.axis:
-        return compare_axes(found, a, b)
-    compared = tuple(dict.fromkeys((*found.compared, "rotations", "factors")))
-    found = replace(found, compared=compared)
+        return compare_axes(outcome, a, b)
+    compared = tuple(dict.fromkeys((*outcome.compared, "rotations", "factors")))
+    outcome = replace(outcome, compared=compared)
     if not differs.any():
-        return compare_equal_pairs(found, encodings, a, b)
-    if (moved := compare_rows(found, encodings, pairs)) is not None:
+        return compare_equal_pairs(outcome, encodings, a, b)
+    if (moved := compare_rows(outcome, encodings, pairs)) is not None:
         return moved
-    return found.with_differences(
+    return outcome.with_differences(
         "pairs",
         int(differs.sum()),
         len(differs),
@@ -166,7 +166,7 @@ def compare_pairs(found: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
 
 
 def compare_equal_pairs(
-    found: Outcome, encodings: Two, first: PairWaves, second: PairWaves
+    outcome: Outcome, encodings: Two, first: PairWaves, second: PairWaves
 ) -> Outcome:
     """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
     is_rotary = any(map(rotates, encodings))
@@ -174,31 +174,31 @@ def compare_equal_pairs(
     layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
     copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
     is_unsaid = is_rotary and not layouts & copies  # columns that stand twice show the pairs
-    unsaid = found.with_findings(*(finding("pairing-unsaid"),) * is_unsaid)
-    if found.verdict == "the same":  # to every number
-        return found if are_declared else unsaid
-    scores_differ = found.operator is not None and found.operator.relation == "different"
+    unsaid = outcome.with_findings(*(finding("pairing-unsaid"),) * is_unsaid)
+    if outcome.verdict == "the same":  # to every number
+        return outcome if are_declared else unsaid
+    scores_differ = outcome.operator is not None and outcome.operator.relation == "different"
     ratio = second.factor / first.factor
     if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
         cause = settings_cause(*encodings) if are_known(*encodings) else None
-        return replace(found, cause=cause)  # their numbers say it, or their scores
+        return replace(outcome, cause=cause)  # their numbers say it, or their scores
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
         if is_rotary:
-            return with_factors(found, first, second)
-        if found.max_difference is not None:
-            return found  # their numbers say it, whatever the order of columns
-        return replace(found, verdict="equivalent", transform={"scale": ratio})
+            return with_factors(outcome, first, second)
+        if outcome.max_difference is not None:
+            return outcome  # their numbers say it, whatever the order of columns
+        return replace(outcome, verdict="equivalent", transform={"scale": ratio})
     if part in PARTS and is_rotary:
         index = 1 if second.form and second.form.part == part else 0
         note = finding("part-alone", table=("first", "second")[index], waves=PARTS[part])
-        return found.with_findings(note, verdict="the same", compared=(PARTS[part],))
-    if not is_rotary and found.verdict == "different":
-        return found  # columns in another order: their numbers say it
+        return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
+    if not is_rotary and outcome.verdict == "different":
+        return outcome  # columns in another order: their numbers say it
     if offset := second.offset - first.offset:
-        start, last = int(np.nan_to_num(offset)), found.length - 1
+        start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
-        unsaid = replace(unsaid, compared=without_codes(found.compared), positions=(run,))
+        unsaid = replace(unsaid, compared=without_codes(outcome.compared), positions=(run,))
     transform = transform_of_pairs(first, second, part, is_rotary=is_rotary)
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
@@ -238,11 +238,11 @@ def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
     return None
 
 
-def compare_axes(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
+def compare_axes(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
     """Rotations that turn text alike, and images by other axes."""
     m = min(len(first.axis), len(second.axis))
     if not m or first.axis == second.axis:
-        return found
+        return outcome
     differs = np.array([a != b for a, b in zip(first.axis, second.axis, strict=False)])
     order = "".join((*AXES, "e"))
     names = [
@@ -251,7 +251,7 @@ def compare_axes(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome
     ]
     renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
     code = "axes" if renamed or differs.sum() == 1 else "sections"
-    return found.with_differences(
+    return outcome.with_differences(
         "pairs",
         int(differs.sum()),
         len(first.axis),
@@ -260,7 +260,7 @@ def compare_axes(found: Outcome, first: PairWaves, second: PairWaves) -> Outcome
     )
 
 
-def axes_in_table(found: Outcome, *pairs: PairWaves) -> Outcome | None:
+def axes_in_table(outcome: Outcome, *pairs: PairWaves) -> Outcome | None:
     """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
     declared, table = pairs if pairs[0].axis else pairs[::-1]
     if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
@@ -272,10 +272,10 @@ def axes_in_table(found: Outcome, *pairs: PairWaves) -> Outcome | None:
         return None
     fitted = replace(table, axis=axis, omega=declared.omega, even=None)
     ordered = (declared, fitted) if declared is pairs[0] else (fitted, declared)
-    compared = compare_axes(found, *ordered)
-    if compared is not found:
+    compared = compare_axes(outcome, *ordered)
+    if compared is not outcome:
         return compared
-    return found.with_findings(finding("pairing-unsaid"), verdict="the same")
+    return outcome.with_findings(finding("pairing-unsaid"), verdict="the same")
 
 
 def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:

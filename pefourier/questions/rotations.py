@@ -165,8 +165,7 @@ def describe_rotation(
     >>> r.bound, r.unseen, r.idle, r.critical_dimension
     (18438, 29, 15, 70)
     """
-    enc = as_rotation(enc)
-    params, length = enc.params, length or len(enc)
+    enc, params, length = as_rotation(enc), enc.params, length or len(enc)
     by_pair = params["scaling"] == "longrope"
     trained = trained or trained_as_stated(enc.params) or len(enc)
     omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
