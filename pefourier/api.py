@@ -21,15 +21,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.encodings.checks import check_tolerance
+from pefourier.encodings.checks import check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
-from pefourier.encodings.loader import SpecWithDefaults, count_of, load, whole_numbers
+from pefourier.encodings.loader import (
+    Count,
+    Source,
+    SpecWithDefaults,
+    count_of,
+    load,
+    whole_numbers,
+)
 from pefourier.errors import PefourierError, shown
-from pefourier.loading import Count, Source, as_points, load_matching_pair, rows_of_points
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # each is imported when it is asked
+    from pefourier.encodings.domain import Domain
     from pefourier.geometry import Progress
     from pefourier.questions.check_faithful import GridFaithfulness, LineFaithfulness
     from pefourier.questions.compare import Comparison
@@ -160,6 +167,7 @@ def compare(
     'equivalent'
     """
     from pefourier.questions.compare import compare as compare_encodings
+    from pefourier.questions.matching_pair import load_matching_pair
 
     if tolerance is not None:
         check_tolerance(tolerance)
@@ -415,3 +423,39 @@ def points_at(
     enc = load(encoding, **params)
     rows = as_stored(enc, enc.domain.x)
     return enc, np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
+
+
+def as_points(positions: Sequence[int] | Sequence[Sequence[int]] | None) -> list[tuple[int, ...]]:
+    """Points of one number or several; a position is a point of one.
+
+    >>> as_points([(3, 4), 5])
+    [(3, 4), (5,)]
+    """
+    points = np.atleast_1d(positions) if np.isscalar(positions) else positions or ()
+    points = [np.atleast_1d(point).tolist() for point in points]
+    for x in (x for point in points for x in point):
+        check_whole("a position", x)
+    return [tuple(map(int, point)) for point in points]
+
+
+def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[int]:
+    """Rows of the table that are meant: on a grid 3,4 is a point, else each number is a position.
+
+    A number alone is a row, on a grid, too: those before it have no place.
+
+    >>> from pefourier.encodings.domain import lattice, positions
+    >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])
+    [47, 0]
+    >>> rows_of_points(positions(9), [(3, 4), (0,)])
+    [3, 4, 0]
+    """
+    if len(domain.sides) == 1 or domain.kind != "position":
+        return [row for point in points for row in point]
+    from pefourier.questions.reconstruct import check_point
+
+    def row_of(point: tuple[int, ...]) -> int:
+        return domain.prefix + int(
+            np.ravel_multi_index(check_point(point, domain.sides), domain.sides)
+        )
+
+    return [row_of(point) if len(point) > 1 else point[0] for point in points]

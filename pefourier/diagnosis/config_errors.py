@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, pi, sqrt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
 from pefourier.diagnosis.wave_formulas import usual_scalings
 from pefourier.encodings import build, load
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
 from pefourier.encodings.families.rotary import (
     SCALINGS,
     Head,
@@ -67,13 +67,13 @@ class SlipReading:
 
     code: str
     changes: Mapping[str, tuple[Any, Any]]
-    omega: np.ndarray  # (m,)
+    omega: Floats  # (m,)
     divisor: int = 1  # by which positions were divided as whole numbers
 
 
-def is_rotation(enc: Encoding) -> bool:
+def is_rotation(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
     """Whether an encoding turns pairs by settings that are known."""
-    one_axis = enc.measure is not None and enc.measure.frequencies.ndim == 1
+    one_axis = isinstance(enc, DeclaredEncoding) and enc.measure.frequencies.ndim == 1
     return enc.injection == "rotate" and one_axis and "scaling" in enc.params
 
 
@@ -171,7 +171,8 @@ def chosen_changes(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Codes and changes of settings to values that people choose, likely ones of it first."""
     count, factor = 2 * len(observed.omega), settings.get("factor") or 1.0
-    longest = open_model(rotation.spec).model.longest() if "model_type" in rotation.params else 0
+    model = open_model(rotation.spec).model if "model_type" in rotation.params else None
+    longest = model.longest() if model is not None else 0
     original = settings.get("original") or 0
     likely = {
         "original": [int(n) for n in (longest, original * factor, original / factor) if n],
@@ -191,7 +192,7 @@ def chosen_changes(
         yield from ((code, change) for change in changes)
 
 
-def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
+def scaled_positions(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
     """Other units of angles, whole positions divided, the other way to turn."""
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
         yield SlipReading("degrees", {"angle": ("p w", formula)}, omega * unit)
@@ -201,7 +202,7 @@ def scaled_positions(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipRea
         yield SlipReading("positions-divided", {"positions": ("p", f"p // {k}")}, omega, k)
 
 
-def one_factor(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
+def one_factor(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
     """All frequencies times one number, which the fastest pair that folds nowhere tells."""
     if omega.shape != observed.omega.shape:
         return
@@ -215,7 +216,7 @@ def one_factor(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
                 yield SlipReading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
 
 
-def one_pair(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
+def one_pair(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
     """One pair alone that turns otherwise."""
     if omega.shape == observed.omega.shape and len(omega) > 2:
         k = int(np.abs(observed.omega - omega).argmax())
@@ -225,9 +226,7 @@ def one_pair(omega: np.ndarray, observed: PairWaves) -> Iterator[SlipReading]:
         yield SlipReading("single-pair", pair, changed)
 
 
-def other_ramps(
-    settings: Mapping[str, Any], omega: np.ndarray, length: int
-) -> Iterator[SlipReading]:
+def other_ramps(settings: Mapping[str, Any], omega: Floats, length: int) -> Iterator[SlipReading]:
     """The ramp of YaRN or Llama 3 the other way, or YaRN's between limits of other parentheses."""
     if settings["scaling"] in ("yarn", "llama3"):
         theta = Head(settings["d"], settings["rho"], settings["partial"], length).grid()
@@ -240,7 +239,7 @@ def other_ramps(
 
 
 def exponents(
-    settings: Mapping[str, Any], omega: np.ndarray, observed: PairWaves
+    settings: Mapping[str, Any], omega: Floats, observed: PairWaves
 ) -> Iterator[SlipReading]:
     """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
     d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
@@ -338,8 +337,9 @@ def added_ntk(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
     """The rotations of the other types of layers of the same config."""
     for name, rotation in other_layers(enc, len(enc)):
-        layers = {"layer": (layer_of(enc), name)}
-        yield SlipReading("other-layers", layers, rotation.measure.frequencies)
+        if is_rotation(rotation):
+            layers = {"layer": (layer_of(enc), name)}
+            yield SlipReading("other-layers", layers, rotation.measure.frequencies)
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
@@ -349,13 +349,12 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
         return None
     estimate = base_of_grid(omega)
     for rho in (float(f"{estimate:.{digits}g}") for digits in DIGITS if estimate > 1):
-        rotation = build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
-        if explains(SlipReading("base", {}, rotation.measure.frequencies), pairs, pairs):
-            return rotation
+        if explains(SlipReading("base", {}, Head(2 * m, rho, 1.0, 1).grid()), pairs, pairs):
+            return build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
     return None
 
 
-def base_of_grid(omega: np.ndarray) -> float:
+def base_of_grid(omega: Floats) -> float:
     """The base of frequencies that fall by one ratio from 1, by the slowest: NTK's own base.
 
     >>> base_of_grid(5e5 ** (-np.arange(64) / 64)).__round__(3)
@@ -385,19 +384,21 @@ def at_other_lengths(
     estimate = original * (1 + (slowest / observed.omega[-1] - 1) / settings["factor"])
     for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
         if n > original and n != length:  # up to it there is no scaling
-            rotations = [rotation_of(settings, size)[0] for size in (length, n)]
-            changes = {"length": (length, n), "base": tuple(map(base_of_grid, rotations))}
-            yield SlipReading("other-length", changes, rotations[1])
+            omega, changed = (rotation_of(settings, size)[0] for size in (length, n))
+            changes = {"length": (length, n), "base": (base_of_grid(omega), base_of_grid(changed))}
+            yield SlipReading("other-length", changes, changed)
 
 
-MISREADINGS = ("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER")
-MISREADINGS += ("local-for-global", "layout")
+MISREADINGS = (
+    *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
+    *("local-for-global", "layout"),
+)
 WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 
 
 def misread(
     enc: Encoding, reading: str, length: int, d: int | None
-) -> tuple[np.ndarray, Mapping[str, Any]]:
+) -> tuple[Floats, Mapping[str, Any]]:
     """The frequencies of another reading of a rotation, in radians per position, and its settings.
 
     >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
@@ -415,7 +416,7 @@ def misread(
             raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
     else:
         second = load_like(enc, reading, length, d or enc.params["d"])
-    if second.injection != "rotate" or second.measure is None:
+    if second.injection != "rotate" or not isinstance(second, DeclaredEncoding):
         slips = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(reading)} is not rotary; give a rotation, or one of {slips}")
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
@@ -445,19 +446,17 @@ def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
 
 def scaling_of(enc: Encoding) -> str:
     """The scaling of a rotation; none where only its frequencies are known."""
-    return enc.params.get("scaling", "none")
+    return str(enc.params.get("scaling", "none"))
 
 
-def change_rotation(
-    enc: Encoding, changes: Mapping[str, Any]
-) -> tuple[np.ndarray, Mapping[str, Any]]:
+def change_rotation(enc: Encoding, changes: Mapping[str, Any]) -> tuple[Floats, Mapping[str, Any]]:
     """The frequencies of a rotation with some settings changed, and its factors.
 
     A factor that was given stays, but with another scaling.
     """
     settings, changed = enc.params, {**enc.params, **changes}
     if settings.get("inv_freq") is not None:
-        if changes == {"scaling": "none"}:
+        if changes == {"scaling": "none"} and isinstance(enc, DeclaredEncoding):
             return enc.measure.frequencies, settings  # whose scaling, if any, is not known
         raise PefourierError(
             f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
@@ -478,7 +477,7 @@ def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
         return load(spec, length, d)
     part, file = layer_of(enc), open_model(spec)
     rotary_parts = {run.part for run in file.layers if run.kind == "rotary"} if part else ()
-    is_named = part in rotary_parts and not file.model.part
+    is_named = part in rotary_parts and not (file.model and file.model.part)
     return load(file.spec_of(part) if is_named else spec, length)
 
 
@@ -493,11 +492,12 @@ def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str
 
 def layer_of(enc: Encoding) -> str:
     """The type of layer that a SPEC names; empty where it names none."""
-    return open_model(enc.spec).model.part if source_of(enc.spec) == "config" else ""
+    model = open_model(enc.spec).model if source_of(enc.spec) == "config" else None
+    return model.part if model is not None else ""
 
 
 def softmax_of(settings: Mapping[str, Any]) -> float:
     """What DeepSeek's models multiply logits with, by YaRN's factor and mscale_all_dim."""
-    mscale, factor = settings.get("mscale_all_dim"), settings.get("factor") or 1.0
-    scaled = settings["scaling"] != "none" and mscale and factor > 1
-    return (0.1 * mscale * log(factor) + 1) ** 2 if scaled else 1.0
+    mscale, factor = settings.get("mscale_all_dim") or 0.0, settings.get("factor") or 1.0
+    is_scaled = settings["scaling"] != "none" and factor > 1
+    return float(0.1 * mscale * log(factor) + 1) ** 2 if is_scaled else 1.0

@@ -10,12 +10,19 @@ fitted to ever farther rows; whether two pairs are the same is for their waves t
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Layout, split_pairs
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
+from pefourier.encodings.encoding import (
+    FLOAT64_EPS,
+    Encoding,
+    Floats,
+    ShiftInvariantEncoding,
+    row_blocks,
+)
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     phase_errors,
@@ -27,7 +34,10 @@ BLOCK = 2**20  # waves that are compared at a time
 SAMPLE = 512  # rows that show what a table is
 NEAR = 1e-3  # of the factor: waves of 16 bits are farther off than that
 Part = Literal["both", "cos", "sin", "angles"]
-Waves = Callable[[np.ndarray], np.ndarray]  # positions (n,) to waves (n, m), complex
+Places = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Complex = NDArray[np.complex128]
+Waves = Callable[[Places], Complex]  # positions (n,) to waves (n, m)
 
 
 @dataclass(frozen=True)
@@ -39,12 +49,12 @@ class PairForm:
     copies: Layout | None = None  # where each wave stands twice: of the two that are one
     first: Literal["cos", "sin"] = "cos"
 
-    def waves(self, table: np.ndarray) -> np.ndarray:
+    def waves(self, table: NDArray[Any]) -> Complex:
         """Waves (n, m) of the rows of a table (n, d), NaN for a wave that it does not hold."""
         table = np.asarray(table, dtype=float)
-        parts = split_pairs(table, self.layout) if self.part == "both" else (table,)
+        parts = [*split_pairs(table, self.layout)] if self.part == "both" else [table]
         if self.copies is not None:
-            parts = tuple(split_pairs(part, self.copies)[0] for part in parts)
+            parts = [split_pairs(part, self.copies)[0] for part in parts]
         waves = np.full(parts[0].shape, np.nan + 1j * np.nan)
         if self.part == "both":
             waves.real, waves.imag = parts if self.first == "cos" else parts[::-1]
@@ -59,7 +69,7 @@ class PairForm:
 class PairWaves:
     """Pairs of a rotation, of an additive encoding of sinusoids, or of a table."""
 
-    omega: np.ndarray  # (m,) radians per position
+    omega: Floats  # (m,) radians per position
     factor: float
     waves: Waves
     length: int
@@ -68,8 +78,8 @@ class PairWaves:
     form: PairForm | None = None  # of a table
     axis: tuple[str, ...] = ()  # that turns each pair, where there are several
     repeats: int = 1  # rows of a table that have one angle
-    even: np.ndarray | None = None  # (m,) whether rows of a table are at even steps; None: all
-    rows: np.ndarray | None = None  # positions that are looked at; None: all
+    even: Bools | None = None  # (m,) whether rows of a table are at even steps; None: all
+    rows: Places | None = None  # positions that are looked at; None: all
     moved: float = 0.0  # positions by which code is ahead, whose waves are counted from its first
 
     @property
@@ -101,9 +111,9 @@ class PairDifference:
 
 def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | None:
     """The pairs of an encoding whose frequencies are declared, one axis alone; None: others."""
-    measure = enc.measure
-    if measure is None or measure.frequencies.ndim != 1 or measure.squared_length is None:
+    if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim != 1:
         return None
+    measure = enc.measure
     if enc.origin != "formula" or len(enc.domain.sides) > 1 or enc.domain.kind == "lag":
         return None
     omega = measure.frequencies * (-1.0 if enc.params.get("backwards") else 1.0)
@@ -116,13 +126,13 @@ def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | Non
         factor = float(amplitudes[0])
     offset = float(np.max(measure.offset))
 
-    def waves(positions: np.ndarray) -> np.ndarray:
-        return factor * np.exp(1j * np.multiply.outer(positions + offset, omega))
+    def waves(positions: Places) -> Complex:
+        return waves_of_phases(np.multiply.outer(positions + offset, omega), factor)
 
     return PairWaves(omega, factor, waves, len(enc), enc.eps, offset, axis=axis)
 
 
-def fit_pair_waves(table: np.ndarray, eps: float) -> PairWaves | None:
+def fit_pair_waves(table: NDArray[Any], eps: float) -> PairWaves | None:
     """The pairs of a table (n, d) of waves; None where it holds none.
 
     >>> omega = 100.0 ** (-np.arange(4) / 4)
@@ -146,12 +156,12 @@ def fit_pair_waves(table: np.ndarray, eps: float) -> PairWaves | None:
     return None
 
 
-def waves_of_rows(table: np.ndarray, form: PairForm) -> Waves:
+def waves_of_rows(table: NDArray[Any], form: PairForm) -> Waves:
     """Waves of a table, by position."""
     return lambda positions: form.waves(table[positions])
 
 
-def count_repeats(table: np.ndarray) -> int:
+def count_repeats(table: NDArray[Any]) -> int:
     """How often each row stands in a table, one after the other; 1 of most.
 
     >>> count_repeats(np.repeat(np.eye(4), 2, axis=0)), count_repeats(np.eye(4))
@@ -163,7 +173,7 @@ def count_repeats(table: np.ndarray) -> int:
     return repeats if repeats > 1 and (rows == rows[:, :1]).all() else 1
 
 
-def table_forms(rows: np.ndarray, eps: float) -> list[PairForm]:
+def table_forms(rows: Floats, eps: float) -> list[PairForm]:
     """The forms that the first rows of a table may have."""
     forms, tolerance = [], 8 * eps * np.abs(rows).max()
     for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
@@ -178,7 +188,7 @@ def table_forms(rows: np.ndarray, eps: float) -> list[PairForm]:
 LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 
 
-def copies_of(rows: np.ndarray) -> Layout | None:
+def copies_of(rows: Floats) -> Layout | None:
     """How columns stand twice, if all do.
 
     >>> copies_of(np.array([[1, 2, 1, 2]])), copies_of(np.array([[1, 1, 2, 2]]))
@@ -188,7 +198,7 @@ def copies_of(rows: np.ndarray) -> Layout | None:
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
 
 
-def first_wave(front: np.ndarray, back: np.ndarray) -> Literal["cos", "sin"]:
+def first_wave(front: Floats, back: Floats) -> Literal["cos", "sin"]:
     """Which waves come first, by the first row: that of slow pairs is near phase 0.
 
     >>> first_wave(np.array([0.5, 1.0, 1.0]), np.array([0.8, 0.1, 0.0]))
@@ -197,7 +207,7 @@ def first_wave(front: np.ndarray, back: np.ndarray) -> Literal["cos", "sin"]:
     return "cos" if np.median(np.abs(front) - np.abs(back)) >= 0 else "sin"
 
 
-def wave_parts_of(rows: np.ndarray) -> list[Part]:
+def wave_parts_of(rows: Floats) -> list[Part]:
     """Which single wave the columns of a table may be, from its first row on."""
     if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
         return ["cos"]
@@ -208,7 +218,7 @@ def wave_parts_of(rows: np.ndarray) -> list[Part]:
     return ["angles"] if straight and np.abs(rows).max() > 1.5 else ["sin"]
 
 
-def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | None:
+def fit_in_form(steps: Floats, form: PairForm, eps: float) -> PairWaves | None:
     """Frequencies of the pairs of a table in a form; None where rows show that it is another."""
     n = len(steps)
     rows = np.unique(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
@@ -242,21 +252,22 @@ def fit_in_form(steps: np.ndarray, form: PairForm, eps: float) -> PairWaves | No
     expected = waves_of_phases(np.multiply.outer(sample, omega) + start, factor, form)
     limit = 4 * pair_tolerance(sample, omega, factor, eps)
     limit += np.abs(steps[-1]).max() * eps if form.part == "angles" else 0.0
-    even = (apart(observed, expected) <= limit).all(axis=0)
+    even = np.all(apart(observed, expected) <= limit, axis=0)
     if form.part != "both" and not even.any():
         return None
     offset = position_offset(start, omega, eps)
     return PairWaves(omega, factor, waves_of_rows(steps, form), n, eps, offset, form, even=even)
 
 
-def waves_of_phases(phases: np.ndarray, factor: float, form: PairForm | None) -> np.ndarray:
+def waves_of_phases(phases: Floats, factor: float, form: PairForm | None = None) -> Complex:
     """Waves (n, m) of phases, complex; of a table of angles these themselves."""
     if form is not None and form.part == "angles":
-        return phases + 0j
-    return factor * np.exp(1j * phases)
+        return phases.astype(complex)
+    waves: Complex = factor * np.exp(1j * phases)
+    return waves
 
 
-def sine_factor(sines: np.ndarray, eps: float) -> float:
+def sine_factor(sines: Floats, eps: float) -> float:
     """The factor before sines (rows, m) of rows 0, 1 and 2, by the fastest wave; 1 to rounding.
 
     >>> sine_factor(3 * np.sin([[0.0], [0.5], [1.0]]), 1e-16).__round__(9)
@@ -269,13 +280,13 @@ def sine_factor(sines: np.ndarray, eps: float) -> float:
 
 
 def refine_frequencies(
-    positions: np.ndarray,
-    waves: np.ndarray,
-    omega: np.ndarray,
-    start: np.ndarray,
+    positions: Places,
+    waves: Complex,
+    omega: Floats,
+    start: Floats,
     factor: float,
     form: PairForm,
-) -> tuple[np.ndarray, float]:
+) -> tuple[Floats, float]:
     """Frequencies (m,), and the factor of sines, by least squares, from where they nearly are."""
     if form.part == "angles":
         return omega, factor
@@ -294,15 +305,13 @@ def refine_frequencies(
     return omega, factor
 
 
-def follow_phases(
-    rows: np.ndarray, phases: np.ndarray, mirrored: np.ndarray | None = None
-) -> np.ndarray:
+def follow_phases(rows: Places, phases: Floats, mirrored: Floats | None = None) -> Floats:
     """Frequencies (m,) of phases (rows, m) at rows that grow at most twofold, 0 and 1 first.
 
     Of a single wave other phases look like these: opposite ones of cosines, of sines what they lack
     to half a turn. From row 2 on whichever is nearer counts.
     """
-    omega = phases[1] / rows[1]
+    omega: Floats = phases[1] / rows[1]
     for k in range(2, len(rows)):
         steps = [np.angle(np.exp(1j * (phases[k] - rows[k] * omega)))]
         if mirrored is not None:
@@ -312,7 +321,7 @@ def follow_phases(
     return omega
 
 
-def position_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
+def position_offset(start: Floats, omega: Floats, eps: float) -> float:
     """The offset in positions by which all pairs have their first phase; NaN where there is none.
 
     >>> position_offset(np.array([3.0, 0.3]) - [2 * np.pi, 0], np.array([3.0, 0.3]), 1e-9)
@@ -328,21 +337,20 @@ def position_offset(start: np.ndarray, omega: np.ndarray, eps: float) -> float:
     return steps if (np.abs(residual) < 1e-2).all() else np.nan
 
 
-def pair_tolerance(
-    positions: np.ndarray, omega: np.ndarray, factor: float, eps: float
-) -> np.ndarray:
+def pair_tolerance(positions: Places, omega: Floats, factor: float, eps: float) -> Floats:
     """How far waves (n, m) may be off: stored to `eps`, their phases of float32 or better."""
     phases = phase_errors(positions, np.abs(omega), min(eps, FLOAT32_EPS))
     return abs(factor) * (4 * min(eps, FLOAT32_EPS) + (eps if eps > FLOAT32_EPS else 0) + phases)
 
 
-def apart(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def apart(first: Complex, second: Complex) -> Floats:
     """The largest difference (n, m) of cosines and of sines, of those that both have."""
     real, imag = np.abs(first.real - second.real), np.abs(first.imag - second.imag)
-    return np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
+    largest: Floats = np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
+    return largest
 
 
-def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -> np.ndarray:
+def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, *, stop: bool = False) -> Bools:
     """Which pairs (m,) of b are not `waves` at some position, beyond rounding.
 
     `a` is what the waves come from; with `stop` the rest is not looked at once one differs.
@@ -365,7 +373,7 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, stop: bool = False) -
     return differs
 
 
-def pairs_apart(a: PairWaves, b: PairWaves) -> np.ndarray:
+def pairs_apart(a: PairWaves, b: PairWaves) -> Bools:
     """Which pairs (m,) turn otherwise in b than in a; pairs that only one has do."""
     if a.has_angles and not b.has_angles:
         return pairs_apart(b, a)
@@ -405,11 +413,11 @@ def offset_waves(a: PairWaves, b: PairWaves) -> Waves:
     return a.waves
 
 
-def shifted_waves(a: PairWaves, omega: np.ndarray, b: PairWaves, divisor: int = 1) -> Waves:
+def shifted_waves(a: PairWaves, omega: Floats, b: PairWaves, divisor: int = 1) -> Waves:
     """Waves of other frequencies with a's factor, from the position on where b begins."""
     begin = b.offset if np.isfinite(b.offset) else 0.0
 
-    def waves(positions: np.ndarray) -> np.ndarray:
+    def waves(positions: Places) -> Complex:
         phases = np.multiply.outer(positions // divisor + begin, omega)
         return waves_of_phases(phases, a.factor, b.form)
 

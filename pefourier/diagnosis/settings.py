@@ -15,7 +15,7 @@ import numpy as np
 
 from pefourier.diagnosis.config_errors import SEARCHED, SLIPS, Cause, has_settings, meant_settings
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, Floats
 from pefourier.encodings.families.rotary import rotation_if_any, scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.writing.files import read_toml
@@ -53,33 +53,38 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
 
     The layout that llama.cpp's converter gives the rows of a model in halves is no change.
     """
-    always = {"layout", "attention_factor"}
+    always = dict.fromkeys(("layout", "attention_factor"))  # in one order
     first, second = (
         meant_settings(enc) | {key: enc.params.get(key) for key in always} for enc in (a, b)
     )
     pairs = {key: (first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))}
-    changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    changes: dict[str, tuple[Any, Any]] = {
+        key: pair for key, pair in pairs.items() if pair[0] != pair[1]
+    }
     if are_close(changes.get("attention_factor")):
         del changes["attention_factor"]
     sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
     if dict(zip(sources, pairs["layout"], strict=True)) == {"config": "halves", "gguf": BESIDE}:
         changes.pop("layout", None)
     scaling_keys = {key for kind in changes.get("scaling", ()) for key in scaling_parameters(kind)}
-    scaling_keys = scaling_keys - always | ({"scaling"} & changes.keys())
+    scaling_keys = scaling_keys - always.keys() | ({"scaling"} & changes.keys())
     lengths = lengths_of_interest(a, b)
     for group in ([scaling_keys] if scaling_keys else []) + [
-        {key} for key in changes.keys() - scaling_keys - always - {"d"}
+        {key} for key in changes.keys() - scaling_keys - always.keys() - {"d"}
     ]:
         mixed = first | {key: second.get(key) for key in changes.keys() - group}
-        compared = (first, second, True) if group is scaling_keys else (mixed, second, False)
-        if all(are_close(frequencies_of_both(n, *compared)) for n in lengths):
+        is_scaling = group is scaling_keys
+        own = first if is_scaling else mixed
+        if all(
+            are_close(frequencies_of_both(n, own, second, relative=is_scaling)) for n in lengths
+        ):
             changes = {key: pair for key, pair in changes.items() if key not in group}
     return changes
 
 
 def frequencies_of_both(
-    length: int, first: Mapping[str, Any], second: Mapping[str, Any], relative: bool = False
-) -> list[np.ndarray] | None:
+    length: int, first: Mapping[str, Any], second: Mapping[str, Any], *, relative: bool = False
+) -> list[Floats] | None:
     """The frequencies of two settings, or what their scalings multiply those of each with.
 
     None where settings do not go together, or one has more pairs.
@@ -95,7 +100,7 @@ def frequencies_of_both(
 
 def are_close(pair: Sequence[Any] | None) -> bool:
     """Whether two numbers, or lists of as many, are one to rounding in float32."""
-    return pair is not None and bool(np.allclose(*pair, rtol=ROUNDED, atol=0))
+    return pair is not None and np.allclose(pair[0], pair[1], rtol=ROUNDED, atol=0)
 
 
 def lengths_of_interest(*encodings: Encoding) -> list[int]:
@@ -116,7 +121,9 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
         return None
     compared, lengths = min(len(a), len(b)), lengths_of_interest(a, b)
     pairs = {n: frequencies_of_both(n, meant_settings(a), meant_settings(b)) for n in lengths}
-    differs = {n: ~np.isclose(*pair, rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair}
+    differs = {
+        n: ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair
+    }
     lengths_differing = [n for n in differs if differs[n].any() and n != compared]
     if not lengths_differing:
         return None
@@ -135,10 +142,8 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
     if first.name != second.name or not first.origin == second.origin == "formula":
         return None
     keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
-    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
-    changes = {
-        key: pair for key, pair in sorted(pairs.items()) if not np.array_equal(*map(str, pair))
-    }
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in sorted(keys)}
+    changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
     return Cause("both", ("parameters",), changes, {}) if changes else None
 
 

@@ -7,11 +7,11 @@ imported only for a SPEC that needs it.
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
 from pefourier.encodings.checks import check_count
@@ -42,8 +42,17 @@ from pefourier.writing.files import data_names, is_folder, missing, split_spec, 
 from pefourier.writing.text import read_sides, whole_number
 
 if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
     from pefourier.encodings.sources.gguf_file import GgufFile
     from pefourier.encodings.sources.huggingface import ModelFile
+
+Source: TypeAlias = (
+    "str | os.PathLike[str] | Encoding | NDArray[Any] | Sequence[Sequence[float]] "
+    "| torch.Tensor | torch.nn.Module | Callable[..., Any]"
+)
+Count: TypeAlias = int | str  # texts as the shell takes them: "128k", "3e5"
 
 
 HUB = (  # a model there: owner/name, or its address

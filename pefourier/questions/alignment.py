@@ -14,13 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.pairs import fit_pair_waves, frequencies_apart
+from pefourier.diagnosis.pairs import Bools, Places, fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
-from pefourier.encodings.encoding import BLOCK, largest_number, row_blocks, unit_of
+from pefourier.encodings.encoding import (
+    BLOCK,
+    Floats,
+    largest_number,
+    row_blocks,
+    unit_of,
+)
 from pefourier.encodings.findings import finding
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.moved_rows import is_matched, match_rows
-from pefourier.questions.operators import has_operator
+from pefourier.questions.operators import has_operator, rotates
+from pefourier.questions.outcome import Outcome, Two
 
 FEWEST = 4  # rows in which a scale and a constant for each column are looked for
 CORRELATED = 0.9  # columns that are one another's but for sign, scale and constant are more so
@@ -32,49 +39,43 @@ EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation e
 SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
 
 
-def align_tables(result: Any) -> Any:
-    """Tables that differ as they stand, and follow from one another by an order or a scale.
-
-    `result` is the comparison so far, and comes back with what is found.
-    """
-    first, second = result.encodings
-    rotary = [has_operator(enc) for enc in result.encodings]
-    if all(rotary) or result.unit == "factors" or "bias" in (first.injection, second.injection):
-        return result
-    n = result.length
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in result.encodings)
+def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
+    """Tables that differ as they stand, and follow from one another by an order or a scale."""
+    first, second = encodings
+    injections = {first.injection, second.injection}
+    both_rotate = has_operator(first) and has_operator(second)
+    if both_rotate or outcome.unit == "factors" or "bias" in injections:
+        return outcome
+    x = slice(outcome.length)
+    a, b = (np.asarray(enc.table(enc.domain.x[x]), dtype=float) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
-    on_grid = any(len(enc.domain.sides) > 1 for enc in result.encodings)
-    if transform in (None, {"rows": "reversed"}) or (on_grid and "offset" in transform):
-        return result if result.cause else match_rows(result, a, b, allowed)
-    facts: dict[str, Any] = {"max_difference": difference, "pairs": (), "cause": None}
+    on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
+    is_reversed = transform == {"rows": "reversed"}  # which rows in any order are, too
+    if transform is None or is_reversed or (on_grid and "offset" in transform):
+        return outcome if outcome.cause else match_rows(outcome, a, b, allowed)
     if {"rotation", "scales", "offset_row"} & transform.keys():
-        fitted = [
-            fit_pair_waves(x, enc.eps) for x, enc in zip((a, b), result.encodings, strict=True)
-        ]
-        if None not in fitted and frequencies_apart(*fitted):
-            return result
-    if transform.pop("rotation", False):
-        return replace(result, verdict="same geometry", transform=transform, **facts)
-    if (
-        result.pairs
-        and "rotate" in (first.injection, second.injection)
-        and transform.keys() <= {"scale"}
-    ):
-        return result
-    turns = any(enc.injection == "rotate" or enc.operator is not None for enc in result.encodings)
+        waves = fit_pair_waves(a, first.eps), fit_pair_waves(b, second.eps)
+        if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
+            return outcome
+    is_rotated = transform.pop("rotation", False)
+    aligned = replace(outcome, transform=transform, max_difference=difference, pairs=(), cause=None)
+    if is_rotated:
+        return replace(aligned, verdict="same geometry")
+    if outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
+        return outcome
     if "rows" in transform:
         note = finding("rows-reordered", table="second", moves="reversed")
-        return replace(result, transform=transform, findings=(*result.findings, note))
+        return outcome.with_findings(note, transform=transform)
+    turns = rotates(first) or rotates(second)
     if turns and {"scale", "scales", "offset_row"} & transform.keys():
-        return replace(result, transform=transform)
-    return replace(result, verdict="equivalent", transform=transform, **facts)
+        return replace(outcome, transform=transform)
+    return replace(aligned, verdict="equivalent")
 
 
 def find_transformation(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+    a: Floats, b: Floats, allowed: Floats, eps: float
+) -> tuple[dict[str, Any] | None, float]:
     """What leads from a to b, or None, and the largest difference left."""
     if not a.any() or not b.any():
         return None, 0.0
@@ -96,8 +97,8 @@ def find_transformation(
 
 
 def find_columns(
-    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+    x: Floats, y: Floats, allowed: Floats, eps: float
+) -> tuple[dict[str, Any] | None, float]:
     """The order of columns, signs and scale that lead from x to y, and what they leave.
 
     A scale of six digits was chosen, if rounding to `eps` explains what it has beyond them.
@@ -116,8 +117,8 @@ def find_columns(
 
 
 def find_affine_columns(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+    a: Floats, b: Floats, allowed: Floats, eps: float
+) -> tuple[dict[str, Any] | None, float]:
     """Columns that follow from one another by a sign, a scale and an added constant of their own.
 
     Without their means and of one length columns are one another's up to order and sign: the order
@@ -133,7 +134,7 @@ def find_affine_columns(
     correlation = units[0].T @ units[1]
     if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
         return None, 0.0
-    columns = nearest_columns(*units, correlation)
+    columns = nearest_columns(units[0], units[1], correlation)
     signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
     del units
     own_part, turned = parts[0][:, columns], a[:, columns] * signs
@@ -156,16 +157,23 @@ def find_affine_columns(
     residual = largest_left(a, b - added, limits, columns, signs * scales)
     if residual is None:
         return None, 0.0
+    return describe_affine(columns, signs, scales, added, float(limits.max())), residual
+
+
+def describe_affine(
+    columns: Places, signs: Floats, scales: Floats, added: Floats, slack: float
+) -> dict[str, Any]:
+    """A transformation with the scale and constant of all columns, or of each."""
     is_one = not np.ptp(scales)
     change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
     change |= {} if is_one else {"scales": scales.tolist()}
-    if (np.abs(added) > limits.max()).any():
-        middle = fewest_digits(float(np.median(added)), limits.max())
-        change["offset_row"] = middle if np.ptp(added) <= limits.max() else added.tolist()
-    return change, residual
+    if (np.abs(added) > slack).any():
+        middle = fewest_digits(float(np.median(added)), slack)
+        change["offset_row"] = middle if np.ptp(added) <= slack else added.tolist()
+    return change
 
 
-def nearest_columns(x: np.ndarray, y: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+def nearest_columns(x: Floats, y: Floats, correlation: Floats) -> Places:
     """The column of x for each of y by which all are nearest, up to sign; all of length 1.
 
     Correlations know half of the digits of a distance: of near columns it is taken itself.
@@ -178,7 +186,7 @@ def nearest_columns(x: np.ndarray, y: np.ndarray, correlation: np.ndarray) -> np
         signs = np.sign(correlation[close, j])
         squares[close, j] = ((x[:, close] * signs - y[:, [j]]) ** 2).sum(axis=0)
     cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # distances of all sizes count
-    columns: np.ndarray = linear_sum_assignment(cost.T)[1]
+    columns: Places = linear_sum_assignment(cost.T)[1]
     return columns
 
 
@@ -193,7 +201,7 @@ def fewest_digits(value: float, slack: float) -> float:
 
 
 def largest_left(
-    x: np.ndarray, y: np.ndarray, allowed: np.ndarray, columns: np.ndarray, factors: np.ndarray
+    x: Floats, y: Floats, allowed: Floats, columns: Places, factors: Floats
 ) -> float | None:
     """The largest difference of y and columns of x times factors; None where one is too large."""
     worst = 0.0
@@ -206,13 +214,13 @@ def largest_left(
     return worst
 
 
-def overlap(a: np.ndarray, b: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray]:
+def overlap(a: Floats, b: Floats, offset: int) -> tuple[Floats, Floats]:
     """Rows of a and b that belong together when b[s] comes from a[s + offset]."""
     n = len(a)
     return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
 
 
-def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[int]:
+def candidate_offsets(a: Floats, b: Floats, allowed: float) -> Iterator[int]:
     """Offsets at which a first row of one table is one of the other, up to order and signs.
 
     `allowed` are differences that rounding explains, as a share of the largest number.
@@ -228,16 +236,17 @@ def candidate_offsets(a: np.ndarray, b: np.ndarray, allowed: float) -> Iterator[
         yield from (sign * s for s in matches if 0 < s <= len(a) // 2)
 
 
-def signature(rows: np.ndarray) -> np.ndarray:
+def signature(rows: Floats) -> Floats:
     """What order, signs and scale of the columns leave of each row: sorted sizes, length 1."""
     sizes = np.sort(np.abs(rows), axis=1)
     length = np.linalg.norm(sizes, axis=1, keepdims=True)
-    return sizes / np.where(length > 0, length, 1.0)
+    shares: Floats = sizes / np.where(length > 0, length, 1.0)
+    return shares
 
 
 def column_maps(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, scale: float
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    a: Floats, b: Floats, allowed: Floats, scale: float
+) -> Iterator[tuple[Places, Floats]]:
     """Candidates (columns, signs) with b = scale · a[:, columns] · signs.
 
     Columns that fit where they stand stay. Where some do not, orders that have a name come first:
@@ -255,7 +264,7 @@ def column_maps(
         return
     samples = [x[:FEW] for x in (a, b, allowed)]
     for order in changes_by_name(d).values():
-        if largest_left(*samples, order, np.full(d, scale)) is not None:
+        if largest_left(samples[0], samples[1], samples[2], order, np.full(d, scale)) is not None:
             yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
@@ -269,7 +278,7 @@ def column_maps(
         yield columns.copy(), signs.copy()
 
 
-def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: float) -> np.ndarray:
+def fitting_columns(a: Floats, b: Floats, allowed: Floats, factor: float) -> Bools:
     """Whether each column of b is that of a times a factor."""
     fits = np.ones(a.shape[1], bool)
     for rows in row_blocks(len(a), BLOCK, a.shape[1]):
@@ -279,7 +288,7 @@ def fitting_columns(a: np.ndarray, b: np.ndarray, allowed: np.ndarray, factor: f
     return fits
 
 
-def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float) -> dict:
+def describe_transformation(columns: Places, signs: Floats, scale: float) -> dict[str, Any]:
     """A transformation in words: only what differs from nothing done."""
     change, d = {}, len(columns)
     place = np.arange(d)
@@ -294,9 +303,7 @@ def describe_transformation(columns: np.ndarray, signs: np.ndarray, scale: float
     return change
 
 
-def products_with_probes(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def products_with_probes(a: Floats, b: Floats, allowed: Floats) -> tuple[Floats, Floats, Floats]:
     """Inner products of rows of two tables, times random vectors, and what rounding explains."""
     probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
     rounding = np.linalg.norm(allowed, axis=1)
@@ -306,8 +313,8 @@ def products_with_probes(
 
 
 def find_rotation(
-    a: np.ndarray, b: np.ndarray, allowed: np.ndarray, eps: float
-) -> tuple[dict | None, float]:
+    a: Floats, b: Floats, allowed: Floats, eps: float
+) -> tuple[dict[str, Any] | None, float]:
     """Whether all inner products agree up to one scale, and the largest relative difference seen.
 
     Products with random vectors differ, where the inner products do, with probability one. Codes

@@ -8,17 +8,23 @@ no difference; signs, scales and another order of heads are. Of causal biases on
 query are compared.
 """
 
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import Cause
-from pefourier.encodings.encoding import Encoding
+from pefourier.diagnosis.pairs import Bools, Places
+from pefourier.encodings.encoding import BiasEncoding, Encoding, Floats
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
 
 STRAIGHT = 1e-5  # of the largest bias, to which biases of a head are one line
 SLOPE = 1e-5  # relative, to which slopes are those of a rule
@@ -27,29 +33,18 @@ BUCKETS = (32, 64, 16, 128, 8)
 FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
 
 
-@dataclass(frozen=True)
-class HeadDifference:
-    """A head whose biases differ."""
-
-    index: int
-    first: float | None  # slope for each step of distance, where the biases are a line
-    second: float | None
-    ratio: float | None
-    max_difference: float
-
-
 @dataclass(frozen=True, eq=False)
 class BiasRows:
     """Biases (heads, queries, n) of some queries to n keys."""
 
-    queries: np.ndarray  # positions (q,)
-    numbers: np.ndarray
-    causal: bool
+    queries: Places  # positions (q,)
+    numbers: Floats
     eps: float
+    causal: bool = field(kw_only=True)
     rule: dict[str, Any] | None = None  # of T5's buckets, where a formula has them
 
     @property
-    def profile(self) -> np.ndarray:
+    def profile(self) -> Floats:
         """Biases (heads, lags) of the last query, and behind them of the first but for its own."""
         last = self.numbers[:, -1]
         return last if self.causal else np.concatenate([last, self.numbers[:, 0, 1:]], axis=1)
@@ -61,7 +56,7 @@ class BiasRows:
         q, x = int(self.queries[k]), self.numbers
         return len(self.queries) < 4 or np.allclose(x[:, k, 1 : q + 1], x[:, k - 1, :q], atol=1e-5)
 
-    def first_keys(self, n: int) -> "BiasRows":
+    def first_keys(self, n: int) -> BiasRows:
         """The same of the first n positions alone, whose queries are the first and the last."""
         if n == self.numbers.shape[2]:
             return self
@@ -69,23 +64,24 @@ class BiasRows:
             return replace(self, queries=self.queries[:n], numbers=self.numbers[:, :n, :n])
         middle = self.numbers.shape[2] - 1
         profile = self.profile[:, middle - n + 1 : middle + n]
-        return replace(rows_of_lags(profile, self.causal, self.eps), rule=self.rule)
+        return replace(rows_of_lags(profile, self.eps, causal=self.causal), rule=self.rule)
 
 
-def rows_of_lags(profile: np.ndarray, causal: bool, eps: float) -> BiasRows:
+def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
     """Biases of lags 1 - n … n - 1 (heads, 2n - 1), or up to 0, by the first and last query."""
     n = profile.shape[1] if profile.shape[1] % 2 == 0 or causal else (profile.shape[1] + 1) // 2
     last, first = profile[:, :n], profile[:, n - 1 :]
     if first.shape[1] < n:
-        return BiasRows(np.array([n - 1]), last[:, None], True, eps)
-    return BiasRows(np.array([0, n - 1]), np.stack([first[:, :n], last], axis=1), causal, eps)
+        return BiasRows(np.array([n - 1]), last[:, None], eps, causal=True)
+    rows = np.stack([first[:, :n], last], axis=1)
+    return BiasRows(np.array([0, n - 1]), rows, eps, causal=causal)
 
 
 def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
     """The biases of an encoding, or of a table that may hold such as another has; None: none."""
-    if enc.bias is not None:
-        n = enc.bias.shape[1]
-        return BiasRows(np.arange(n), enc.bias, is_hidden(enc.bias), enc.eps)
+    if isinstance(enc, BiasEncoding):
+        queries = np.arange(enc.bias.shape[1])
+        return BiasRows(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
     if enc.domain.grid or len(enc.domain.sides) > 1:
         return None
     if enc.injection == "bias" and enc.domain.kind == "lag":
@@ -94,22 +90,25 @@ def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | 
         if enc.name == "t5":
             rule = {key: enc.params[key] for key in ("buckets", "max_distance")}
             rule["sides"] = "causal" if enc.params["causal"] else "both sides"
-        return replace(rows_of_lags(table.T, bool(enc.domain.x[-1] <= 0), enc.eps), rule=rule)
+        rows = rows_of_lags(table.T, enc.eps, causal=bool(enc.domain.x[-1] <= 0))
+        return replace(rows, rule=rule)
     if enc.origin == "formula" or enc.domain.kind != "position":
         return None
     if len(enc) == enc.dim:
         table = mask_as_bias(np.asarray(enc.table(), dtype=float))
         is_bias = is_toeplitz(table) or (counterpart and len(counterpart.numbers) == 1)
-        rows = BiasRows(np.arange(len(table)), table[None], is_hidden(table[None]), enc.eps)
+        hidden = is_hidden(table[None])
+        rows = BiasRows(np.arange(len(table)), table[None], enc.eps, causal=hidden)
         return rows if is_bias else None
     if counterpart is None or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
     table = np.asarray(enc.table(), dtype=float)  # as it stands, or with a row for each lag
     profile = table.T if enc.dim == len(counterpart.numbers) else table
-    return rows_of_lags(*in_order_of_lags(profile, not counterpart.causal), enc.eps)
+    profile, causal = in_order_of_lags(profile, two_sided=not counterpart.causal)
+    return rows_of_lags(profile, enc.eps, causal=causal)
 
 
-def mask_as_bias(table: np.ndarray) -> np.ndarray:
+def mask_as_bias(table: NDArray[Any]) -> Floats:
     """A mask of two numbers, 0 and 1, as a bias: what a query has for itself is seen.
 
     >>> mask_as_bias(np.tri(4))[0]
@@ -125,19 +124,19 @@ def mask_as_bias(table: np.ndarray) -> np.ndarray:
     return np.where(table == diagonal[0], 0.0, -np.inf)
 
 
-def is_hidden(bias: np.ndarray) -> bool:
+def is_hidden(bias: Floats) -> bool:
     """Whether keys behind the query are masked with very large negative numbers."""
     n = bias.shape[1]
     above = bias[:, ~np.tri(n, dtype=bool)]
     return bool(above.size) and bool((above <= MASKED).all())
 
 
-def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, bool]:
+def in_order_of_lags(profile: Floats, *, two_sided: bool) -> tuple[Floats, bool]:
     """Biases by rising lag, and whether lags end at 0: an odd number may run to both sides.
 
     Those whose low number is the first are by distance, 0 first.
 
-    >>> in_order_of_lags(-np.arange(4.0)[None], False)
+    >>> in_order_of_lags(-np.arange(4.0)[None], two_sided=False)
     (array([[-3., -2., -1., -0.]]), True)
     """
     count, sizes = profile.shape[1], np.abs(profile)
@@ -148,7 +147,7 @@ def in_order_of_lags(profile: np.ndarray, two_sided: bool) -> tuple[np.ndarray, 
     return profile, not (count % 2 and (two_sided or middle))
 
 
-def is_toeplitz(matrix: np.ndarray) -> bool:
+def is_toeplitz(matrix: Floats) -> bool:
     """Whether a square table is a bias: a number a lag, but for a constant for each query.
 
     >>> is_toeplitz(np.subtract.outer(np.arange(5), np.arange(5)) ** 2), is_toeplitz(np.eye(5))
@@ -165,83 +164,94 @@ def is_toeplitz(matrix: np.ndarray) -> bool:
     return n > 3 and not diagonal and bool((residual <= slack).all())
 
 
-def compare_as_biases(result: Any) -> Any | None:
-    """Two biases, head by head, over the positions that both have; None where neither is one.
-
-    `result` is a comparison of which only sizes are known; it comes back with what is found.
-    """
-    first, second = result.encodings
+def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
+    """Two biases, head by head, over the positions that both have; None where neither is one."""
     bias_a, bias_b = read_bias(first), read_bias(second)
     if bias_a is None and bias_b is None:
         return None
-    biases = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
-    pair = list(zip(result.encodings, biases, strict=True))
-    sizes = tuple(len(rows.numbers) if rows else enc.dim for enc, rows in pair)
-    lengths = tuple(rows.numbers.shape[2] if rows else len(enc) for enc, rows in pair)
-    facts = {"lengths": lengths, "length": min(lengths), "dimensions": sizes}
-    result = result.with_differences("heads", max(sizes), max(sizes), **facts)
-    if None in biases or sizes[0] != sizes[1]:
-        return result
-    return replace(result, **compare_heads(*(rows.first_keys(min(lengths)) for rows in biases)))
+    bias_a, bias_b = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
+    (heads_a, length_a), (heads_b, length_b) = (
+        (len(rows.numbers), rows.numbers.shape[2]) if rows else (enc.dim, len(enc))
+        for enc, rows in ((first, bias_a), (second, bias_b))
+    )
+    outcome = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
+    if bias_a is None or bias_b is None or heads_a != heads_b:
+        return replace(outcome, differing=outcome.counted)
+    return compare_heads(outcome, *(rows.first_keys(outcome.length) for rows in (bias_a, bias_b)))
 
 
-def compare_heads(first: BiasRows, second: BiasRows) -> dict[str, Any]:
-    """Facts of a comparison of two biases of as many heads and keys.
-
-    >>> lag = np.arange(5) - np.arange(5)[:, None]
-    >>> a = -0.5 * np.abs(lag)[None]
-    >>> b = a + np.arange(5)[:, None]
-    >>> facts = compare_heads(*(BiasRows(np.arange(5), x, False, 1e-16) for x in (a, b)))
-    >>> facts["heads"], [f.code for f in facts["findings"]]
-    ((), ['constant-for-each-query'])
-    """
-    queries, n = np.intersect1d(first.queries, second.queries), first.numbers.shape[2]
+def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
+    """The outcome for two biases of as many heads and keys."""
+    queries = np.intersect1d(first.queries, second.queries)
     a, b = (
         rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
     )
-    hidden, visible = (hidden_keys(a), hidden_keys(b)), np.ones((len(queries), n), bool)
+    hidden = hidden_keys(a), hidden_keys(b)
     are_masks = all(mask.any() for mask in hidden)
+    visible = ~(hidden[0] | hidden[1])
     if (first.causal or second.causal) and not are_masks:
-        visible = np.arange(n) <= queries[:, None]
-    visible = visible & ~(hidden[0] | hidden[1])
-    a, b = (np.where(visible, x, 0.0) for x in (a, b))
+        visible &= np.arange(a.shape[2]) <= queries[:, None]
+    a, b = np.where(visible, a, 0.0), np.where(visible, b, 0.0)
     largest = max(np.abs(a).max(), np.abs(b).max())
     tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * largest
     has_constants = bool((np.abs(a - b) > tolerance).any())
     if has_constants:  # of each query, which the softmax removes
-        index = np.arange(len(queries))
-        a, b = (np.where(visible, x - x[:, index, queries][..., None], 0.0) for x in (a, b))
+        a, b = (np.where(visible, without_constants(x, queries), 0.0) for x in (a, b))
         has_constants = bool((np.abs(a - b) <= 2 * tolerance).all())
     residual = np.abs(a - b)
     masks_differ = (hidden[0] != hidden[1]) & are_masks
     differs = (residual > 2 * tolerance) | masks_differ
-    rows = [BiasRows(queries, x, not visible.all(), 0.0) for x in (a, b)]
-    heads = tuple(
-        head_difference(i, *(x.profile[i, :n] for x in rows), float(residual[i].max()))
-        for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist()
-    )
+    rows = [BiasRows(queries, x, 0.0, causal=not visible.all()) for x in (a, b)]
+    heads = differing_heads(rows, differs, residual)
     notes = (finding("constant-for-each-query"),) * has_constants
     notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)
     cause = cause_of_biases(rows, [first, second]) if heads else None
-    if masks_differ.any():
-        index = int(masks_differ.any(axis=(1, 2)).argmax())
-        windows = tuple(window_in_words(~mask[index]) for mask in hidden)
-        changes = {"window": windows} if None not in windows else {}
-        cause = Cause("both", ("masks",), changes, {})
-    return {
-        "verdict": "different" if heads else "the same",
-        "differing": len(heads),
-        "bitwise": not residual.any() and not has_constants,
-        "tolerance": tolerance,
-        "max_difference": float(residual.max()),
-        "first_difference": nearest_difference(differs, queries),
-        "heads": heads,
-        "cause": cause,
-        "findings": notes,
-    }
+    return replace(
+        outcome,
+        verdict="different" if heads else "the same",
+        differing=len(heads),
+        bitwise=not residual.any() and not has_constants,
+        tolerance=tolerance,
+        max_difference=float(residual.max()),
+        first_difference=nearest_difference(differs, queries),
+        heads=heads,
+        cause=cause_of_masks(hidden, masks_differ) or cause,
+        findings=notes,
+    )
 
 
-def hidden_keys(bias: np.ndarray) -> np.ndarray:
+def without_constants(bias: Floats, queries: Places) -> Floats:
+    """Biases (heads, queries, n) less the one that each query has for itself.
+
+    >>> without_constants(np.array([[[1.0, 2.0], [5.0, 7.0]]]), np.arange(2))
+    array([[[ 0.,  1.], [-2.,  0.]]])
+    """
+    return bias - bias[:, np.arange(len(queries)), queries][..., None]
+
+
+def differing_heads(
+    rows: Sequence[BiasRows], differs: Bools, residual: Floats
+) -> tuple[HeadDifference, ...]:
+    """The heads that differ, with the slopes of both where their biases are lines."""
+    heads, n = [], residual.shape[2]
+    for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist():
+        first, second = (slope_of(x.profile[i, :n]) for x in rows)
+        ratio = second / first if first and second is not None else None
+        heads.append(HeadDifference(i, first, second, ratio, float(residual[i].max())))
+    return tuple(heads)
+
+
+def cause_of_masks(hidden: Sequence[Bools], differs: Bools) -> Cause | None:
+    """The windows of two masks (heads, queries, n) that differ; None: they do not."""
+    if not differs.any():
+        return None
+    index = int(differs.any(axis=(1, 2)).argmax())
+    first, second = (window_in_words(~mask[index]) for mask in hidden)
+    changes = {"window": (first, second)} if first and second else {}
+    return Cause("both", ("masks",), changes, {})
+
+
+def hidden_keys(bias: Floats) -> Bools:
     """Where a mask hides keys: -inf, or numbers far below all others.
 
     >>> hidden_keys(np.array([-1e9, -3.0, 0.0])), hidden_keys(np.array([-1e9, 1e9]))
@@ -253,7 +263,7 @@ def hidden_keys(bias: np.ndarray) -> np.ndarray:
     return low if is_mask else np.isneginf(bias)
 
 
-def mask_window(visible: np.ndarray) -> tuple[int, int] | None:
+def mask_window(visible: Bools) -> tuple[int, int] | None:
     """How many keys before and after itself a query sees, of a mask (n, n); None: no window.
 
     >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
@@ -268,7 +278,7 @@ def mask_window(visible: np.ndarray) -> tuple[int, int] | None:
     return (-first, last) if is_band else None
 
 
-def window_in_words(visible: np.ndarray) -> str | None:
+def window_in_words(visible: Bools) -> str | None:
     """Which keys a query sees, where that is a window."""
     window = mask_window(visible)
     if window is None:
@@ -277,7 +287,7 @@ def window_in_words(visible: np.ndarray) -> str | None:
     return f"{before} before and {after} after the query"
 
 
-def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, int] | None:
+def nearest_difference(differs: Bools, queries: Places) -> tuple[int, int] | None:
     """The lag nearest to 0 at which biases (heads, queries, keys) differ, and a head; None: none.
 
     >>> nearest_difference(np.array([[[False, False, True]]]), np.array([1]))
@@ -291,16 +301,7 @@ def nearest_difference(differs: np.ndarray, queries: np.ndarray) -> tuple[int, i
     return int(lags[nearest]), int(place[nearest, 0])
 
 
-def head_difference(
-    index: int, first: np.ndarray, second: np.ndarray, largest: float
-) -> HeadDifference:
-    """What differs in one head, with the slopes of both where they are lines."""
-    slopes = slope_of(first), slope_of(second)
-    ratio = slopes[1] / slopes[0] if slopes[0] and slopes[1] is not None else None
-    return HeadDifference(index, *slopes, ratio, largest)
-
-
-def slope_of(profile: np.ndarray) -> float | None:
+def slope_of(profile: Floats) -> float | None:
     """The slope of biases of lags 1 - n … 0 that rise by it with each lag; None: no line.
 
     >>> slope_of(np.array([-1.0, -0.5, 0.0])), slope_of(np.array([-4.0, -1.0, 0.0]))
@@ -329,13 +330,14 @@ def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
             changes = {"rule": (rules[0], rules[1])}
         return Cause("both", ("slopes",), changes, {}) if changes else None
     buckets = [rows.rule or bucket_rule(rows.profile[0], n) for rows in full if rows.has_lags]
-    if len(buckets) == 2 and all(buckets):
-        pairs = {key: (value, buckets[1].get(key)) for key, value in buckets[0].items()}
+    if len(buckets) == 2 and buckets[0] and buckets[1]:
+        rule_b = buckets[1]
+        pairs = {key: (value, rule_b.get(key)) for key, value in buckets[0].items()}
         changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
     return Cause("both", ("buckets",), changes, {}) if changes else None
 
 
-def slope_rule(slopes: np.ndarray) -> str | None:
+def slope_rule(slopes: Floats) -> str | None:
     """The rule that the slopes of heads follow, ALiBi's or near it; None: none that is known.
 
     >>> slope_rule(alibi_slopes(6)), slope_rule(2.0 ** (-8 * np.arange(1, 7) / 6))
@@ -371,7 +373,7 @@ def slope_rule(slopes: np.ndarray) -> str | None:
     return f"alibi times {ratio[0]:.6g}" if is_scaled else None
 
 
-def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
+def bucket_rule(profile: Floats, n: int) -> dict[str, Any] | None:
     """T5's buckets, or the clip of Shaw, by which lags from 1 - n on share a number."""
     lags = np.arange(len(profile)) - (n - 1)
     groups = np.unique(profile, return_inverse=True)[1]
@@ -392,11 +394,11 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
     return None
 
 
-def same_groups(first: np.ndarray, second: np.ndarray) -> bool:
+def same_groups(first: NDArray[Any], second: NDArray[Any]) -> bool:
     """Whether two labellings tell the same members apart.
 
     >>> same_groups(np.array([0, 0, 1]), np.array([5, 5, 2]))
     True
     """
-    pairs = np.unique(np.stack([first, second]), axis=1).shape[1]
-    return pairs == len(np.unique(first)) == len(np.unique(second))
+    pairs = int(np.unique(np.stack([first, second]), axis=1).shape[1])
+    return len(np.unique(first)) == len(np.unique(second)) == pairs

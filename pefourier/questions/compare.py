@@ -3,86 +3,65 @@
 Conventions
 -----------
 Tables are (n, d); of different lengths the common positions are compared, to rounding as
-`geometry.tolerance` knows it. Rotations and tables of their cosines and sines are compared pair by
-pair (`diagnosis.pairs`), biases head by head (`questions.biases`), models layer by layer
-(`questions.model_layers`). Tables are equivalent where one follows from the other by an order of
-columns, signs, a scale or an offset in positions, as `transform` says; equal inner products alone
-are equal geometry. Of rotations a factor is no scale: it is part of what attention computes.
-
-Each stage takes a `Comparison`, which is about both encodings, and gives it back with what it adds.
+`geometry.tolerance` knows it. Three strategies answer: biases head by head (`questions.biases`);
+rotations and tables of their cosines and sines pair by pair (`questions.rotation_pairs`); other
+tables number by number (`questions.outcome`, `questions.alignment`). Models are compared layer by
+layer, too (`questions.model_layers`). Tables are equivalent where one follows from the other by an
+order of columns, signs, a scale or an offset in positions, as `transform` says; equal inner
+products alone are equal geometry.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.diagnosis.config_errors import (
-    Cause,
-    find_misreading,
-    geometric_rotation,
-    has_settings,
-    is_rotation,
-)
-from pefourier.diagnosis.pair_differences import in_one_order, list_differences
-from pefourier.diagnosis.pairs import (
-    PairDifference,
-    PairWaves,
-    declared_pairs,
-    fit_pair_waves,
-    pairs_apart,
-)
+from pefourier.diagnosis.config_errors import SLIPS, Cause, is_rotation
+from pefourier.diagnosis.pairs import PairDifference
 from pefourier.diagnosis.row_positions import PositionRun
-from pefourier.diagnosis.settings import lengths_apart, parameters_cause, settings_cause
-from pefourier.encodings.columns import AXES
+from pefourier.diagnosis.settings import (
+    describe_changes,
+    lengths_apart,
+    parameters_cause,
+    settings_cause,
+)
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.model_positions import axis_in
-from pefourier.errors import PefourierError
 from pefourier.questions.alignment import align_tables
-from pefourier.questions.biases import HeadDifference, compare_as_biases
+from pefourier.questions.biases import compare_biases
 from pefourier.questions.model_layers import (
-    LayerDifference,
-    axes_in_table,
-    compare_axes,
     compare_layers,
     has_layers,
     model_runs,
     unread_keys,
 )
-from pefourier.questions.moved_rows import (
-    BY_LENGTH,
-    FACTOR,
-    at_rows_of,
-    compare_axes_of_rows,
-    compare_rows,
-    length_note,
-    with_factors,
-    without_codes,
-)
-from pefourier.questions.number_differences import MOST_ROWS, Pairs, compare_numbers, compare_waves
-from pefourier.questions.operators import (
-    OperatorComparison,
-    compare_operators,
-    difference_findings,
-    is_converted,
-    largest_output_difference,
-    output_order,
-    pairs_of_code,
+from pefourier.questions.moved_rows import BY_LENGTH, at_rows_of, length_note
+from pefourier.questions.operators import OperatorComparison
+from pefourier.questions.outcome import (
+    MOST_ROWS,
+    HeadDifference,
+    Outcome,
+    Two,
+    compare_numbers,
+    compare_waves,
 )
 from pefourier.questions.result import Result
-from pefourier.writing.text import agreeing, number
+from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
+from pefourier.writing.files import read_toml
+from pefourier.writing.text import agreeing, first_few, joined_runs, number
 
 LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
+ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
-PARTS = {"cos": "cosines", "sin": "sines"}
 SHOWN = 8  # pairs, heads or layers that text lists
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Comparison(Result):
+class Comparison(Outcome, Result):
     """What two encodings have in common; b is what a becomes by `transform`."""
 
     shown: ClassVar[dict[str, str]] = {
@@ -121,32 +100,8 @@ class Comparison(Result):
         "layers": {"layers": "places", "differs": "what", "first": "first", "second": "second"},
     }
 
-    same: bool = False
-    verdict: str = "different"
-    compared: tuple[str, ...] = ("codes",)  # outputs, rotations, layers, windows, factors
-    differing: int  # of `counted` units, such as pairs
-    counted: int
-    unit: str
-    bitwise: bool = False
-    transform: dict = field(default_factory=dict)  # columns, layout, signs, scale, offset, part …
-    length: int  # positions compared
-    lengths: tuple[int, int]
-    dimensions: tuple[int, int]
-    tolerance: float | None = None  # largest difference that rounding explains
+    same: bool
     given_tolerance: float | None = None
-    max_difference: float | None = None
-    first_difference: tuple[int, int] | None = None  # position and column; of biases lag and head
-    largest_difference: tuple[int, int] | None = None
-    pair_counts: tuple[int, int] | None = None  # of each, where both have pairs
-    pairs: tuple[PairDifference, ...] = ()  # that differ
-    positions: tuple[PositionRun, ...] = ()  # of rows of a table, where row s is not position s
-    heads: tuple[HeadDifference, ...] = ()  # that differ
-    layers: tuple[LayerDifference, ...] = ()  # that differ
-    cause: Cause | None = None
-    tried: dict | None = None  # what was tried to explain a difference, with its numbers
-    operator: OperatorComparison | None = None  # of two rotations
-    unread: tuple[str, ...] = ()  # keys about positions that a config has and nobody reads
-    findings: tuple[Finding, ...] = ()
 
     @property
     def compared_names(self) -> str:
@@ -159,13 +114,6 @@ class Comparison(Result):
         values = {k: number(v, 7) for k, v in self.transform.items() if not isinstance(v, list)}
         texts = (f"{key} {values.get(key, '')}".strip() for key in self.transform)
         return ", ".join(texts).replace("_", " ") or None
-
-    @property
-    def first_place(self) -> str | None:
-        """Position and column of the first difference."""
-        if self.first_difference is None or self.heads:
-            return None
-        return "position {}, column {}".format(*self.first_difference)
 
     @property
     def order_name(self) -> str:
@@ -243,14 +191,9 @@ class Comparison(Result):
         is_unread = self.unread and len(acts) == 1
         return unknown if is_unread else f"they are used differently: {' and '.join(acts)}"
 
-    def with_differences(self, unit: str, differing: int, counted: int, **facts: Any) -> Comparison:
-        """The same with so many of some units that differ."""
-        counts = {"unit": unit, "differing": differing, "counted": counted}
-        return replace(self, verdict="different", **counts, **facts)
-
 
 def compare(
-    a: Encoding | np.ndarray, b: Encoding | np.ndarray, tolerance: float | None = None
+    a: Encoding | NDArray[Any], b: Encoding | NDArray[Any], tolerance: float | None = None
 ) -> Comparison:
     """Compare two encodings, or tables with one row a position.
 
@@ -266,33 +209,35 @@ def compare(
     >>> c.verdict, c.transform["layout"], c.transform["offset"]
     ('equivalent', 'interleaved to halves', 2)
     """
-    first, second = as_encoding(a), as_encoding(b)
-    biases = compare_as_biases(uncompared(first, second))
-    if biases is not None:
-        return judged(biases)
-    first, second = at_rows_of(first, second), at_rows_of(second, first)
-    lengths = (len(first), len(second))
+    encodings = as_encoding(a), as_encoding(b)
+    outcome = compare_biases(*encodings)
+    if outcome is not None:
+        return conclude(outcome, encodings)
+    first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
+    lengths = len(first), len(second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
-        first, second = (bare_of_prefix(enc) for enc in (first, second))
-    pairs = read_pairs(first, second), read_pairs(second, first)
-    pairs = pairs if None in pairs else in_one_order(*pairs)
-    long = None not in pairs and len(first) * first.dim > LARGE and tolerance is None
-    result = compare_numbers(uncompared(first, second), MOST_ROWS if long else None)
-    result = replace(result, lengths=lengths, given_tolerance=tolerance)
-    result = compare_waves(result, pairs) if result.max_difference is None else result
-    if None not in (tolerance, result.max_difference) and result.max_difference <= tolerance:
-        return judged(replace(result, verdict="the same"))
-    result = compare_in_pairs(result, pairs)
-    is_explained = result.positions or (long and result.cause)
-    if result.verdict == "different" and first.dim == second.dim and not is_explained:
-        result = align_tables(result)
-    result = compare_lengths(compare_models(result))
-    if tolerance is not None and result.verdict == "the same":
-        result = replace(result, verdict="different", unit="columns")
-    notes = [length_note(enc) for enc in (first, second) if enc.params.get("scaling") in BY_LENGTH]
-    if any(enc.origin != "formula" for enc in (first, second)):
-        result = replace(result, findings=(*result.findings, *notes))
-    return judged(result)
+        first, second = bare_of_prefix(first), bare_of_prefix(second)
+    encodings, pairs = (first, second), read_pairs(first, second)
+    is_long = pairs is not None and len(first) * first.dim > LARGE and tolerance is None
+    numbers = compare_numbers(first, second, MOST_ROWS if is_long else None)
+    if numbers.max_difference is None and pairs is not None:
+        numbers = compare_waves(numbers, pairs)
+    numbers = replace(numbers, lengths=lengths)
+    worst = numbers.max_difference
+    if tolerance is not None and worst is not None and worst <= tolerance:
+        return conclude(replace(numbers, verdict="the same"), encodings, tolerance)
+    outcome = compare_rotations(numbers, encodings, pairs) or numbers
+    is_explained = outcome.positions or (is_long and outcome.cause)
+    if outcome.verdict == "different" and first.dim == second.dim and not is_explained:
+        outcome = align_tables(outcome, encodings)
+    outcome = compare_lengths(compare_models(outcome, encodings), encodings)
+    if tolerance is not None and outcome.verdict == "the same":
+        outcome = replace(outcome, verdict="different", unit="columns")
+    if any(enc.origin != "formula" for enc in encodings):
+        rotations = [enc for enc in encodings if is_rotation(enc)]
+        by_length = (enc for enc in rotations if enc.params["scaling"] in BY_LENGTH)
+        outcome = outcome.with_findings(*map(length_note, by_length))
+    return conclude(outcome, encodings, tolerance)
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:
@@ -304,254 +249,184 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
 
 
-def uncompared(first: Encoding, second: Encoding) -> Comparison:
-    """Two of which nothing was compared yet but how many columns they have."""
-    sizes, lengths = (first.dim, second.dim), (len(first), len(second))
-    return Comparison(
-        differing=abs(sizes[0] - sizes[1]),
-        counted=max(sizes),
-        unit="columns",
-        length=min(lengths),
-        lengths=lengths,
-        dimensions=sizes,
-        encodings=(first, second),
-    )
-
-
-def read_pairs(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
-    """The pairs of an encoding: declared, as its code turns vectors, or fitted to its table."""
-    axis = axes_of(enc)
-    if (declared := declared_pairs(enc, axis)) is not None:
-        return declared
-    if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
-        return None
-    if enc.operator is not None:
-        return pairs_of_code(enc, counterpart)
-    is_table = enc.origin != "formula" and enc.injection != "bias"
-    return fit_pair_waves(enc.table(), enc.eps) if is_table else None
-
-
-def axes_of(enc: Encoding) -> tuple[str, ...]:
-    """The axis of images that turns each pair of a rotation whose config tells it."""
-    if not has_layers(enc) or not is_rotation(enc):
-        return ()
-    try:
-        axis = axis_in(enc)
-    except PefourierError:  # sections that do not fit the pairs, of which there is a finding
-        return ()
-    return () if axis is None else tuple((*AXES, "e")[i] for i in axis)
-
-
-def compare_in_pairs(result: Comparison, pairs: Pairs) -> Comparison:
-    """Rotations by what they do, and rotations and tables of waves pair by pair."""
-    operator = compare_operators(*result.encodings)
-    if operator is not None:
-        result = replace(result, operator=operator, compared=(*result.compared, "rotations"))
-        is_moved = operator.relation == "same" and offset_of(pairs) != 0
-        if all(enc.operator is not None for enc in result.encodings) and not is_moved:
-            result = compare_outputs(result)
-        if operator.relation in ("same", "permuted"):
-            return judge_operators(result, pairs)
-        if operator.relation == "different":
-            n, start = result.length, operator.first_position or 0
-            result = result.with_differences("positions", n - start, n)
-    return result if None in pairs else judge_pairs(result, pairs)
-
-
-def offset_of(pairs: Pairs) -> int:
-    """How many positions the second of two rotations is ahead; 0 where that is not known."""
-    return 0 if None in pairs else int(pairs[1].moved - pairs[0].moved)
-
-
-def compare_outputs(result: Comparison) -> Comparison:
-    """What two functions return, where it differs though scores are the same."""
-    relation = result.operator.relation
-    result = replace(result, compared=(*result.compared, "outputs"))
-    if relation == "permuted":  # and outputs with what goes in
-        return result
-    largest = largest_output_difference(*result.encodings)
-    if not largest:
-        return result
-    order = output_order(*result.encodings)
-    note = finding("outputs-differ", "other" if order is None else "order", residual=largest)
-    if relation == "same":
-        outputs = "that begin elsewhere" if order is None else list(order)
-        result = replace(result, verdict="equivalent", transform={"outputs": outputs})
-    return replace(result, findings=(*result.findings, note), bitwise=False, max_difference=largest)
-
-
-def judge_operators(result: Comparison, pairs: Pairs) -> Comparison:
-    """Two rotations with the same scores, maybe of rows in another order."""
-    first, second = result.encodings
-    is_same = result.operator.relation == "same"
-    by_numbers = first.origin == second.origin == "formula" and first.dim == second.dim
-    if not (result.transform or (by_numbers and is_same)):
-        result = replace(result, verdict="the same" if is_same else "permuted")
-    if None in pairs or not is_same:
-        return result
-    if (offset := offset_of(pairs)) and result.verdict == "the same":
-        notes = (*result.findings, finding("offset-shared", offset=offset))
-        compared = tuple(name for name in result.compared if name != "codes")
-        return replace(result, transform={"offset": offset}, compared=compared, findings=notes)
-    return compare_axes(result, *pairs)
-
-
-def judge_pairs(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Comparison:
-    """What two sets of pairs say: which differ, and by which slip."""
-    counts = (len(pairs[0].omega), len(pairs[1].omega))
-    result = replace(result, pair_counts=counts)
-    images = axes_in_table(result, *pairs)
-    if images is None or images.verdict != "different":
-        images = compare_axes_of_rows(result, *pairs) or images
-    if images is not None:
-        return images
-    axes = [pair_waves.axis for pair_waves in pairs]
-    differs = pairs_apart(*(replace(pair_waves, axis=()) for pair_waves in pairs))
-    if not differs.any() and all(axes) and axes[0] != axes[1]:
-        return compare_axes(result, *pairs)
-    compared = tuple(dict.fromkeys((*result.compared, "rotations", "factors")))
-    result = replace(result, compared=compared)
-    if differs.any():
-        if (moved := compare_rows(result, pairs)) is not None:
-            return moved
-        facts = {"pairs": list_differences(*pairs, differs), "cause": cause_of(result, pairs)}
-        return result.with_differences("pairs", int(differs.sum()), len(differs), **facts)
-    return judge_equal_pairs(result, *pairs)
-
-
-def judge_equal_pairs(result: Comparison, first: PairWaves, second: PairWaves) -> Comparison:
-    """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
-    is_rotary = any(
-        enc.injection == "rotate" or enc.operator is not None for enc in result.encodings
-    )
-    layouts = {enc.params.get("layout") for enc in result.encodings if enc.origin == "formula"}
-    copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
-    is_unsaid = is_rotary and not (layouts & copies)  # columns that stand twice show the pairs
-    are_declared = first.is_declared and second.is_declared
-    unsaid = replace(result, findings=(*result.findings, *(finding("pairing-unsaid"),) * is_unsaid))
-    if result.verdict == "the same":  # to every number
-        return result if are_declared else unsaid
-    scores_differ = result.operator is not None and result.operator.relation == "different"
-    ratio = second.factor / first.factor
-    if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
-        cause = settings_cause(*result.encodings) if are_known(*result.encodings) else None
-        return replace(result, cause=cause)  # their numbers say it, or their scores
-    part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
-    if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
-        if not is_rotary and result.max_difference is not None:
-            return result  # their numbers say it, whatever the order of columns
-        if not is_rotary:
-            return replace(result, verdict="equivalent", transform={"scale": ratio})
-        return with_factors(result, first, second)
-    if part in ("cos", "sin") and is_rotary:
-        index = 1 if second.form and second.form.part == part else 0
-        facts = {"table": ("first", "second")[index], "waves": PARTS[part]}
-        notes = (*result.findings, finding("part-alone", **facts))
-        return replace(result, verdict="the same", compared=(PARTS[part],), findings=notes)
-    transform: dict[str, Any] = {}
-    if offset := second.offset - first.offset:
-        transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
-        run = PositionRun(
-            0,
-            result.length - 1,
-            *(int(np.nan_to_num(offset)) + np.array([0, result.length - 1])).tolist(),
-        )
-        unsaid = replace(unsaid, compared=without_codes(result), positions=(run,))
-    if part in ("cos", "sin"):
-        transform["part"] = part
-    if is_rotary and first.has_sines_first != second.has_sines_first:
-        transform["order"] = "sines before cosines"
-    if not is_rotary and result.verdict == "different":
-        return result  # columns in another order: their numbers say it
-    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
-
-
-def are_known(first: Encoding, second: Encoding) -> bool:
-    """Whether both are rotations by settings."""
-    return all(is_rotation(enc) and has_settings(enc) for enc in (first, second))
-
-
-def cause_of(result: Comparison, pairs: tuple[PairWaves, PairWaves]) -> Cause | None:
-    """The one slip that makes one of two the other, or the settings in which both differ."""
-    first, second = result.encodings
-    if are_known(first, second):
-        return settings_cause(first, second)
-    for of, enc, pair_waves, counterpart in (("a", first, *pairs), ("b", second, *pairs[::-1])):
-        rotation = enc if pair_waves.is_declared else geometric_rotation(pair_waves)
-        declared = rotation and declared_pairs(rotation)
-        cause = declared and find_misreading(rotation, declared, counterpart)
-        if cause:
-            return replace(cause, of=of)
-    return None
-
-
-def compare_models(result: Comparison) -> Comparison:
+def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
-    models = [enc for enc in result.encodings if has_layers(enc)]
+    models = [enc for enc in encodings if has_layers(enc)]
     keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
-    result = replace(result, unread=tuple(keys))
+    outcome = replace(outcome, unread=tuple(keys))
     if len(models) < 2:
-        return result
-    layers = tuple(compare_layers(*models))
-    compared = dict.fromkeys((*result.compared, "layers", "windows", "factors"))
-    result = replace(result, layers=layers, compared=tuple(compared))
-    if not layers or result.verdict not in AGREEING:
-        return result
+        return outcome
+    layers = tuple(compare_layers(*encodings))
+    compared = dict.fromkeys((*outcome.compared, "layers", "windows", "factors"))
+    outcome = replace(outcome, layers=layers, compared=tuple(compared))
+    if not layers or outcome.verdict not in AGREEING:
+        return outcome
     index = {i for layer in layers for i in layer.index}
-    total = sum(len(run.index) for run in model_runs(models[0]))
+    total = sum(len(run.index) for run in model_runs(encodings[0]))
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
-    counted = max(total, *(i + 1 for i in index), len(layers))
-    return result.with_differences(
-        "layers", len(index) or len(layers), counted, cause=result.cause or cause
-    )
+    counts = len(index) or len(layers), max(total, *(i + 1 for i in index), len(layers))
+    return outcome.with_differences("layers", *counts, cause=outcome.cause or cause)
 
 
-def compare_lengths(result: Comparison) -> Comparison:
+def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
     """Rotations that agree over the positions compared, and not at other lengths of the sequence.
 
     Two models that do are different, two SPECs the same over these positions.
     """
-    found_apart = lengths_apart(*result.encodings) if result.verdict in AGREEING else None
+    found_apart = lengths_apart(*encodings) if outcome.verdict in AGREEING else None
     if found_apart is None:
-        return result
+        return outcome
     side, facts = found_apart
-    result = replace(
-        result, findings=(*result.findings, finding("length-dependent", side, **facts))
-    )
-    if not all(map(has_layers, result.encodings)):
-        return result
-    cause = settings_cause(*result.encodings)
+    outcome = outcome.with_findings(finding("length-dependent", side, **facts))
+    if not all(map(has_layers, encodings)):
+        return outcome
     unit = f"pairs at {facts['at']} positions"
-    return result.with_differences(unit, facts["count"], facts["of"], cause=cause)
+    cause = settings_cause(*encodings)
+    return outcome.with_differences(unit, facts["count"], facts["of"], cause=cause)
 
 
-def judged(result: Comparison) -> Comparison:
-    """A comparison with its verdict settled and what is to be said of it."""
-    if result.verdict == "different" and result.cause is None:
-        result = replace(result, cause=parameters_cause(*result.encodings))
-    verdict = result.verdict
-    acts = {
-        enc.injection
-        for enc in result.encodings
-        if enc.origin == "formula" or enc.injection != "add"
-    }
-    if verdict in ("the same", "equivalent") and (len(acts) > 1 or result.unread):
+def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
+    """The comparison with its verdict settled and what is to be said of it."""
+    if outcome.verdict == "different" and outcome.cause is None:
+        outcome = replace(outcome, cause=parameters_cause(*encodings))
+    verdict, notes = outcome.verdict, list(outcome.findings)
+    acts = {e.injection for e in encodings if e.origin == "formula" or e.injection != "add"}
+    if verdict in ("the same", "equivalent") and (len(acts) > 1 or outcome.unread):
         verdict = "used differently"
-    notes: list[Finding] = []
-    if verdict == "permuted" and is_converted(*result.encodings, result.order_name):
+    if verdict == "permuted" and is_converted(*encodings, outcome.operator):
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
-    are_files = all(enc.origin == "file" for enc in result.encodings)
-    are_tables = all(enc.origin != "formula" for enc in result.encodings)
-    if verdict == "the same" and result.lengths[0] != result.lengths[1] and are_tables:
-        missing = abs(result.lengths[0] - result.lengths[1])
-        result, verdict = result.with_differences("rows", missing, max(result.lengths)), "different"
-    if verdict == "the same" and result.bitwise and are_files:
-        notes.append(finding("numbers-unchanged"))
-    result = replace(result, verdict=verdict, same=verdict == "the same")
-    if result.same:
-        result = replace(result, differing=0)
-        if result.first_difference or result.positions:  # in other columns, or at other places
-            places = ("max_difference", "first_difference", "largest_difference")
-            result = replace(result, **dict.fromkeys(places))
-    return replace(result, findings=(*difference_findings(result), *result.findings, *notes))
+    are_tables = all(enc.origin != "formula" for enc in encodings)
+    missing = abs(outcome.lengths[0] - outcome.lengths[1])
+    if verdict == "the same" and missing and are_tables:
+        outcome, verdict = (
+            outcome.with_differences("rows", missing, max(outcome.lengths)),
+            "different",
+        )
+    if verdict == "the same":
+        if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
+            notes.append(finding("numbers-unchanged"))
+        outcome = replace(outcome, differing=0)
+        if outcome.first_difference or outcome.positions:  # in other columns, or at other places
+            outcome = replace(
+                outcome, max_difference=None, first_difference=None, largest_difference=None
+            )
+    outcome = replace(outcome, verdict=verdict)
+    facts = vars(outcome) | {"same": verdict == "the same", "given_tolerance": tolerance}
+    result = Comparison(encodings=encodings, **facts)
+    return replace(result, findings=(*difference_findings(result), *notes))
+
+
+def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison | None) -> bool:
+    """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
+
+    A GGUF file of an architecture that turns neighbours holds weights in that order.
+    """
+    paths = [str(enc.params.get("path", "")) for enc in (first, second)]
+    ggufs = [path.lower().endswith(".gguf") for path in paths]
+    if operator is None or not all(paths) or sum(ggufs) != 1:
+        return False
+    names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
+    return operator.name == names[ggufs[1]]
+
+
+def difference_findings(result: Comparison) -> list[Finding]:
+    """What differs, worst first, then the mistake that explains it and what it costs."""
+    notes = length_findings(result)
+    messages = []
+    if result.unread:
+        messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
+    if result.verdict in (*AGREEING, "same geometry"):
+        return messages + notes
+    for layer in result.layers:
+        kind = "rotations" if layer.words else "others"
+        facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
+        messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
+    messages += differing_units(result)
+    if result.cause and not result.layers:
+        messages.append(cause_finding(result.cause))
+    faults = {
+        f.message: f for enc in result.encodings for f in enc.findings if f.severity == "error"
+    }
+    return [*faults.values(), *messages, *notes]
+
+
+def length_findings(result: Comparison) -> list[Finding]:
+    """That lengths differ, but for a table that is compared to its last row."""
+    first, second = result.lengths
+    is_table = [enc.origin != "formula" for enc in result.encodings]
+    is_partial = is_table[second > first] or is_table[0] == is_table[1]
+    is_code = any(enc.origin == "code" for enc in result.encodings)
+    if first == second or result.unit == "rows" or not (is_partial or is_code):
+        return []
+    return [finding("lengths-differ", first=first, second=second, common=result.length)]
+
+
+def differing_units(result: Comparison) -> list[Finding]:
+    """Which pairs or heads differ, by number, and by what ratio; else numbers, and what was tried.
+
+    Pairs that only one of the two has are named by their count.
+    """
+    notes = sizes_findings(result)
+    common = min(result.pair_counts or (len(result.pairs),))
+    units: Sequence[PairDifference | HeadDifference] = result.heads
+    units = [pair for pair in result.pairs if pair.index < common] or units
+    ratios = {unit.index: unit.ratio for unit in units if unit.ratio is not None}
+    limits = (min(ratios.values()), max(ratios.values())) if ratios else ()
+    extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
+    is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
+    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
+    places = places_of(unit.index for unit in units)
+    if axes and is_one:
+        return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
+    if result.heads and result.max_difference:
+        facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
+        return [*notes, finding("heads-differ", "slopes" if ratios else "plain", **facts)]
+    if not is_one:
+        places = places_of(ratios)
+        return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
+    worst = result.max_difference
+    is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
+    if result.first_place and is_plain:
+        kind, tried = ("tried", result.tried) if result.tried else ("plain", {})
+        return [finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)]
+    if result.pairs and units and worst is not None:
+        return [*notes, finding("pairs-differ", "unknown", places=places, worst=worst)]
+    return notes
+
+
+def places_of(indices: Iterable[int]) -> str:
+    """Pairs or heads by number, the first few runs."""
+    return first_few(joined_runs(indices, " to "), SHOWN)
+
+
+def sizes_findings(result: Comparison) -> list[Finding]:
+    """How many pairs, columns or rows each of two has, where these are not as many."""
+    counts = result.pair_counts or result.dimensions
+    unit = "pairs" if result.pair_counts else "heads" if result.unit == "heads" else "columns"
+    notes = []
+    if counts[0] != counts[1]:
+        common = min(counts)
+        is_equal = unit == "pairs" and all(pair.index >= common for pair in result.pairs)
+        sizes = {"first": counts[0], "second": counts[1], "unit": unit, "common": common}
+        notes.append(finding("sizes-differ", "equal" if is_equal else "plain", **sizes))
+    if result.unit == "rows" and not result.positions:
+        lengths = {"first": result.lengths[0], "second": result.lengths[1], "unit": "rows"}
+        notes.append(finding("sizes-differ", "equal", **lengths))
+    return notes
+
+
+def cause_finding(cause: Cause) -> Finding:
+    """The slip that explains a difference, or the settings that differ."""
+    slips = read_toml(SLIPS)
+    order = -1 if cause.of == "b" else 1
+    changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
+    causes = [slips[code] for code in cause.misreadings if code in slips]
+    if (
+        cause.of == "both"
+        and changes
+        and all({"key", "set", "plain"} & slip.keys() for slip in causes)
+    ):
+        return finding("misread", "both", what=changes, changes="")
+    messages = " and ".join(slip["message"] for slip in causes)
+    return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import SEARCHED, Cause, base_of_grid, list_at
 from pefourier.diagnosis.pair_differences import exchanged_waves
-from pefourier.diagnosis.pairs import PairWaves, fit_pair_waves
+from pefourier.diagnosis.pairs import Bools, PairWaves, Places, fit_pair_waves
 from pefourier.diagnosis.row_positions import (
     RowPositions,
     describe_runs,
@@ -24,10 +25,11 @@ from pefourier.diagnosis.row_positions import (
 )
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, Floats
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
+from pefourier.questions.outcome import Outcome, Two
 from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
@@ -46,7 +48,7 @@ def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
     return enc if rows == len(enc) else load(enc.spec, rows, enc.params["d"])
 
 
-def length_note(enc: Encoding) -> Finding:
+def length_note(enc: DeclaredEncoding) -> Finding:
     """Which frequencies such a rotation has at its length."""
     facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
     if enc.params["scaling"] == "dynamic":
@@ -57,20 +59,22 @@ def length_note(enc: Encoding) -> Finding:
     return finding("read-at-length", "factors", factors=factors, **facts)
 
 
-def compare_rows(result: Any, pairs: tuple[PairWaves, PairWaves]) -> Any:
-    """The comparison with the position of each row of a table; None where none explains it.
+def compare_rows(
+    outcome: Outcome, encodings: Two, pairs: tuple[PairWaves, PairWaves]
+) -> Outcome | None:
+    """The outcome with the position of each row of a table; None where none explains it.
 
     Where its first row does not tell cosines from sines, both orders are tried.
     """
     for k in (0, 1):
-        enc, reference, table = result.encodings[k], pairs[k], pairs[1 - k]
+        enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
         is_table = table.form is not None and table.form.part == "both" and table.rows is None
         if not is_table or len(reference.omega) != len(table.omega) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
-            rows, readings = positions_in(enc, reference, waves)
+            rows = positions_in(enc, reference, waves)
             if rows is not None and has_columns_of(enc, reference, waves):
-                return describe_rows(result, k, (reference, waves), rows, readings)
+                return describe_rows(outcome, k, (reference, waves), *rows)
     return None
 
 
@@ -85,7 +89,7 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
     Cosines come first in a dump of a rotation.
     """
     if enc.injection == "rotate":
-        return table.form.first == "cos"
+        return not table.has_sines_first
     stored = (
         fit_pair_waves(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
         if reference.is_declared
@@ -96,8 +100,11 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
 
 def positions_in(
     enc: Encoding, reference: PairWaves, table: PairWaves
-) -> tuple[RowPositions | None, np.ndarray]:
-    """Positions of the rows of a table, and the list of factors that each has, of longrope."""
+) -> tuple[RowPositions, NDArray[np.str_]] | None:
+    """Positions of the rows of a table, and the list of factors that each has, of longrope.
+
+    None where they are others.
+    """
     n, settings = table.length, enc.params
     eps = max(FLOAT32_EPS, reference.eps, table.eps)
     ways = {"": reference.omega}
@@ -108,13 +115,13 @@ def positions_in(
     highest = max(8 * n, FARTHEST if reference.is_declared else 0, len(enc))
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
 
-    def recovered(rows: np.ndarray) -> list[RowPositions]:
+    def recovered(rows: Places) -> list[RowPositions]:
         waves = table.waves(rows) * start / table.factor
         return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
 
     explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
     if explained.mean() < 0.5:
-        return None, np.zeros(n, dtype=int)
+        return None
     by_way = recovered(np.arange(n))
     label = labels_of(np.array([rows.explained for rows in by_way]))
     parts = ("positions", "explained", "uncertainty")
@@ -124,30 +131,31 @@ def positions_in(
     return RowPositions(*chosen), np.array(list(ways))[label]
 
 
-def labels_of(explained: np.ndarray) -> np.ndarray:
+def labels_of(explained: Bools) -> Places:
     """Which of some ways (w, n) each row has; one that several explain has that of those after it.
 
     >>> labels_of(np.array([[True, True, False], [True, False, True]]))
     array([0, 0, 1])
     """
-    label = explained.argmax(axis=0)
+    label: Places = explained.argmax(axis=0)
     certain = np.flatnonzero(explained.sum(axis=0) == 1)
     if not len(certain):
         return label
     following = np.searchsorted(certain, np.arange(len(label)))
     nearest = label[certain[np.minimum(following, len(certain) - 1)]]
     fits = explained[nearest, np.arange(len(label))]
-    return np.where(fits, nearest, label)
+    labels: Places = np.where(fits, nearest, label)
+    return labels
 
 
 def describe_rows(
-    result: Any,
+    outcome: Outcome,
     k: int,
     waves: tuple[PairWaves, PairWaves],
     rows: RowPositions,
-    readings: np.ndarray,
-) -> Any:
-    """The comparison with what the positions of rows say; None where they say nothing.
+    readings: NDArray[np.str_],
+) -> Outcome | None:
+    """The outcome with what the positions of rows say; None where they say nothing.
 
     Rows in one line, as of a step or of whole positions divided, are those of another reading.
     """
@@ -160,28 +168,28 @@ def describe_rows(
     is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
     if is_frequency or is_line or is_own or is_unsure:
         return None
-    result = replace(result, compared=without_codes(result))
-    reading = with_rows(result, ("second", "first")[k], rows.positions, is_known, readings)
+    outcome = replace(outcome, compared=without_codes(outcome.compared))
+    reading = with_rows(outcome, ("second", "first")[k], rows.positions, is_known, readings)
     step, omega = int(rows.positions[1]), reference.omega
     if is_whole and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
-        return replace(result, verdict="equivalent", transform=offset, positions=reading.positions)
+        return replace(outcome, verdict="equivalent", transform=offset, positions=reading.positions)
     if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
         below = positions_below(omega, step * omega, SEARCHED)
-        cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
+        cause = Cause("a" if k == 0 else "b", ("step",), {"positions": ("p", f"{step} p")}, below)
         reading = replace(reading, cause=cause)
     return reading
 
 
 def with_rows(
-    result: Any,
+    outcome: Outcome,
     table: str,
-    positions: np.ndarray,
-    is_known: np.ndarray,
-    readings: np.ndarray | None = None,
+    positions: Places,
+    is_known: Bools,
+    readings: NDArray[np.str_] | None = None,
     noun: str = "position",
-) -> Any:
-    """A comparison whose rows have other positions, of some of which they are not known."""
+) -> Outcome:
+    """An outcome whose rows have other positions, of some of which they are not known."""
     s = np.arange(len(positions))
     readings = np.full(len(s), "") if readings is None else readings
     placed, names = s[is_known], list(dict.fromkeys(readings))
@@ -200,19 +208,24 @@ def with_rows(
     shown = slice(0, int(is_moved.argmax()) + 1 if kind == "rounded" else len(s))
     moves = runs if kind != "rounded" else runs_of(s[shown], positions[shown])
     facts |= {"moves": describe_runs(moves, noun), "table": table, "rows": ranges(s[~is_known])}
-    transform = {}
+    transform: dict[str, Any] = {}
     if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
         is_reversed = np.array_equal(positions, s[::-1])
         transform = {"rows": "reversed" if is_reversed else "in another order"}
     code = ("rows-moved", kind) if not transform else ("rows-reordered", "")
-    findings = (*result.findings, finding(*code, **facts))
-    counts = int(differing.sum()), len(s)
-    facts = {"positions": tuple(runs), "transform": transform, "findings": findings}
-    return result.with_differences("rows", *counts, **facts, pairs=(), cause=None)
+    return outcome.with_findings(finding(*code, **facts)).with_differences(
+        "rows",
+        int(differing.sum()),
+        len(s),
+        positions=tuple(runs),
+        transform=transform,
+        pairs=(),
+        cause=None,
+    )
 
 
-def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> Any:
-    """The comparison with the row of a that each row of b is, where most are one.
+def match_rows(outcome: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome:
+    """The outcome with the row of a that each row of b is, where most are one.
 
     The nearest rows are found in a few random directions, in which rows that differ are apart, and
     compared in full.
@@ -221,36 +234,35 @@ def match_rows(result: Any, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -
 
     n = len(a)
     if not is_matched(a):
-        return result
-    equal = (np.abs(a - b) <= allowed).all(axis=1)
+        return outcome
+    equal = np.all(np.abs(a - b) <= allowed, axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
     nearest = KDTree(a @ directions).query(b @ directions)[1]
-    fits = equal | (np.abs(a[nearest] - b) <= np.broadcast_to(allowed, a.shape)[nearest]).all(
-        axis=1
-    )
+    near = np.abs(a[nearest] - b) <= np.broadcast_to(allowed, a.shape)[nearest]
+    fits = equal | np.all(near, axis=1)
     rows = np.where(equal, np.arange(n), nearest)
     if fits.mean() <= 0.5 or equal[fits].all():
-        return replace(result, tried=tried)
+        return replace(outcome, tried=tried)
     leaders = first_duplicate(a)
     orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
     if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
         rows[orders[1]] = orders[0]  # as often as each row is there
-    return with_rows(result, "second", rows, fits, noun="row")
+    return with_rows(outcome, "second", rows, fits, noun="row")
 
 
-def is_matched(table: np.ndarray) -> bool:
+def is_matched(table: NDArray[Any]) -> bool:
     """Whether rows and columns of a table are matched: of large ones they are not."""
     return table.size <= LARGEST and table.shape[1] <= WIDEST
 
 
-def without_codes(result: Any) -> tuple[str, ...]:
+def without_codes(compared: tuple[str, ...]) -> tuple[str, ...]:
     """What was compared where rows have other positions: the rotation, not the vectors."""
-    names = [name for name in result.compared if name not in ("codes", "rotations", "factors")]
+    names = [name for name in compared if name not in ("codes", "rotations", "factors")]
     return ("rotations", "factors", *names)
 
 
-def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> Any:
+def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome | None:
     """A table of tokens beside a config whose pairs turn by frames, rows and columns, t, y and x.
 
     None where these axes do not explain all rows. Positions say what the tokens are, and no config
@@ -275,18 +287,17 @@ def compare_axes_of_rows(result: Any, first: PairWaves, second: PairWaves) -> An
     unsure = [f"{name} to {rows.uncertainty.max():.0f}" for name, rows in axes.items()]
     is_unsure = any(rows.uncertainty.any() for rows in axes.values())
     moves += f"; exact {', '.join(unsure)} positions" if is_unsure else ""
-    result = replace(
-        result,
+    outcome = outcome.with_findings(
+        finding("axis-positions", kind, moves=moves),
         verdict="the same" if kind == "images" else "used differently",
-        compared=without_codes(result),
+        compared=without_codes(outcome.compared),
         positions=tuple(run for of_axis in runs for run in of_axis),
-        findings=(*result.findings, finding("axis-positions", kind, moves=moves)),
     )
     is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
-    return with_factors(result, first, second) if is_scaled else result
+    return with_factors(outcome, first, second) if is_scaled else outcome
 
 
-def kind_of_tokens(positions: np.ndarray) -> str:
+def kind_of_tokens(positions: Places) -> str:
     """Whether positions (axes, n) are those of text alone, or go on as text and images do, or back.
 
     >>> kind_of_tokens(np.array([[0, 1, 1], [0, 1, 1], [0, 1, 2]]))
@@ -299,7 +310,7 @@ def kind_of_tokens(positions: np.ndarray) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(result: Any, first: PairWaves, second: PairWaves) -> Any:
-    """The comparison of rotations that differ by the factor on cosines and sines."""
+def with_factors(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
+    """The outcome of rotations that differ by the factor on cosines and sines."""
     changes = {"attention_factor": (first.factor, second.factor)}
-    return result.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+    return outcome.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))

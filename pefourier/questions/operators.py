@@ -9,22 +9,32 @@ compared: at all of the first positions and at some farther ones, up to the last
 what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
-from pefourier.diagnosis.config_errors import SLIPS, Cause
-from pefourier.diagnosis.pairs import PairForm, PairWaves, follow_phases, position_offset
-from pefourier.diagnosis.settings import describe_changes
-from pefourier.encodings.encoding import Encoding, Finding, without_prefix
+from pefourier.diagnosis.pairs import (
+    Bools,
+    Complex,
+    PairForm,
+    PairWaves,
+    Places,
+    follow_phases,
+    position_offset,
+)
+from pefourier.encodings.encoding import (
+    DeclaredEncoding,
+    Encoding,
+    Floats,
+    OperatorEncoding,
+    without_prefix,
+)
 from pefourier.encodings.families.rotary import columns_that_turn
-from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.writing.files import read_toml
-from pefourier.writing.text import first_few, joined_runs, number
 
 FIRST = 32  # positions that are all looked at
 ENTRIES = 2**20  # of the matrices of one operator
@@ -33,8 +43,8 @@ MOST_MATCHED = 2**11  # pairs of a head: wider ones are the same, or rows in an 
 BETWEEN = 16  # positions looked at on the way to the first that differs
 VECTORS = 16  # random queries and keys
 TURNED = 1e-3  # of the factor: what changes sizes more is no rotation
-Matrices = tuple[np.ndarray, np.ndarray]  # of queries and of keys, (n, d, d)
-Pairs = tuple[np.ndarray, np.ndarray]  # first and second rows, (m,)
+Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
+Pairs = tuple[Places, Places]  # first and second rows, (m,)
 
 
 @dataclass(frozen=True)
@@ -50,14 +60,18 @@ class OperatorComparison:
 
 def has_operator(enc: Encoding) -> bool:
     """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
-    return enc.operator is not None or (enc.measure is not None and turns_by_formula(enc))
+    return isinstance(enc, OperatorEncoding) or turns_by_formula(enc)
 
 
-def turns_by_formula(enc: Encoding) -> bool:
-    """Whether an encoding turns pairs whose columns are known."""
-    layout = enc.params.get("layout")
-    unknown = layout == "mismatched" or (layout == "axis-halves" and enc.measure is None)
-    return enc.injection == "rotate" and enc.name != "pope" and not unknown
+def rotates(enc: Encoding) -> bool:
+    """Whether an encoding rotates queries and keys, by a formula or as code does it."""
+    return enc.injection == "rotate" or isinstance(enc, OperatorEncoding)
+
+
+def turns_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
+    """Whether an encoding turns pairs whose columns and frequencies are known."""
+    is_known = enc.name != "pope" and enc.params.get("layout") != "mismatched"
+    return isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and is_known
 
 
 def head_size(enc: Encoding) -> int:
@@ -67,7 +81,7 @@ def head_size(enc: Encoding) -> int:
     return max(int(enc.params.get("d") or enc.dim), enc.dim)
 
 
-def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
+def operator_at(enc: Encoding, positions: Places) -> Matrices:
     """R(p) of queries and of keys at some positions, each (n, d, d).
 
     Raises
@@ -86,41 +100,43 @@ def operator_at(enc: Encoding, positions: np.ndarray) -> Matrices:
            [ 0.  ,  0.01,  0.  ,  1.  ]])
     """
     positions = np.asarray(positions)
-    if enc.operator is not None:
+    if isinstance(enc, OperatorEncoding):
         return enc.operator(positions)
-    if not has_operator(enc):
+    if not turns_by_formula(enc):
         raise PefourierError(
             f"{shown(enc.spec)} has no R(p): it is a table or is added; name a rotation, a config, "
             "or code that turns queries and keys"
         )
     queries, keys, pairs = rotating_pairs(enc, positions)
-    return tuple(rotation_matrices(waves, pairs, head_size(enc)) for waves in (queries, keys))
+    d = head_size(enc)
+    return rotation_matrices(queries, pairs, d), rotation_matrices(keys, pairs, d)
 
 
-def rotating_pairs(enc: Encoding, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, Pairs]:
+def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, Complex, Pairs]:
     """What each pair of queries and of keys is multiplied with, complex (n, m), and its rows."""
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
-    pairs = columns_that_turn(enc)
+    first, second = columns_that_turn(enc)
     if enc.params.get("trailing"):
-        pairs = tuple(columns + head_size(enc) - enc.dim for columns in pairs)
+        first, second = (columns + head_size(enc) - enc.dim for columns in (first, second))
     factor = float(enc.params.get("attention_factor", 1.0))
     growing = growth(enc, positions)
     behind = np.pi / 2 if enc.name == "rope++" else 0.0
     queries = factor * growing * np.exp(1j * (phases - behind))
-    return queries, factor / growing * np.exp(1j * phases), pairs
+    return queries, factor / growing * np.exp(1j * phases), (first, second)
 
 
-def growth(enc: Encoding, positions: np.ndarray) -> np.ndarray:
+def growth(enc: DeclaredEncoding, positions: Places) -> Floats:
     """What queries of each pair are multiplied with, (n, m), keys with its inverse: of xpos."""
     if not enc.inverse_keys:
         return np.ones((len(positions), len(enc.measure.frequencies)))
     rows = np.asarray(enc.codes(enc.domain.x[positions]), dtype=float)
     first, second = columns_that_turn(enc)
-    return np.hypot(rows[:, first], rows[:, second])
+    sizes: Floats = np.hypot(rows[:, first], rows[:, second])
+    return sizes
 
 
-def rotation_matrices(waves: np.ndarray, pairs: Pairs, d: int) -> np.ndarray:
+def rotation_matrices(waves: Complex, pairs: Pairs, d: int) -> Floats:
     """Matrices (n, d, d) that multiply pairs of columns with complex numbers (n, m)."""
     first, second = pairs
     matrices = np.broadcast_to(np.eye(d), (len(waves), d, d)).copy()
@@ -133,21 +149,24 @@ def rotation_matrices(waves: np.ndarray, pairs: Pairs, d: int) -> np.ndarray:
 class ScoreRows:
     """S(p, 0), S(0, p) and S(p, p') at some positions: two entries of each row, or whole."""
 
-    diagonal: np.ndarray  # (3, n, d)
-    off_diagonal: np.ndarray  # (3, n, d), at the column of the row's partner
-    partner: np.ndarray  # (d,), the row itself where there is none
-    matrices: np.ndarray | None = None  # (3, n, d, d), of code, whose other entries are unknown
+    diagonal: Floats  # (3, n, d)
+    off_diagonal: Floats  # (3, n, d), at the column of the row's partner
+    partner: Places  # (d,), the row itself where there is none
+    matrices: Floats | None = None  # (3, n, d, d), of code, whose other entries are unknown
 
-    def apart(self, scores_b: "ScoreRows") -> np.ndarray:
+    def apart(self, scores_b: "ScoreRows") -> Floats:
         """The largest difference of entries, (3, n)."""
-        if self.matrices is not None:
-            return np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3))
+        largest: Floats
+        if self.matrices is not None and scores_b.matrices is not None:
+            largest = np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3))
+            return largest
         sizes = np.maximum(np.abs(self.off_diagonal), np.abs(scores_b.off_diagonal))
         shared = self.partner == scores_b.partner
         differences = np.where(shared, np.abs(self.off_diagonal - scores_b.off_diagonal), sizes)
-        return np.maximum(np.abs(self.diagonal - scores_b.diagonal), differences).max(axis=2)
+        largest = np.maximum(np.abs(self.diagonal - scores_b.diagonal), differences).max(axis=2)
+        return largest
 
-    def permuted(self, order: np.ndarray) -> "ScoreRows":
+    def permuted(self, order: Places) -> "ScoreRows":
         """Those of rows and columns in another order."""
         matrices = None if self.matrices is None else self.matrices[:, :, order][..., order]
         partner = np.argsort(order)[self.partner[order]]
@@ -155,7 +174,7 @@ class ScoreRows:
             self.diagonal[..., order], self.off_diagonal[..., order], partner, matrices
         )
 
-    def of(self, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def of(self, query: Floats, key: Floats) -> Floats:
         """The scores (3, n) of a query and a key."""
         if self.matrices is not None:
             return self.matrices @ key @ query
@@ -182,11 +201,11 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
     last, d = min(len(first), len(second)) - 1, head_size(first)
-    is_dense = any(enc.operator is not None for enc in (first, second))
+    is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
     positions = sampled_positions(last, max(ENTRIES // d ** (1 + is_dense), FIRST))
-    a, b = (scores(enc, positions, is_dense) for enc in (first, second))
+    a, b = (scores(enc, positions, is_dense=is_dense) for enc in (first, second))
     tolerance = tolerances(first, second, positions)
-    beyond = (a.apart(b) > tolerance).any(axis=0)
+    beyond = np.any(a.apart(b) > tolerance, axis=0)
     facts: dict[str, Any] = {"max_score_difference": score_difference(a, b)}
     axes = [enc.params.get("mrope_section") for enc in (first, second)]
     images = None not in axes and axes[0] != axes[1]  # which no position of text tells
@@ -194,13 +213,13 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
         return OperatorComparison("different" if images else "same", **facts)
     facts["first_position"] = first_apart(first, second, positions, beyond)
     on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
-    for name, order in permutations(a, b, tolerance, on_axes) if not images else ():
+    for name, order in permutations(a, b, tolerance, on_axes=on_axes) if not images else ():
         if not (a.permuted(order).apart(b) > tolerance).any():
             return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
     return OperatorComparison("different", **facts)
 
 
-def sampled_positions(last: int, count: int) -> np.ndarray:
+def sampled_positions(last: int, count: int) -> Places:
     """All of the first positions and ever fewer of those up to the last one.
 
     >>> sampled_positions(100, 36)
@@ -216,20 +235,26 @@ def sampled_positions(last: int, count: int) -> np.ndarray:
     return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
 
-def scores(enc: Encoding, positions: np.ndarray, is_dense: bool) -> ScoreRows:
+def scores(enc: Encoding, positions: Places, *, is_dense: bool) -> ScoreRows:
     """S of a query and an earlier key: at 0, of a query at 0, and half as far."""
+    if isinstance(enc, DeclaredEncoding) and not is_dense:
+        return scores_of_pairs(enc, positions)
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
-    if is_dense:
-        query, key = operator_at(enc, positions)
-        turned = np.swapaxes(query, 1, 2)
-        matrices = np.stack([turned @ key[0], turned[0] @ key, turned @ key[half]])
-        partner = partners(matrices)
-        off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
-        return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
+    query, key = operator_at(enc, positions)
+    turned = np.swapaxes(query, 1, 2)
+    matrices = np.stack([turned @ key[0], turned[0] @ key, turned @ key[half]])
+    partner = partners(matrices)
+    off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
+    return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
+
+
+def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
+    """The same of a rotation by a formula, by the waves of its pairs."""
+    half, partner = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key, (first, second) = rotating_pairs(enc, positions)
     turned = query.conj()
     waves = np.stack([turned * key[0], turned[0] * key, turned * key[half]])
-    diagonal, partner = np.ones((3, len(positions), len(rows))), rows.copy()
+    diagonal = np.ones((3, len(positions), len(partner)))
     off_diagonal = np.zeros_like(diagonal)
     diagonal[..., first] = diagonal[..., second] = waves.real
     off_diagonal[..., first], off_diagonal[..., second] = -waves.imag, waves.imag
@@ -238,11 +263,11 @@ def scores(enc: Encoding, positions: np.ndarray, is_dense: bool) -> ScoreRows:
     return ScoreRows(diagonal, off_diagonal, partner)
 
 
-def tolerances(first: Encoding, second: Encoding, positions: np.ndarray) -> np.ndarray:
+def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
     """Differences of the entries of scores that rounding explains, (n,)."""
     eps = max(first.eps, second.eps)
-    fastest = [enc.measure.frequencies for enc in (first, second) if enc.measure is not None]
-    omega = max((float(np.abs(w).max()) for w in fastest), default=1.0)
+    declared = [enc for enc in (first, second) if isinstance(enc, DeclaredEncoding)]
+    omega = max((float(np.abs(enc.measure.frequencies).max()) for enc in declared), default=1.0)
     return 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
 
 
@@ -254,25 +279,24 @@ def score_difference(a: ScoreRows, b: ScoreRows) -> float:
     return max(float(np.abs(a.of(*pair) - b.of(*pair)).max()) for pair in pairs)
 
 
-def first_apart(
-    first: Encoding, second: Encoding, positions: np.ndarray, beyond: np.ndarray
-) -> int:
+def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bools) -> int:
     """The first position whose scores differ: between those tried it is looked for again."""
-    k, is_dense = int(beyond.argmax()), any(enc.operator is not None for enc in (first, second))
+    k = int(beyond.argmax())
+    is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
         between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
         tried = np.append(0, between)
-        a, b = (scores(enc, tried, is_dense) for enc in (first, second))
-        beyond = (a.apart(b)[:2] > tolerances(first, second, tried)).any(axis=0)[1:]
+        a, b = (scores(enc, tried, is_dense=is_dense) for enc in (first, second))
+        beyond = np.any(a.apart(b)[:2] > tolerances(first, second, tried), axis=0)[1:]
         k = int(beyond.argmax()) if beyond.any() else len(between) - 1
         good, bad = int(between[k - 1]) if k else good, int(between[k])
     return bad
 
 
 def permutations(
-    a: ScoreRows, b: ScoreRows, tolerance: np.ndarray, on_axes: bool
-) -> Iterator[tuple[str | None, np.ndarray]]:
+    a: ScoreRows, b: ScoreRows, tolerance: Floats, *, on_axes: bool
+) -> Iterator[tuple[str | None, Places]]:
     """Orders of rows that may lead from one operator to another, those that have a name first."""
     d, limit = len(a.partner), tolerance.max()
     numbers = np.sort(a.diagonal, axis=2), np.sort(b.diagonal, axis=2)  # equal in some order
@@ -289,14 +313,14 @@ def permutations(
         yield "axes-exchanged" if on_axes else None if moving == d else "partial", order
 
 
-def partners(s: np.ndarray) -> np.ndarray:
+def partners(s: Floats) -> Places:
     """The row that each one turns with; itself where there is none."""
     d = s.shape[-1]
     sizes = np.abs(s * (1 - np.eye(d))).max(axis=(0, 1))
     return np.where(sizes.max(axis=1) > 0, sizes.argmax(axis=1), np.arange(d))
 
 
-def match_pairs(a: ScoreRows, b: ScoreRows) -> np.ndarray | None:
+def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
     """The order of rows in which each pair of one operator is a pair of the other's; None: none."""
     from scipy.optimize import linear_sum_assignment
 
@@ -327,7 +351,7 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> np.ndarray | None:
     return order
 
 
-def pair_numbers(scores: ScoreRows, rows: np.ndarray) -> np.ndarray:
+def pair_numbers(scores: ScoreRows, rows: Places) -> Complex:
     """What pairs do as complex numbers, (3, n, m), at some positions of many pairs."""
     step = max(1, len(rows) * scores.diagonal.shape[1] // MATCHED)
     return (scores.diagonal + 1j * scores.off_diagonal)[:, ::-step, rows]
@@ -361,7 +385,7 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
     partner = partners(query[None])
     first = np.flatnonzero(np.arange(d) < partner)
     second = partner[first]
-    if has_operator(reference) and reference.measure is not None and head_size(reference) == d:
+    if turns_by_formula(reference) and head_size(reference) == d:
         columns = columns_that_turn(reference)
         if (partner[columns[0]] == columns[1]).all():
             first, second = columns
@@ -380,125 +404,6 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
     omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))
     moved = float(np.nan_to_num(position_offset(start, omega, FLOAT32_EPS)))
 
-    def waves_at_sample(positions: np.ndarray) -> np.ndarray:
-        return numbers[np.searchsorted(sampled_rows, positions)]
-
-    facts = {"form": PairForm("both"), "rows": sample, "moved": moved}
-    return PairWaves(omega, factor, waves_at_sample, length, enc.eps, **facts)
-
-
-def is_converted(first: Encoding, second: Encoding, order: str) -> bool:
-    """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
-
-    A GGUF file of an architecture that turns neighbours holds weights in that order.
-    """
-    paths = [str(enc.params.get("path", "")) for enc in (first, second)]
-    ggufs = [path.lower().endswith(".gguf") for path in paths]
-    names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
-    return all(paths) and sum(ggufs) == 1 and order == names[ggufs[1]]
-
-
-ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
-LISTED = 8  # runs of pairs or heads that are listed by number
-
-
-def difference_findings(result: Any) -> list[Finding]:
-    """What differs, worst first, then the slip that explains it and what it costs."""
-    lengths = dict(zip(("first", "second"), result.lengths, strict=True))
-    notes = [finding("lengths-differ", **lengths, common=result.length)]
-    is_table = [enc.origin != "formula" for enc in result.encodings]
-    is_code = any(enc.origin == "code" for enc in result.encodings)
-    longer = result.lengths[1] > result.lengths[0]  # rows of a table are all compared
-    is_noted = result.lengths[0] != result.lengths[1] and (
-        all(is_table) or is_table[longer] or not any(is_table) or is_code
-    )
-    notes = notes if is_noted and result.unit != "rows" else []
-    messages = []
-    if result.unread:
-        messages.append(finding("comparison-unread", keys="; ".join(result.unread)))
-    if result.verdict in ("the same", "equivalent", "same geometry", "permuted"):
-        return messages + notes
-    for layer in result.layers:
-        kind = "rotations" if layer.words else "others"
-        facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
-        messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
-    messages += differing_units(result)
-    if result.cause and not result.layers:
-        messages.append(cause_finding(result.cause))
-    faults = {
-        f.message: f for enc in result.encodings for f in enc.findings if f.severity == "error"
-    }
-    return [*faults.values(), *messages, *notes]
-
-
-def differing_units(result: Any) -> list[Finding]:
-    """Which pairs or heads differ, by number, and by what ratio; else numbers, and what was tried.
-
-    Pairs that only one of the two has are named by their count.
-    """
-    notes = sizes_findings(result)
-    common = min(result.pair_counts or (len(result.pairs),))
-    units = [pair for pair in result.pairs if pair.index < common] or result.heads
-    rated = [unit for unit in units if unit.ratio is not None]
-    ratios = [unit.ratio for unit in rated]
-    limits = (min(ratios), max(ratios)) if ratios else ()
-    extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
-    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
-    places = places_of(units)
-    if axes and all(abs(ratio - 1) < 1e-6 for ratio in ratios):
-        return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
-    if result.heads and result.max_difference:
-        facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
-        return [*notes, finding("heads-differ", "slopes" if ratios else "plain", **facts)]
-    if any(abs(ratio - 1) >= 1e-6 for ratio in ratios):
-        places = places_of(rated)
-        return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
-    is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
-    if result.first_place and is_plain:
-        facts = {
-            "place": result.first_place,
-            "worst": result.max_difference,
-            **(result.tried or {}),
-        }
-        return [finding("numbers-differ", "tried" if result.tried else "plain", **facts)]
-    if result.pairs and units and result.max_difference is not None:
-        facts = {"places": places, "worst": result.max_difference}
-        return [*notes, finding("pairs-differ", "unknown", **facts)]
-    return notes
-
-
-def places_of(units: Sequence[Any]) -> str:
-    """Pairs or heads by number, the first few runs."""
-    return first_few(joined_runs((unit.index for unit in units), " to "), LISTED)
-
-
-def sizes_findings(result: Any) -> list[Finding]:
-    """How many pairs, columns or rows each of two has, where these are not as many."""
-    counts = result.pair_counts or result.dimensions
-    unit = "pairs" if result.pair_counts else "heads" if result.unit == "heads" else "columns"
-    notes = []
-    if counts[0] != counts[1]:
-        common = min(counts)
-        is_equal = unit == "pairs" and all(pair.index >= common for pair in result.pairs)
-        sizes = {"first": counts[0], "second": counts[1], "unit": unit, "common": common}
-        notes.append(finding("sizes-differ", "equal" if is_equal else "plain", **sizes))
-    if result.unit == "rows" and not result.positions:
-        lengths = {"first": result.lengths[0], "second": result.lengths[1], "unit": "rows"}
-        notes.append(finding("sizes-differ", "equal", **lengths))
-    return notes
-
-
-def cause_finding(cause: Cause) -> Finding:
-    """The slip that explains a difference, or the settings that differ."""
-    slips = read_toml(SLIPS)
-    order = -1 if cause.of == "b" else 1
-    changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
-    causes = [slips[code] for code in cause.misreadings if code in slips]
-    if (
-        cause.of == "both"
-        and changes
-        and all({"key", "set", "plain"} & slip.keys() for slip in causes)
-    ):
-        return finding("misread", "both", what=changes, changes="")
-    messages = " and ".join(slip["message"] for slip in causes)
-    return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")
+    row_of = partial(np.searchsorted, sampled_rows)
+    pairs = PairWaves(omega, factor, lambda p: numbers[row_of(p)], length, enc.eps)
+    return replace(pairs, form=PairForm("both"), rows=sample, moved=moved)

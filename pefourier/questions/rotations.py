@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pefourier.diagnosis.config_errors import MISREADINGS, changes_of, layer_of, misread
+from pefourier.diagnosis.pairs import Bools
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import (
     FARTHEST,
@@ -32,7 +33,7 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
@@ -48,6 +49,7 @@ WHOLE_TURN = 2 * pi * (1 - RATIO_SLACK)  # radians from which on a rotation is f
 LAGS, FEWEST_LAGS = 4096, 64
 COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of those that are added up at a time
 NOTICED = 5e-4  # relative, from which on logits are others
+Treatment = Literal["kept", "blended", "stretched", "same"]
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
@@ -55,9 +57,7 @@ FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 class Band:
     """Pairs that a scaling treats alike."""
 
-    treatment: Literal["kept", "blended", "stretched", "same"] = field(
-        metadata={"told": "class"}  # same: there is no scaling
-    )
+    treatment: Treatment = field(metadata={"told": "class"})  # same: there is no scaling
     pairs: int
     first_pair: int  # its fastest pair, of all that a head has, counted from 0
     last_pair: int  # its slowest; all between are of the band, unless each has a factor of its own
@@ -101,7 +101,7 @@ class Losses(UserDict[str, "FormatLoss"]):
         self.enc = enc
 
     @cached_property
-    def data(self) -> dict[str, "FormatLoss"]:
+    def data(self) -> dict[str, "FormatLoss"]:  # type: ignore[override]
         """The loss of each format."""
         from pefourier.geometry.closest import closest_pair
         from pefourier.geometry.precision import check_formats, format_losses
@@ -135,8 +135,8 @@ class Rotation:
     unseen: int | None  # pairs that meet phases which training never met; None: it is not known
     familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
     window: int | None  # positions that a query sees in its layers; None: all
-    frequencies: np.ndarray  # (rotated pairs,) radians per position
-    trained_frequencies: np.ndarray  # the same without the scaling
+    frequencies: Floats  # (rotated pairs,) radians per position
+    trained_frequencies: Floats  # the same without the scaling
     precision: Mapping[str, "FormatLoss"]
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
     scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
@@ -164,8 +164,8 @@ def describe_rotation(
     >>> r.bound, r.unseen, r.idle, r.critical_dimension
     (18438, 29, 15, 70)
     """
-    check_turning(enc)
-    params, length = enc.params, length or len(enc)
+    enc, params, length = as_rotation(enc), enc.params, length or len(enc)
+    by_pair = params["scaling"] == "longrope"
     trained = trained or trained_as_stated(enc.params) or len(enc)
     omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if before_scaling else frequencies_at(enc, trained)
@@ -178,10 +178,10 @@ def describe_rotation(
         base=params["rho"],
         effective_base=effective_base(enc),
         scaling=params["scaling"],
-        pairing=PAIRED.get(params.get("layout")),
+        pairing=PAIRED.get(params.get("layout", "")),
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
-        bands=tuple(bands(omega, plain, trained, length, before, params["scaling"] == "longrope")),
+        bands=tuple(bands(omega, plain, trained, length, before, by_pair=by_pair)),
         bound=base_bound(omega, unrotated=head // 2 - len(omega)),
         nearer_higher=nearer_scores_higher(omega[turning], reach),
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
@@ -196,11 +196,12 @@ def describe_rotation(
     )
 
 
-def effective_base(enc: Encoding) -> float | None:
+def effective_base(enc: DeclaredEncoding) -> float | None:
     """The base on whose grid NTK-aware frequencies lie; None where it is the encoding's own.
 
     >>> from pefourier.encodings import load
-    >>> round(effective_base(load("rope:scaling=dynamic,factor=2,original=4096", 16384, 128)), 2)
+    >>> enc = load("rope:scaling=dynamic,factor=2,original=4096", 16384, 128)
+    >>> round(effective_base(as_rotation(enc)), 2)
     72195.86
     """
     omega, turned = enc.measure.frequencies, int(enc.params["d"] * enc.params["partial"])
@@ -220,10 +221,10 @@ def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key: params[key] for key in sorted(keys) if params.get(key) is not None}
 
 
-def check_turning(enc: Encoding) -> None:
-    """Refuse what does not turn pairs at declared frequencies."""
-    if enc.injection == "rotate" and enc.measure is not None and "scaling" in enc.params:
-        return
+def as_rotation(enc: Encoding) -> DeclaredEncoding:
+    """A rotation at declared frequencies; what turns no pairs by them is refused."""
+    if isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and "scaling" in enc.params:
+        return enc
     if "grid" in enc.params and not enc.domain.grid:
         separator = "," if ":" in enc.spec else ":"
         raise PefourierError(
@@ -237,11 +238,12 @@ def check_turning(enc: Encoding) -> None:
 
 
 def bands(
-    scaled: np.ndarray,
-    plain: np.ndarray,
+    scaled: Floats,
+    plain: Floats,
     trained: int,
     length: int,
-    met: np.ndarray | None = None,
+    met: Floats | None = None,
+    *,
     by_pair: bool = False,
 ) -> Iterator[Band]:
     """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies.
@@ -252,7 +254,7 @@ def bands(
     turning = scaled != 0
     met = (plain if met is None else met)[turning]
     scaled, plain = scaled[turning], plain[turning]
-    for treatment, members in treatments(scaled, plain, by_pair).items():
+    for treatment, members in treatments(scaled, plain, by_pair=by_pair).items():
         if members.any():
             index, ratio = np.flatnonzero(members), (plain / scaled)[members]
             slowest = index[scaled[members].argmin()]
@@ -270,9 +272,7 @@ def bands(
             )
 
 
-def treatments(
-    scaled: np.ndarray, plain: np.ndarray, by_pair: bool = False
-) -> dict[str, np.ndarray]:
+def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[Treatment, Bools]:
     """Which pairs a scaling treats alike, of frequencies that are not 0.
 
     >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
@@ -289,7 +289,7 @@ def treatments(
     return {"kept": unchanged, "blended": ~unchanged & ~stretched, "stretched": stretched}
 
 
-def frequencies_before_scaling(enc: Encoding) -> np.ndarray:
+def frequencies_before_scaling(enc: DeclaredEncoding) -> Floats:
     """Frequencies of the same rotation without its scaling: as before the context was extended."""
     params = enc.params
     if params.get("inv_freq") is not None:  # whose scaling, if any, is not known
@@ -297,14 +297,14 @@ def frequencies_before_scaling(enc: Encoding) -> np.ndarray:
     settings = {key: params[key] for key in ("rho", "layout", "partial")}
     scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
     plain = build("rope", length=len(enc), d=params["d"], **settings, **scaling)
-    return plain.measure.frequencies
+    return as_rotation(plain).measure.frequencies
 
 
-def frequencies_at(enc: Encoding, length: int) -> np.ndarray:
+def frequencies_at(enc: DeclaredEncoding, length: int) -> Floats:
     """The frequencies that a rotation has at a length, with its scaling."""
     if not has_many(enc, length) and not has_many(enc, len(enc)):
         return enc.measure.frequencies
-    frequencies: np.ndarray = rotation_of(enc.params, length)[0]
+    frequencies: Floats = rotation_of(enc.params, length)[0]
     return frequencies
 
 
@@ -316,7 +316,7 @@ def has_many(enc: Encoding, length: int) -> bool:
     return not np.array_equal(short, long)
 
 
-def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
+def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
     r"""The first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
 
     f are the pairs of a head that do not turn, those of frequency 0 and `unrotated` more: with
@@ -333,7 +333,7 @@ def base_bound(frequencies: np.ndarray, limit: int = FARTHEST, unrotated: int = 
     return first_below(turning, -float(unrotated), limit) if unrotated < len(turning) else None
 
 
-def nearer_scores_higher(frequencies: np.ndarray, length: int) -> float | None:
+def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
     r"""P(B(near) > B(far)) of lags below a length, far at least twice near (arXiv 2605.15514).
 
     Lags are uniform; of long texts 4096 evenly spaced ones stand for all, of wide heads fewer.
@@ -373,7 +373,7 @@ def critical_dimension(d: int, base: float | None, length: int) -> int | None:
     return int(min(d, 2 * ceil(d / 2 * log(length / (2 * pi)) / log(base))))
 
 
-def count_idle(turning: np.ndarray, length: int) -> int:
+def count_idle(turning: Floats, length: int) -> int:
     """Pairs that never complete a turn within a length, of frequencies that are not 0.
 
     >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
@@ -387,7 +387,7 @@ def window_within(window: int | None, length: int) -> int | None:
     return window if window is not None and window < length else None
 
 
-def count_unseen(scaled: np.ndarray, plain: np.ndarray, trained: int, length: int) -> int:
+def count_unseen(scaled: Floats, plain: Floats, trained: int, length: int) -> int:
     """Pairs whose phases go beyond those of training, which were less than a turn."""
     whole_turn = plain * trained >= WHOLE_TURN
     beyond = scaled * length > plain * trained * (1 + RATIO_SLACK)
@@ -395,7 +395,7 @@ def count_unseen(scaled: np.ndarray, plain: np.ndarray, trained: int, length: in
 
 
 def longest_familiar(
-    scaled: np.ndarray, plain: np.ndarray, trained: int, window: int | None = None
+    scaled: Floats, plain: Floats, trained: int, window: int | None = None
 ) -> int | None:
     """The longest length at which `count_unseen` counts none, None where that is any length.
 
@@ -466,11 +466,12 @@ def read_against(
     >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
     {'.99': 3, '.9': 9, '.5': 27}
     """
+    rotations = []
     for enc in encodings:
-        if enc.injection != "rotate" or enc.measure is None:
+        if not isinstance(enc, DeclaredEncoding) or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
-    readings = [reading_of(enc, misreading, length, d) for enc in encodings]
-    return min(readings, key=likeness_of)
+        rotations.append(enc)
+    return min((reading_of(enc, misreading, length, d) for enc in rotations), key=likeness_of)
 
 
 def likeness_of(reading: Reading) -> tuple[float, ...]:
@@ -479,7 +480,7 @@ def likeness_of(reading: Reading) -> tuple[float, ...]:
     return (*falls, -abs(log(reading.logits)))
 
 
-def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Reading:
+def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | None) -> Reading:
     """One rotation and its misreading."""
     slips = misreading.split(",")
     settings_only = ",".join(slip for slip in slips if slip != "layout")

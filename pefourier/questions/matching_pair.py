@@ -1,0 +1,130 @@
+"""How are two encodings loaded that are compared? Each in the size and on the grid of the other.
+
+A named encoding has the size of a file, config or user's code, and its grid. User's code has the
+dimension of a file or config, and its length where it gives so many rows. Parameters are those of a
+named encoding where there is one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pefourier.diagnosis.settings import BY_LENGTH
+from pefourier.encodings.domain import Domain
+from pefourier.encodings.encoding import BiasEncoding, Encoding, OperatorEncoding
+from pefourier.encodings.grids import on_common_grid
+from pefourier.encodings.loader import (
+    Count,
+    Source,
+    SpecWithDefaults,
+    load,
+    source_of,
+    specs_of_rotations,
+)
+from pefourier.errors import PefourierError
+from pefourier.questions.operators import head_size
+
+LARGEST_CODE = 2**25  # numbers that code is asked for where nobody said how many
+PLACES = {"grid", "prefix"}  # keywords of all encodings: where their rows stand
+MODELS = {"config", "gguf"}
+
+
+def load_matching_pair(
+    a: Source | SpecWithDefaults,
+    b: Source | SpecWithDefaults,
+    length: Count | None = None,
+    d: Count | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> tuple[Encoding, Encoding]:
+    """Two encodings that are compared."""
+    kinds, params = (source_of(a), source_of(b)), params or {}
+    if kinds[0] == "code" and kinds[1] != "code":  # which takes the size of the other
+        second, first = load_matching_pair(b, a, length, d, params)
+        return first, second
+    are_models = MODELS.issuperset(kinds)
+    placing = {key: value for key, value in params.items() if key in PLACES}
+    size = {key: value for key, value in {"length": length, "d": d}.items() if value}
+    load_as = partial(load_first if are_models else load, length=length, d=d)
+    load_a, load_b = (
+        partial(load_as, source, **(params if kind == "name" or "name" not in kinds else placing))
+        for source, kind in zip((a, b), kinds, strict=True)
+    )
+    first = load_a()
+    try:
+        second = load_b()
+    except PefourierError:  # code of another size only
+        if kinds[1] != "code" or d:
+            raise
+        second = load_b(d=head_size(first))
+    by_length = any(enc.params.get("scaling") in BY_LENGTH for enc in (first, second))
+    if are_models and by_length:  # frequencies of one length for both
+        shortest = min(len(first), len(second))
+        first, second = load_a(length=shortest), load_b(length=shortest)
+    if kinds[0] == "name" and kinds[1] != "name":
+        first = load_a(**size_and_place(second, first.domain) | size)
+    if kinds[1] == "name" and kinds[0] != "name":
+        second = load_b(**size_and_place(first, second.domain) | size)
+    if kinds[1] == "code" and kinds[0] != "code":
+        is_fixed = kinds[0] == "name" or length is not None or bool(placing)
+        second = code_beside(first, second, load_b, d, is_fixed=is_fixed)
+    return on_common_grid(first, second)
+
+
+def load_first(source: Any, **size: Any) -> Encoding:
+    """The first rotation of a model, in the name of all."""
+    spec = os.fspath(getattr(source, "spec", source))
+    first = specs_of_rotations(spec)[0]
+    return load(source, **size) if first == spec else replace(load(first, **size), spec=spec)
+
+
+def code_beside(
+    reference: Encoding,
+    code: Encoding,
+    load_code: Callable[..., Encoding],
+    d: Count | None,
+    *,
+    is_fixed: bool,
+) -> Encoding:
+    """User's code in the size of what it is compared with, where it gives that and may."""
+    is_operator = isinstance(code, OperatorEncoding)
+    width, own = (head_size(x) if is_operator else x.dim for x in (reference, code))
+    if d is None and own != width:
+        with suppress(PefourierError):  # code of one size only, which is compared as it is
+            code = load_code(d=width, **({"length": len(reference)} if is_fixed else {}))
+    length = min(len(reference), max(LARGEST_CODE // code.dim, len(code)))
+    dimension = d or code.params.get("d", code.dim)
+    while not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
+        try:
+            code = load_code(length=length, d=dimension)
+        except PefourierError:  # code of fewer rows, which is compared as far
+            length //= 2
+    return code
+
+
+def size_and_place(reference: Encoding, domain: Domain) -> dict[str, Any]:
+    """The length and dimension of an encoding, and its grid for what has none of its own."""
+    if domain.kind == "lag":
+        return size_of_lags(reference)
+    is_operator = isinstance(reference, OperatorEncoding)
+    d = head_size(reference) if is_operator else reference.dim
+    size: dict[str, Any] = {"length": len(reference), "d": d}
+    if domain.grid and domain.grid == reference.domain.grid:
+        return size | {"prefix": reference.domain.prefix}
+    if domain.kind != "position" or domain.grid:
+        return size
+    return size | {"grid": reference.domain.grid, "prefix": reference.domain.prefix}
+
+
+def size_of_lags(reference: Encoding) -> dict[str, Any]:
+    """Positions and heads of biases that a table may hold: (heads, n, n), (n, n) or a row a lag."""
+    if isinstance(reference, BiasEncoding):
+        return {"length": reference.bias.shape[1], "d": reference.bias.shape[0]}
+    rows, columns = len(reference), reference.dim
+    if reference.domain.kind == "lag" or rows > columns:
+        return {"length": (rows + 1) // 2 if rows % 2 else rows, "d": columns}
+    return {"length": columns, "d": 1 if rows == columns else rows}

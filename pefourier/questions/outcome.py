@@ -1,0 +1,161 @@
+"""What is found of two encodings? The answer of a strategy of `compare`, and how numbers differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.diagnosis.config_errors import Cause
+from pefourier.diagnosis.pairs import PairDifference, PairWaves, apart, pair_tolerance
+from pefourier.diagnosis.row_positions import PositionRun
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.questions.operators import OperatorComparison
+from pefourier.writing.text import ranges
+
+Field = Literal["layers", "rotations", "windows", "factors"]
+Two = tuple[Encoding, Encoding]
+MOST = 12  # layers that are listed by number
+MOST_ROWS = 4096  # of long tables of waves that are compared number by number
+
+
+@dataclass(frozen=True)
+class HeadDifference:
+    """A head whose biases differ."""
+
+    index: int
+    first: float | None  # slope for each step of distance, where the biases are a line
+    second: float | None
+    ratio: float | None
+    max_difference: float
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """Layers of two models that differ in one way."""
+
+    index: tuple[int, ...]  # empty where layers are not numbered
+    what: Field
+    first: str  # as each has it
+    second: str
+    words: str = field(default="", metadata={"told": False})  # of rotations whose settings differ
+    count: int = field(default=0, metadata={"told": False})  # layers that both models have
+
+    @property
+    def places(self) -> str:
+        """The layers by number, the first few, or all; the models where they have none.
+
+        >>> LayerDifference((3, 7), "layers", "rotary", "none").places
+        'layers 3, 7'
+        """
+        if len(self.index) == self.count > 1:
+            return "both layers" if self.count == 2 else f"all {self.count} layers"
+        return f"layers {ranges(self.index, MOST)}" if self.index else "models"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Outcome:
+    """How one strategy answers: a verdict, how many units differ, and what shows it."""
+
+    verdict: str = "different"
+    compared: tuple[str, ...] = ("codes",)  # outputs, rotations, layers, windows, factors
+    differing: int  # of `counted` units, such as pairs
+    counted: int
+    unit: str
+    bitwise: bool = False
+    transform: dict[str, Any] = field(default_factory=dict)  # columns, layout, signs, scale, part …
+    length: int  # positions compared
+    lengths: tuple[int, int]
+    dimensions: tuple[int, int]
+    tolerance: float | None = None  # largest difference that rounding explains
+    max_difference: float | None = None
+    first_difference: tuple[int, int] | None = None  # position and column; of biases lag and head
+    largest_difference: tuple[int, int] | None = None
+    pair_counts: tuple[int, int] | None = None  # of each, where both have pairs
+    pairs: tuple[PairDifference, ...] = ()  # that differ
+    positions: tuple[PositionRun, ...] = ()  # of rows of a table, where row s is not position s
+    heads: tuple[HeadDifference, ...] = ()  # that differ
+    cause: Cause | None = None
+    tried: dict[str, int] | None = None  # what was tried to explain a difference
+    operator: OperatorComparison | None = None  # of two rotations
+    layers: tuple[LayerDifference, ...] = ()  # that differ
+    unread: tuple[str, ...] = ()  # keys about positions that a config has and nobody reads
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def first_place(self) -> str | None:
+        """Position and column of the first difference."""
+        if self.first_difference is None or self.heads:
+            return None
+        return "position {}, column {}".format(*self.first_difference)
+
+    def with_differences(self, unit: str, differing: int, counted: int, **facts: Any) -> Outcome:
+        """The same with so many of some units that differ."""
+        facts |= {"unit": unit, "differing": differing, "counted": counted}
+        return replace(self, verdict="different", **facts)
+
+    def with_findings(self, *findings: Finding, **facts: Any) -> Outcome:
+        """The same with more findings."""
+        return replace(self, findings=(*self.findings, *findings), **facts)
+
+
+def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int]) -> Outcome:
+    """The outcome where only the sizes of two encodings are known."""
+    return Outcome(
+        unit=unit,
+        differing=abs(dimensions[0] - dimensions[1]),
+        counted=max(dimensions),
+        length=min(lengths),
+        lengths=lengths,
+        dimensions=dimensions,
+    )
+
+
+def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
+    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
+    outcome = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
+    if outcome.differing:
+        return outcome
+    n = min(outcome.length, limit or outcome.length)
+    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in (first, second))
+    tolerance, _ = stored_tolerance(a, b, first, second)
+    residual = np.abs(a - b)
+    beyond = residual > tolerance
+    row, column = np.unravel_index(residual.argmax(), residual.shape)
+    return replace(
+        outcome,
+        verdict="different" if beyond.any() else "the same",
+        differing=int(beyond.any(axis=0).sum()),
+        bitwise=not residual.any(),
+        tolerance=float(tolerance.max()),
+        max_difference=float(residual.max()),
+        first_difference=first_place(beyond),
+        largest_difference=(int(row), int(column)) if residual[row, column] else None,
+    )
+
+
+def compare_waves(numbers: Outcome, pairs: tuple[PairWaves, PairWaves]) -> Outcome:
+    """The largest difference of cosines and sines in tables whose columns are not the same."""
+    a, b = pairs
+    if len(a.omega) != len(b.omega) or a.has_angles or b.has_angles:
+        return numbers
+    if a.rows is not None or b.rows is not None:
+        return numbers
+    rows = np.arange(min(numbers.length, MOST_ROWS))
+    limit = pair_tolerance(rows, a.omega, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
+    worst = float(apart(a.waves(rows), b.waves(rows)).max())
+    return replace(numbers, max_difference=worst, tolerance=float(limit.max()))
+
+
+def first_place(beyond: NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Row and column of the first difference beyond rounding.
+
+    >>> first_place(np.array([[False, False], [False, True]]))
+    (1, 1)
+    """
+    row, column = np.unravel_index(beyond.argmax(), beyond.shape)
+    return (int(row), int(column)) if beyond[row, column] else None
