@@ -310,6 +310,7 @@ def test_ids_of_images_and_videos_are_those_of_transformers(family, tmp_path):
     )
     vision = {"spatial_merge_size": 2, "tokens_per_second": 2, "temporal_merge_size": 2}
     config = {"model_type": family, "vision_config": vision}
+    config |= {"image_token_id": 8, "video_token_id": 9}
     config["text_config"] = LLAMA | {
         "model_type": f"{family}_text",
         "head_dim": 32,
@@ -342,6 +343,9 @@ def test_ids_of_images_and_videos_are_those_of_transformers(family, tmp_path):
         ids, _ = model.get_rope_index(shell, torch.zeros(2, longest, dtype=int), **tensors, **grids)
         batch = {"position_ids": ids, **tensors, **grids}
         assert pefourier.positions(batch, config=path).verdict == "as expected"
+        named = {name: array for name, array in batch.items() if name != "mm_token_type_ids"}
+        named["input_ids"] = torch.tensor([7, 8, 9])[torch.tensor(kinds)]
+        assert pefourier.positions(named, config=path).verdict == "as expected"
         flat = np.maximum(mask.cumsum(1) - 1, 0)
         wrong = pefourier.positions(batch | {"position_ids": np.stack([flat] * 3)}, config=path)
         assert wrong.verdict == "text only" or (flat == ids.numpy()).all(), wrong.verdict
