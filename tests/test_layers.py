@@ -105,6 +105,19 @@ def test_no_module_imports_itself_in_a_circle():
     assert circle_of(graph) == []
 
 
+def test_dataclasses_are_frozen():
+    """All but those of training, whose objects are told apart by identity."""
+    unfrozen = {
+        str(path.relative_to(PACKAGE)).partition("/")[0]
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        for decorator in getattr(node, "decorator_list", ())
+        if ast.unparse(decorator).startswith("dataclass")
+        and "frozen=True" not in ast.unparse(decorator)
+    }
+    assert unfrozen <= {"train"}
+
+
 @pytest.mark.parametrize(
     ("library", "rooms"),
     [("matplotlib", {"plot.py"}), ("torch", {"nn.py", "formats.py"}), ("rich", set())],
