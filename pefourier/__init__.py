@@ -57,24 +57,22 @@ if TYPE_CHECKING:
     from pefourier.errors import PefourierError as PefourierError
     from pefourier.questions.extend import extend as extend
 
-QUESTIONS = set("compare context design extend reconstruct relations resize spectrum".split())
-QUESTIONS |= {"check", "encode", "positions", "usage"}
+ROOMS = {"PefourierError": "errors", "extend": "questions.extend"}  # where a name is defined
+ROOMS |= dict.fromkeys(("check", "compare", "context", "design", "encode", "positions"), "api")
+ROOMS |= dict.fromkeys(("reconstruct", "relations", "resize", "spectrum", "usage"), "api")
 
 
 def __dir__() -> list[str]:
     """The questions, what they are asked about, and the one error; rooms say how it is done."""
-    return sorted({*QUESTIONS, "PefourierError", "__version__", "encodings", "nn"})
+    return sorted({*ROOMS, "__version__", "encodings", "nn"})
 
 
 if not TYPE_CHECKING:  # which would take every misspelt name for one that is there
 
     def __getattr__(name: str) -> object:
-        if name in QUESTIONS:
-            room = "questions.extend" if name == "extend" else "api"
-            globals()[name] = getattr(import_module(f"{__name__}.{room}"), name)
+        if name in ROOMS:
+            globals()[name] = getattr(import_module(f"{__name__}.{ROOMS[name]}"), name)
             return globals()[name]
-        if name == "PefourierError":
-            return import_module(f"{__name__}.errors").PefourierError
         try:
             return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as error:

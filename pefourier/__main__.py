@@ -1,6 +1,7 @@
 """The installed command, and ``python -m pefourier``."""
 
-import _signal as signal  # type: ignore[import-not-found]  # `signal` takes time to import, in which an interrupt would show where
+# `signal` takes time to import, in which an interrupt would show where
+import _signal as signal  # type: ignore[import-not-found]
 import sys
 import warnings
 

@@ -292,8 +292,10 @@ def usage(
     from pefourier.weights.usage import use_of_model
 
     (length,) = whole_numbers(length=length)
-    files = [None if path is None else os.fspath(path) for path in (against, stats)]
-    return use_of_model(os.fspath(model), length, layers, True, *files)
+    against, stats = (None if path is None else os.fspath(path) for path in (against, stats))
+    return use_of_model(
+        os.fspath(model), length, layers, every_head=True, against=against, stats=stats
+    )
 
 
 def design(

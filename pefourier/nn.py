@@ -19,6 +19,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(needs, name="torch") from error
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pefourier.encodings import load
@@ -35,8 +36,9 @@ BY_FREQUENCY = ("rope", "grape")  # rotations by one number, of which any positi
 class Tabled(torch.nn.Module):
     """A module whose tables stand in no state_dict, and are made again where it is moved."""
 
-    tables: Mapping[str, np.ndarray] = MappingProxyType({})
+    tables: Mapping[str, NDArray[Any]] = MappingProxyType({})
     keeps_float32 = False  # also in a model of half precision
+    codes: Tensor | torch.nn.Parameter  # (positions, d), or (displacements, heads) of a bias
 
     def keep(self, tables: dict[str, np.ndarray], dtype: torch.dtype | None = None) -> None:
         """Hold tables as buffers, of the type of their numbers unless one is given."""
@@ -44,7 +46,7 @@ class Tabled(torch.nn.Module):
         for name, table in tables.items():
             self.register_buffer(name, torch.tensor(table, dtype=dtype), persistent=False)
 
-    def keep_codes(self, enc: Encoding, learn: bool | None, dtype: torch.dtype | None) -> None:
+    def keep_codes(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
         """Codes as a parameter where they are trained, else as a table."""
         codes, kind = enc.table(), dtype or torch.get_default_dtype()
         if enc.untrained if learn is None else learn:
@@ -52,8 +54,8 @@ class Tabled(torch.nn.Module):
         else:
             self.keep({"codes": codes}, kind)
 
-    def _apply(self, fn: Any, recurse: bool = True) -> "Tabled":
-        super()._apply(fn, recurse)
+    def _apply(self, fn: Any, recurse: bool = True) -> "Tabled":  # noqa: FBT001, FBT002
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, table in self.tables.items():
             buffer = getattr(self, name)
             kind = torch.float32 if self.keeps_float32 else buffer.dtype
@@ -99,8 +101,6 @@ class PositionalEncoding(Tabled):
     True
     """
 
-    codes: Tensor  # (max_length, d)
-
     def __init__(
         self,
         encoding: str,
@@ -109,7 +109,7 @@ class PositionalEncoding(Tabled):
         *,
         learn: bool | None = None,
         dtype: torch.dtype | None = None,
-        **params,
+        **params: Any,
     ) -> None:
         super().__init__()
         enc = load_known(encoding, max_length, d, params)
@@ -118,7 +118,7 @@ class PositionalEncoding(Tabled):
                 f"{encoding} is no additive encoding of {max_length} positions and d={d}: it has "
                 f"{len(enc)} codes of {enc.dim} numbers, which attention takes as {enc.injection!r}"
             )
-        self.keep_codes(enc, learn, dtype)
+        self.keep_codes(enc, learn=learn, dtype=dtype)
         self.encoding = enc.spec
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -127,7 +127,8 @@ class PositionalEncoding(Tabled):
         Positions are 0 … length - 1, or those given as whole numbers (length,) or (…, length).
         """
         longest, d = self.codes.shape
-        check_floating("input", f"(…, length, {d})", x, x.ndim > 1 and x.shape[-1] == d)
+        fits = x.ndim > 1 and x.shape[-1] == d
+        check_floating("input", f"(…, length, {d})", x, fits=fits)
         length = x.shape[-2]
         if positions is None and length > longest:
             raise PefourierError(
@@ -199,6 +200,12 @@ class Rotary(Tabled):
     """
 
     keeps_float32 = True
+    cosine: Tensor  # of each row, where a rotation is no function of frequencies
+    sine: Tensor
+    frequencies: Tensor
+    longer: Tensor  # frequencies beyond the original length
+    exponents: Tensor
+    axes: Tensor
 
     def __init__(
         self,
@@ -207,23 +214,25 @@ class Rotary(Tabled):
         *,
         layer_type: str | None = None,
         grid: tuple[int, ...] = (),
-        **params,
+        **params: Any,
     ) -> None:
         super().__init__()
-        is_encoding = isinstance(spec, Encoding)
-        source = f"{spec}#{layer_type}" if layer_type else spec
-        options = params | ({"grid": tuple(grid)} if grid else {})
-        enc = spec if is_encoding else load_known(source, None, d, options)
+        if isinstance(spec, Encoding):
+            enc, axis = spec, None
+        else:
+            source = f"{spec}#{layer_type}" if layer_type else spec
+            options = params | ({"grid": tuple(grid)} if grid else {})
+            enc = load_known(source, None, d, options)
+            axis = axis_in(enc)
         check_rotation(enc)
         self.encoding, self.layout = enc.spec, enc.params.get("layout", "halves")
-        self.scaling = dict(enc.params) if by_length(enc) else None
+        self.scaling: dict[str, Any] = dict(enc.params) if by_length(enc) else {}
         self.trailing = bool(enc.params.get("trailing"))
         self.d = enc.params.get("d", enc.dim)
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         tables = rotation_tables(enc)
         self.rows = len(enc) if "cosine" in tables else None
-        axis = None if is_encoding else axis_in(enc)
         if axis is not None:
             tables["axes"] = axis == np.arange(3)[:, None]
         self.keep({name: table.astype(np.float32) for name, table in tables.items()})
@@ -238,7 +247,7 @@ class Rotary(Tabled):
         """
         for name, x in (("queries", q), ("keys", k)):
             fits = x.ndim == 4 and x.shape[-1] == self.d
-            check_floating(name, f"(batch, heads, n, {self.d})", x, fits)
+            check_floating(name, f"(batch, heads, n, {self.d})", x, fits=fits)
         n = q.shape[2]
         if k.shape[2] != n:
             raise PefourierError(f"{n} queries and {k.shape[2]} keys; turn each with its positions")
@@ -264,10 +273,10 @@ class Rotary(Tabled):
     def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines (…, n, m) of positions (…, n), times the attention factor."""
         if self.rows is not None:
-            tables = (self.cosine, self.sine)
-            return tuple(torch.nn.functional.embedding(positions, table) for table in tables)
+            look_up = torch.nn.functional.embedding
+            return look_up(positions, self.cosine), look_up(positions, self.sine)
         frequencies = self.frequencies
-        if self.scaling is not None:
+        if self.scaling:
             frequencies = self.frequencies_up_to(positions.max() + 1)
         positions = positions[..., None].float()
         if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair has that of its axis
@@ -282,7 +291,8 @@ class Rotary(Tabled):
             return torch.where(length > settings["original"], self.longer, self.frequencies)
         beyond = (length.float() - settings["original"]).clamp(min=0)
         ratio = 1 + settings["factor"] * beyond / settings["original"]
-        return self.frequencies * ratio**self.exponents
+        scaled: Tensor = self.frequencies * ratio**self.exponents
+        return scaled
 
     def extra_repr(self) -> str:
         return f"{self.encoding}, d={self.d}, layout={self.layout}"
@@ -320,8 +330,6 @@ class Bias(Tabled):
             [[-0.0078, -0.0039,  0.0000]]])
     """
 
-    codes: Tensor  # (rows, heads)
-
     def __init__(
         self,
         spec: str,
@@ -331,7 +339,7 @@ class Bias(Tabled):
         grid: tuple[int, ...] = (),
         learn: bool | None = None,
         dtype: torch.dtype | None = None,
-        **params,
+        **params: Any,
     ) -> None:
         super().__init__()
         if (max_length is None) == (not grid):
@@ -345,10 +353,12 @@ class Bias(Tabled):
             raise PefourierError(
                 f"{spec} has no numbers for later keys; leave out causal=true and mask them"
             )
-        self.keep_codes(enc, learn, dtype)
+        self.keep_codes(enc, learn=learn, dtype=dtype)
         if grid:
             places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
             self.keep({"places": places.reshape(self.tokens, -1)})
+
+    places: Tensor  # of a grid: the row of each query and key
 
     def row(self, query: Tensor, key: Tensor) -> Tensor:
         """Where the numbers of a query and a key stand."""
@@ -368,7 +378,7 @@ class Bias(Tabled):
         return self.codes[self.row(positions[keys - queries :, None], positions)].permute(2, 0, 1)
 
     def score_mod(
-        self, score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor
+        self, score: Tensor, _batch: Tensor, head: Tensor, query: Tensor, key: Tensor
     ) -> Tensor:
         """For torch's flex_attention: a logit with its bias; queries and keys count from 0."""
         return score + self.codes[self.row(query, key), head]
@@ -443,7 +453,7 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
     return {"frequencies": sign * short, "exponents": exponents}
 
 
-def check_floating(name: str, shape: str, x: Tensor, fits: bool) -> None:
+def check_floating(name: str, shape: str, x: Tensor, *, fits: bool) -> None:
     """Refuse input of another shape, or of whole numbers."""
     if not (fits and x.is_floating_point()):
         raise PefourierError(

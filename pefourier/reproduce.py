@@ -9,11 +9,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 
+from pefourier.encodings.encoding import Measure
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
@@ -87,8 +89,13 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"
     for suffix, text in (("md", f"{PREFACE}{markdown_of(page)}"), ("json", answer)):
         written.append(str(out / f"reproduction.{suffix}"))
-        write_whole(written[-1], lambda f, text=text: f.write(text.encode()))
+        write_whole(written[-1], partial(write_text, text))
     return claims, written
+
+
+def write_text(text: str, file: BinaryIO) -> None:
+    """Write a text to an open file."""
+    file.write(text.encode())
 
 
 def has_results(folder: str | Path) -> bool:
@@ -106,7 +113,7 @@ def results_folder() -> Path:
 
 def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     """What the comparisons in a folder found, one dataset and window after another."""
-    comparisons = []
+    comparisons: list[Mapping[str, Any]] = []
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -159,7 +166,7 @@ def transform(functions: np.ndarray) -> np.ndarray:
 def equations() -> Iterator[Claim]:
     """Eqs. 2-22: both encodings, the Fourier basis, the density and Eq. 19's misprint."""
     enc = build("sinusoidal", length=LENGTH)
-    w, table = enc.measure.frequencies, enc.table()
+    w, table = cast(Measure, enc.measure).frequencies, enc.table()
     lag = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
     gap = np.abs(table @ table.T - np.cos(np.multiply.outer(lag, w)).sum(axis=2)).max()
     yield claim("equations_2_3", count=len(w), w=(w[0], w[-1]), gap=gap)
@@ -173,10 +180,12 @@ def equations() -> Iterator[Claim]:
     spectrum = density(build("sinusoidal"))
     yield claim("equation_15", s=spectrum.summary, nyquist=spectrum.density[-1])
     for d in (256, 512):  # and the share of the entries that Eq. 16 puts into the lowest bin
-        s = density(build("sinusoidal", d=d)).summary
-        values = {"s": s, "d": d, "first": 2 * int(s.lowest_bin_index // 2) + 2, "last": d - 2}
-        values["share"] = 100 * s.below_first_bin / s.frequencies_total
-        yield from (claim(code, **values) for code in ("equation_16", "after_equation_16"))
+        summary = density(build("sinusoidal", d=d)).summary
+        root, below = summary.lowest_bin_index, summary.below_first_bin
+        assert root is not None  # as frequencies are declared
+        assert below is not None
+        yield claim("equation_16", s=summary, d=d, first=2 * int(root // 2) + 2, last=d - 2)
+        yield claim("after_equation_16", s=summary, d=d, share=100 * below / (d // 2))
     yield claim("equations_17_18_20", error=size_of_error(basis, transform(deltas)))
     s, largest = POSITIONS[1], 256 // 2 - 1  # b_K is the value of phi_2K, a sine, not of phi_K
     printed, true = basis[s, [largest, 2 * largest]]
@@ -191,15 +200,17 @@ def figures_and_theorems() -> Iterator[Claim]:
     """Theorem 1, what Fig. 2 shows, and Definition 1 applied to the sinusoidal encoding."""
     r = check_faithful(build("dft", length=256))
     yield claim("theorem_1", r=r, error=size_of_error(r.inverse_error, 0.0))
-    r = position_functions(build("sinusoidal", length=LENGTH), [40]).reconstructions[0]
-    yield claim("figure_2_width", r=r, base=100 * r.values[40 + 15] / r.peak)
-    rebuilt = position_functions(build("dft", length=LENGTH), [40])
-    yield claim("figure_2_exactness", r=rebuilt.reconstructions[0])
+    wide, exact = (
+        position_functions(build(name, length=LENGTH), [40]).reconstructions[0]
+        for name in ("sinusoidal", "dft")
+    )
+    yield claim("figure_2_width", r=wide, base=100 * wide.values[40 + 15] / wide.peak)
+    yield claim("figure_2_exactness", r=exact)
     names = ["sinusoidal", "dft", "learned", "ramp"]
     is_at_peak = [
-        int(np.argmax(r.values)) == r.position
+        int(np.argmax(rebuilt.values)) == rebuilt.position
         for name in names
-        for r in position_functions(build(name), POSITIONS).reconstructions
+        for rebuilt in position_functions(build(name), POSITIONS).reconstructions
     ]
     values = {"right": sum(is_at_peak), "all": len(is_at_peak), "names": ", ".join(names)}
     yield claim("figure_2_places", **values)

@@ -58,6 +58,20 @@ class Disk:
         return io.BufferedWriter(Raw(self, file, mode), 2**12)
 
     @property
+    def class_of_paths(self):
+        """The class of paths whose files are on the disk."""
+        disk = self
+
+        class PathOnDisk(type(Path())):
+            def open(self, mode="r", **named):
+                return disk.open_file(self, mode, **named)
+
+            def replace(self, target):
+                return disk.ask(super().replace, target)
+
+        return PathOnDisk
+
+    @property
     def has_failed(self):
         return self.calls >= self.n
 
@@ -105,7 +119,7 @@ def failing(monkeypatch, lasting):
         disk = Disk(n, n % 2 == 0 if lasting is None else lasting)
         monkeypatch.setattr(files, "os", disk)
         monkeypatch.setattr(store, "os", disk)
-        monkeypatch.setattr(files, "open", disk.open_file, raising=False)
+        monkeypatch.setattr(files, "Path", disk.class_of_paths)
         yield disk
         if not disk.has_failed:
             assert n > 4
@@ -210,8 +224,8 @@ def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):
             return super().write(bytes(data)[: max(1, len(data) // 3)])
 
     disk = Disk(sys.maxsize, lasting=False)
-    opened = lambda file, mode: io.BufferedWriter(Short(disk, file, mode))  # noqa: E731
-    monkeypatch.setattr(files, "open", opened, raising=False)
+    monkeypatch.setattr(disk, "open_file", lambda *how: io.BufferedWriter(Short(disk, *how)))
+    monkeypatch.setattr(files, "Path", disk.class_of_paths)
     assert run("encode", "learned", "--d", 8, "--out", "x.npy").status == 0
     assert np.load("x.npy").shape == (80, 8)
 

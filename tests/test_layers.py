@@ -106,7 +106,7 @@ def test_no_module_imports_itself_in_a_circle():
 
 
 def test_dataclasses_are_frozen():
-    """All but those of training, whose objects are told apart by identity."""
+    """All but options, which each start makes, and what trains, which is compared by identity."""
     unfrozen = {
         str(path.relative_to(PACKAGE)).partition("/")[0]
         for path in FILES
@@ -115,7 +115,20 @@ def test_dataclasses_are_frozen():
         if ast.unparse(decorator).startswith("dataclass")
         and "frozen=True" not in ast.unparse(decorator)
     }
-    assert unfrozen <= {"train"}
+    assert unfrozen <= {"cli", "train"}
+
+
+def test_configs_are_read_through_one_entry():
+    """Other folders, and tests, know what huggingface/__init__.py hands on, not its files."""
+    folder = PACKAGE / "encodings/sources/huggingface"
+    inner = {
+        f"{path.name}: {module}"
+        for path in [*FILES, *PACKAGE.parent.glob("tests/**/*.py")]
+        if folder not in path.parents
+        for module, _ in imports(path)
+        if module.startswith("pefourier.encodings.sources.huggingface.")
+    }
+    assert inner == set()
 
 
 @pytest.mark.parametrize(

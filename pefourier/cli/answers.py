@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pefourier.writing.page import Page
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Results:
     """What was found for each SPEC, in the order given: an answer, or why there is none."""
 
@@ -69,23 +69,7 @@ def answer_each(
     return results
 
 
-def ask_each(
-    options: EncodingOptions,
-    output: OutputOptions,
-    question: Callable[..., Any],
-    *,
-    skip: bool = False,
-) -> Results:
-    """Ask a question of `pefourier.api` about each SPEC."""
-    from pefourier.report.render import answer_of
-
-    def ask(source: Any) -> Any:
-        return answer_of(question(source, **options.sizes))
-
-    return answer_each(options.sources(), ask, quiet=output.quiet, skip=skip)
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Requirements:
     """What an answer is checked against, whatever the question is."""
 
@@ -129,15 +113,26 @@ class Requirements:
         return replace(page, reasons=reasons, remarks=remarks)
 
 
-def print_results(
+def answer_specs(
     renderer: Renderer,
-    results: Results,
+    question: Callable[..., Any],
     options: EncodingOptions,
     output: OutputOptions,
     figure: FigureOptions,
+    *,
     check: Callable[[Page, Results], Page] = lambda page, _: page,
+    skip: bool = False,
 ) -> None:
-    """Draw the figure of the results, name options without effect, print the page."""
+    """Ask a question of `pefourier.api` about each SPEC; draw, check and print what is answered.
+
+    Options that none of the encodings has are named.
+    """
+    from pefourier.report.render import answer_of
+
+    def ask(source: Any) -> Any:
+        return answer_of(question(source, **options.sizes))
+
+    results = answer_each(options.sources(), ask, quiet=output.quiet, skip=skip)
     page = check(renderer.page(results.per_spec), results)
     figure.draw(renderer, results.answers, results.refusals)
     if not results.refusals:

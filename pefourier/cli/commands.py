@@ -12,9 +12,8 @@ from typer import Option
 
 from pefourier.cli.answers import (
     Requirements,
-    ask_each,
+    answer_specs,
     check_count_of_specs,
-    print_results,
     spare_threads,
     write_text,
 )
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class DensityOptions:
     """How a density over frequencies is made."""
 
@@ -80,13 +79,12 @@ def spectrum(
     from pefourier.report import spectral_figures
     from pefourier.report.render import renderer_named
 
-    results = ask_each(options, output, partial(api.spectrum, **vars(density)))
     renderer = replace(
         renderer_named("spectrum"),
         figure=partial(spectral_figures.spectrum, axis=axis),
         chart=partial(spectral_figures.spectrum_chart, axis=axis),
     )
-    print_results(renderer, results, options, output, figure)
+    answer_specs(renderer, partial(api.spectrum, **vars(density)), options, output, figure)
 
 
 @register("reconstruct")
@@ -111,8 +109,7 @@ def reconstruct(
     from pefourier.report.render import renderer_named
 
     question = partial(api.reconstruct, positions=points, **vars(density))
-    results = ask_each(options, output, question)
-    print_results(renderer_named("reconstruct"), results, options, output, figure)
+    answer_specs(renderer_named("reconstruct"), question, options, output, figure)
 
 
 @register("check-faithful")
@@ -147,9 +144,15 @@ def check_faithful(
         show = percentages(printable(source.spec), quiet=output.quiet)
         return api.check(source, progress=show, **sizes)
 
-    results = ask_each(options, output, ask, skip=required.skip_unknown)
-    check = partial(required.check, rung=require, dtype=require_dtype)
-    print_results(renderer_named("check_faithful"), results, options, output, figure, check)
+    answer_specs(
+        renderer_named("check_faithful"),
+        ask,
+        options,
+        output,
+        figure,
+        check=partial(required.check, rung=require, dtype=require_dtype),
+        skip=required.skip_unknown,
+    )
 
 
 @register("compare")
@@ -188,8 +191,7 @@ def compare(
     from pefourier.report.render import answer_of, renderer_named
     from pefourier.writing.page import Reason
 
-    one, other = options.sources(split=False)
-    comparison = api.compare(one, other, **options.sizes, tolerance=tolerance)
+    comparison = api.compare(*options.sources(split=False), **options.sizes, tolerance=tolerance)
     answers, renderer = [answer_of(comparison)], renderer_named("compare")
     if permutation is not None:
         write_permutation(permutation, comparison.operator)
@@ -235,5 +237,4 @@ def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOpt
     from pefourier import api
     from pefourier.report.render import renderer_named
 
-    results = ask_each(options, output, api.relations)
-    print_results(renderer_named("relations"), results, options, output, figure)
+    answer_specs(renderer_named("relations"), api.relations, options, output, figure)

@@ -68,8 +68,8 @@ def main(arguments: list[str]) -> int:
 def invoke(arguments: list[str]) -> int:
     """Parse arguments and run their command, without the parser's own handling of errors."""
     try:
-        wanted = [word for word in arguments if word in EVERY or not word.startswith("-")][:1]
-        command = typer.main.get_command(program(None if EVERY & {*wanted} else wanted))
+        names = [word for word in arguments if word in EVERY or not word.startswith("-")][:1]
+        command = typer.main.get_command(program(None if EVERY & {*names} else names))
         with command.make_context("pefourier", arguments.copy()) as context:  # which it empties
             command.invoke(context)
     except typer.Exit as done:

@@ -34,6 +34,7 @@ from pefourier.cli.registry import register
 from pefourier.errors import PefourierError
 
 if TYPE_CHECKING:
+    from pefourier.questions.resize import Resizing
     from pefourier.report.render import Answer
     from pefourier.writing.page import Reason
 
@@ -42,7 +43,7 @@ Shard = Literal["every", "block", "zigzag"]
 Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ModelRequirements(Requirements):
     """What a model's positions are checked against."""
 
@@ -58,7 +59,7 @@ class ModelRequirements(Requirements):
     ] = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Reach:
     """How far a model's positions are to reach, as `api.context` takes it."""
 
@@ -147,7 +148,7 @@ def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
     return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Batch:
     """What is known of position ids, as `api.positions` takes it."""
 
@@ -204,7 +205,7 @@ def positions(
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Weights:
     """Which weights, as `use_of_model` takes it."""
 
@@ -255,7 +256,7 @@ def usage(
     print_result(use_of_model(model, begin=show, **vars(weights)), output, figure)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Criteria:
     """What a base is chosen by."""
 
@@ -267,9 +268,7 @@ class Criteria:
         "cosine stays at E after N layers) (default: all but the last two). Language models use "
         "bound; short series use turns. Repeatable.",
     ] = None
-    base: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = (
-        None
-    )
+    rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
         Format | None,
         "Round vectors to this format, and report the smallest distance after rounding too.",
@@ -278,10 +277,10 @@ class Criteria:
     def settings(self) -> dict[str, Any]:
         """The same as questions take it."""
         dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
-        return {"criteria": self.criteria or (), "bases": self.base or (), "dtype": dtype}
+        return {"criteria": self.criteria or (), "bases": self.rho or (), "dtype": dtype}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Extent:
     """What is to be told apart: positions, a grid, or a span of time."""
 
@@ -341,8 +340,8 @@ def design(
     if extend_from is not None and to is not None:
         result = extend(extend_from, to, trained=extent.length, d=d, **choice.settings())
     else:
-        times = {"span": extent.span, "resolution": extent.resolution}
-        result = api.design(size, d, **times, **choice.settings())
+        span, step = extent.span, extent.resolution
+        result = api.design(size, d, span=span, resolution=step, **choice.settings())
     print_result(result, output, figure)
 
 
@@ -382,9 +381,7 @@ def resize(
     Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --out new.npy
              pefourier resize model.safetensors#wpe.weight --to 2048
     """
-    from pefourier.encodings.loader import source_of
     from pefourier.encodings.sources.formats import WRITERS
-    from pefourier.encodings.sources.tables import in_form_of, write_table
     from pefourier.writing.files import check_suffix
 
     if out is not None:
@@ -393,10 +390,18 @@ def resize(
 
     resizing = api.resize(spec, new, method=method or "", d=d, grid=old or (), prefix=prefix or 0)
     if out is not None:
-        params = resizing.encodings[0].params
-        path, array = params.get("path", ""), params.get("array")
-        if path != "-" and (array or source_of(spec) == "table"):
-            write_table(out, *in_form_of(path, array, resizing.table, out, new))
-        else:
-            write_table(out, resizing.table)
+        write_resized(resizing, spec, out, new)
     print_result(replace(resizing, out=out), output, figure)
+
+
+def write_resized(resizing: "Resizing", spec: str, out: str, sides: Sequence[int]) -> None:
+    """Write a table in the form of the file that it was read from, if from one."""
+    from pefourier.encodings.loader import source_of
+    from pefourier.encodings.sources.tables import in_form_of, write_table
+
+    params = resizing.encodings[0].params
+    path, array = params.get("path", ""), params.get("array")
+    if path != "-" and (array or source_of(spec) == "table"):
+        write_table(out, *in_form_of(path, array, resizing.table, out, sides))
+    else:
+        write_table(out, resizing.table)

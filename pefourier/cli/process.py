@@ -183,7 +183,7 @@ def refuse_overwriting(values: Mapping[str, Any]) -> None:
         for identity in identities(target)
     }
     for path in files_read(values) if replaced else ():
-        for key in (replaced[one] for one in identities(path) if one in replaced):
+        for key in (replaced[i] for i in identities(path) if i in replaced):
             option = f"--{key.replace('_', '-')} {shown(written[key])}"
             raise PefourierError(
                 f"{option} would replace {label(path)}, which is read; name another"

@@ -1,7 +1,8 @@
 """Commands by name: a function becomes a command of the program when it is asked for.
 
-Each parameter is an option or an argument: its type, what typer has to know beside it, its help,
-its default. A parameter whose type is a dataclass stands for all fields of it.
+Each parameter is an option or an argument: its type, what typer has to know beside it, its help (a
+text in `Annotated`, or the `help` of typer's `Option`), its default. A parameter whose type is a
+dataclass stands for all fields of it.
 """
 
 import inspect
@@ -49,15 +50,15 @@ def flatten(
     name: str, function: Callable[..., None], option_of: Mapping[str, OptionOf]
 ) -> Callable[..., None]:
     """A command with the fields of its dataclasses as options, beside its own parameters."""
-    own = inspect.signature(function, eval_str=True).parameters
+    parameters = inspect.signature(function, eval_str=True).parameters
     groups = {
         key: list(fields_as_options(p.annotation, option_of.get(key, typer_option)))
-        for key, p in own.items()
+        for key, p in parameters.items()
         if is_dataclass(p.annotation)
     }
     single = {
         key: p.replace(kind=KEYWORD, annotation=typer_option(key, p.annotation))
-        for key, p in own.items()
+        for key, p in parameters.items()
         if key not in groups
     }
 
@@ -68,10 +69,11 @@ def flatten(
                     raise PefourierError("--paths takes paths of files and folders; got none")
                 values["specs"] = list(map(as_path, values["specs"]))
             refuse_overwriting(values)
-            given = {key: values[key] for key in single}
+            arguments = {key: values[key] for key in single}
             for key, options in groups.items():
-                given[key] = own[key].annotation(**{o.name: values[o.name] for o in options})
-            function(**given)
+                make = parameters[key].annotation
+                arguments[key] = make(**{o.name: values[o.name] for o in options})
+            function(**arguments)
         except PefourierError as error:
             if values.get("form") in ANNOTATIONS:
                 annotate_refusals(name, values, error)
@@ -94,10 +96,11 @@ def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
     """A type as typer reads it, with the text in it as help; a flag stands without its opposite."""
     if get_origin(kind) is not Annotated:
         return kind
-    plain, *facts, text = get_args(kind)
+    plain, *notes = get_args(kind)
     flags = [f"--{name.replace('_', '-')}"] if plain is bool else []
-    option = copy(facts[0]) if facts else typer.Option(*flags)
-    option.help, option.rich_help_panel = text, heading
+    option = copy(next((n for n in notes if not isinstance(n, str)), typer.Option(*flags)))
+    option.help = next((n for n in notes if isinstance(n, str)), option.help)
+    option.rich_help_panel = option.rich_help_panel or heading
     return Annotated[plain, option]
 
 

@@ -31,7 +31,7 @@ def train_option(name: str, kind: Any, _: str | None) -> Any:
     plain, *facts, text = get_args(kind)
     flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
     option = Option(*flags, metavar=[*facts, None][0], autocompletion=COMPLETIONS.get(name))
-    first = max((one for one in HEADINGS if NAMES.index(one) <= NAMES.index(name)), key=NAMES.index)
+    first = [key for key in HEADINGS if NAMES.index(key) <= NAMES.index(name)][-1]
     plain = list[str] if get_origin(plain) is tuple else plain  # tuple[str, ...]: is repeated
     return typer_option(name, Annotated[plain, option, text], HEADINGS[first])
 
@@ -43,7 +43,6 @@ def train(
     output: OutputOptions,
     plan: Annotated[
         bool,
-        Option("--plan", rich_help_panel="Running and files"),
         "Show what would be trained, for how long, on which windows, and what differences it "
         "could detect; train and write nothing.",
     ] = False,
@@ -64,13 +63,11 @@ def train(
 
         output.print(plan_page(plan_training(options, print_results)))
         return
-    from pefourier.train.request import check_options
-
-    check_options(options)  # before torch is loaded, which takes seconds
-    from pefourier.train.report import summary_page
     from pefourier.train.run import run_comparison
 
     def deliver(summary: "Summary") -> None:
+        from pefourier.train.report import summary_page
+
         with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
             output.print(summary_page(summary))
 

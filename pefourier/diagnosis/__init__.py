@@ -1,6 +1,7 @@
 """What is this table, and what is wrong with it?"""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,9 @@ NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
 UNTRAINED = ("untrained", "random-codes")  # explain all others
 
 
-def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[dict | None, list[Finding]]:
+def diagnose(
+    enc: Encoding, closest: ClosestPair, rank: int
+) -> tuple[dict[str, Any] | None, list[Finding]]:
     """What a table turns out to be (see `identify`), and all findings about it, worst first.
 
     Both are of tables only: an encoding built by name is what its formula says. That numbers are
@@ -70,7 +73,7 @@ def urgency(finding: Finding) -> int:
 
 def diagnose_rows(
     enc: Encoding, closest: ClosestPair, rank: int
-) -> tuple[dict | None, list[Finding]]:
+) -> tuple[dict[str, Any] | None, list[Finding]]:
     """What the rows of a table are, and what is wrong with them."""
     table = enc.table()
     if any(entry.severity == "error" and entry.code in NO_ROTATION for entry in enc.findings):
@@ -90,7 +93,7 @@ def diagnose_rows(
 
 def diagnose_points(
     enc: Encoding, closest: ClosestPair, rank: int
-) -> tuple[dict | None, list[Finding]]:
+) -> tuple[dict[str, Any] | None, list[Finding]]:
     """The same of the points of a grid, with rules of its own beside those of any rows."""
     table = enc.table()
     grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest)

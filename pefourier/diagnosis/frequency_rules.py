@@ -11,9 +11,10 @@ from pefourier.diagnosis.wave_formulas import (
     frequency_slack,
     geometric_grid,
 )
-from pefourier.encodings.encoding import Encoding, Finding, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, Floats, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_encodings
+from pefourier.geometry.precision import Table
 from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
 
 FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a wave looks like a slower one
@@ -47,7 +48,7 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
         yield finding("aliased-frequencies", count=count, total=len(omega))
 
 
-def ladder_of(table: np.ndarray, eps: float) -> np.ndarray:
+def ladder_of(table: Table, eps: float) -> Floats:
     """The frequencies (m,) of one ratio of which columns are waves; none where they are no ladder.
 
     They rise or fall in the order of columns, and those above half a turn are unfolded from the
@@ -82,7 +83,7 @@ def ladder_of(table: np.ndarray, eps: float) -> np.ndarray:
     return np.zeros(0)
 
 
-def unfold(omega: np.ndarray, second: float) -> np.ndarray:
+def unfold(omega: Floats, second: float) -> Floats:
     """Frequencies that grow by one ratio, of which those above half a turn look like slower ones.
 
     >>> fast = 10.0 ** np.arange(-1, 3)
@@ -100,14 +101,14 @@ def unfold(omega: np.ndarray, second: float) -> np.ndarray:
     return ladder
 
 
-def irregular_frequencies(omega: np.ndarray) -> Iterator[Finding]:
+def irregular_frequencies(omega: Floats) -> Iterator[Finding]:
     """Frequencies of a rotation that no rule makes: a buffer that was never filled."""
     omega = np.abs(np.asarray(omega, dtype=float))
     if not follows_a_rule(omega):
         yield finding("irregular-frequencies", most=omega.max(), least=omega.min())
 
 
-def follows_a_rule(omega: np.ndarray) -> bool:
+def follows_a_rule(omega: Floats) -> bool:
     """Whether frequencies are geometric, but for one, or such a list over factors that grow.
 
     Those are linear, ntk, yarn, llama3 and longrope; zeros and lists that repeat, as on several

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from pefourier.diagnosis.identify import identification, identify
 from pefourier.diagnosis.wave_rules import SEARCHED
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, is_stationary
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
@@ -25,7 +26,7 @@ from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
-from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
 from pefourier.geometry.products import toeplitz_residual_of_rows
 from pefourier.writing.text import agreeing
 
@@ -43,7 +44,7 @@ ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 class GridFacts:
     """A table of the points of a grid, with what is known of it."""
 
-    table: np.ndarray  # (n, d)
+    table: Table  # (n, d)
     sides: tuple[int, ...]
     eps: float
     closest: ClosestPair
@@ -54,12 +55,12 @@ class GridFacts:
         return tuple(axis_letters(len(self.sides)))
 
     @cached_property
-    def places(self) -> np.ndarray:
+    def places(self) -> Indices:
         """Coordinates of the points, (n, axes)."""
         return np.stack(np.unravel_index(np.arange(len(self.table)), self.sides), axis=-1)
 
     @cached_property
-    def columns(self) -> list[np.ndarray] | None:
+    def columns(self) -> list[Indices] | None:
         """Which columns change along each axis alone; None where some change along several."""
         return axis_columns(self.table.reshape(*self.sides, -1))
 
@@ -73,7 +74,7 @@ class GridFacts:
         """A residual that rounding of the stored numbers may leave."""
         return max(1e-6, 8 * self.eps)
 
-    def residual_of(self, sides: Sequence[int], points: np.ndarray) -> float:
+    def residual_of(self, sides: Sequence[int], points: Indices) -> float:
         """T of the rows that would stand on a grid, at the given points; others are left out."""
         inside = (points >= 0) & (points < prod(sides))
         return toeplitz_residual_of_rows(self.table[inside], tuple(sides), points[inside])
@@ -84,7 +85,7 @@ class GridFacts:
         return self.residual > CERTAIN * self.rounding and self.table.size <= SEARCHED
 
 
-def identify_on_grid(facts: GridFacts) -> dict | None:
+def identify_on_grid(facts: GridFacts) -> dict[str, Any] | None:
     """What a table is: the published conventions that it follows, with the parameters of one."""
     matches = list(matching_conventions(facts.table, facts.sides, facts.eps))
     if not matches:
@@ -97,7 +98,7 @@ def identify_on_grid(facts: GridFacts) -> dict | None:
 
 
 def matching_conventions(
-    table: np.ndarray, sides: tuple[int, ...], eps: float
+    table: Table, sides: tuple[int, ...], eps: float
 ) -> Iterator[tuple[Encoding, float]]:
     """The encodings by convention that a table follows to rounding, and the largest difference.
 
@@ -135,8 +136,9 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     residuals = [facts.residual_of(sides, points) for _, sides, points, _ in orders]
     residual, (code, sides, _, shift) = min(zip(residuals, orders, strict=True), key=lambda x: x[0])
     if residual <= max(facts.residual / CERTAIN, facts.rounding):
-        values = {"grid": size_of(sides), "residual": residual, "present": facts.residual}
-        yield finding(code, **values, sides=size_of(facts.sides), shift=f"{shift:+d}")
+        grid, given, present = size_of(sides), size_of(facts.sides), facts.residual
+        where = f"{shift:+d}"
+        yield finding(code, grid=grid, residual=residual, present=present, sides=given, shift=where)
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
@@ -150,11 +152,12 @@ def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
     cosine = {grid: neighbour_cosine(facts.table, grid) for grid in grids}
     best = max(cosine, key=cosine.__getitem__)
     if cosine[best] >= ALIKE and cosine[best] - cosine[sides] >= ALIKE:
-        values = {"cosine": cosine[best], "present": cosine[sides]}
-        yield finding("neighbours-elsewhere", grid=size_of(best), sides=size_of(sides), **values)
+        found, present, grid = cosine[best], cosine[sides], size_of(best)
+        given = size_of(sides)
+        yield finding("neighbours-elsewhere", grid=grid, sides=given, cosine=found, present=present)
 
 
-def neighbour_cosine(table: np.ndarray, sides: tuple[int, int]) -> float:
+def neighbour_cosine(table: Table, sides: tuple[int, int]) -> float:
     """Mean cosine of neighbours, without the mean code, along the axis where it is smaller."""
     codes = np.asarray(table, dtype=float) - np.mean(table, axis=0, dtype=float)
     norms = np.linalg.norm(codes, axis=1, keepdims=True)
@@ -188,9 +191,9 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
     lines = axis_lines(facts.table.reshape(*facts.sides, -1))
     tables = [line[:, columns] for line, columns in zip(lines, facts.columns, strict=True)]
     formulas = [identify(np.asarray(table, dtype=float), facts.eps) for table in tables]
-    if None in formulas:
+    params = [{"step": 1.0, **formula["params"]} for formula in formulas if formula is not None]
+    if len(params) < len(formulas):
         return
-    params = [{"step": 1.0, **formula["params"]} for formula in formulas]
     orders = [f"{p.get('layout')}, {p.get('first', 'cos')} first" for p in params]
     if len(set(orders)) > 1:
         parts = "; ".join(map(": ".join, zip(facts.names, orders, strict=True)))
@@ -235,12 +238,12 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
 
 def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
     """Points that share a code without any of the reasons above."""
-    n = len(facts.table)
-    explained = any(f for rule in (axes_without_effect, ends_that_meet) for f in rule(facts))
-    if facts.closest.distinct == n or explained:
-        return
-    a, b = (tuple(facts.places[i].tolist()) for i in facts.closest.pair)
+    n, pair = len(facts.table), facts.closest.pair
     count = n - facts.closest.distinct
+    explained = any(f for rule in (axes_without_effect, ends_that_meet) for f in rule(facts))
+    if pair is None or not count or explained:
+        return
+    a, b = (tuple(facts.places[i].tolist()) for i in pair)
     repeat = f"{count} of {n} points {agreeing(count, 'repeats', 'repeat')}"
     yield finding("points-repeat", repeat=repeat, a=a, b=b)
 
@@ -258,15 +261,13 @@ GRID_RULES = (
 
 def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     """What a declared measure says of itself on a grid: notes on its convention."""
-    domain, measure = enc.domain, enc.measure
-    if measure is None or len(domain.sides) < 2:
+    domain = enc.domain
+    if len(domain.sides) < 2 or not is_stationary(enc):
         return
     names = axis_letters(len(domain.sides))
-    if not enc.stationary:
-        return
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
         lags = np.outer([side - 1, 1], np.eye(len(names), dtype=int)[axis])
-        meets, unrotated = squared_distances(measure, lags) <= largest_zero(measure, lags)
+        meets, unrotated = squared_distances(enc.measure, lags) <= largest_zero(enc.measure, lags)
         if side > 2 and meets and not unrotated:
             yield finding("ends-coincide", name=name)
     if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":

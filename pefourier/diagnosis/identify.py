@@ -10,12 +10,15 @@ differs from them by rounding: of stored numbers, and of phases computed in floa
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.wave_formulas import (
     Formula,
-    fit_single_wave,
+    Params,
+    fit_single_waves,
     float_blocks,
     frequency_slack,
     geometric_grid,
@@ -27,9 +30,10 @@ from pefourier.diagnosis.wave_formulas import (
     whole_or_shortest,
 )
 from pefourier.encodings.columns import orders
-from pefourier.encodings.encoding import FLOAT64_EPS
+from pefourier.encodings.encoding import FLOAT64_EPS, Floats
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
+from pefourier.geometry.precision import Table
 from pefourier.geometry.waves import SinusoidPairs, align, fit_sinusoid_pairs
 
 SAMPLE = 2**11  # rows from which parameters are read
@@ -37,7 +41,7 @@ NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order
 SHORT = ("bfloat16", "float16")
 
 
-def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
+def identify(table: Table, eps: float = FLOAT64_EPS) -> dict[str, Any] | None:
     """What a table turns out to be, or None.
 
     Parameters
@@ -70,7 +74,9 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     half = drop_twins(table)
     if half is not None:
         identified = identify(half, eps)
-        return identified and {**identified, "params": identified["params"] | {"times": 2}}
+        if identified is not None:
+            identified["params"]["times"] = 2
+        return identified
     for level in resolutions(eps):
         for propose in (propose_still, propose_onehot, propose_waves):
             formula = propose(table, level)
@@ -81,7 +87,7 @@ def identify(table: np.ndarray, eps: float = FLOAT64_EPS) -> dict | None:
     return None
 
 
-def identification(encoding: str, params: dict, difference: float) -> dict:
+def identification(encoding: str, params: Params, difference: float) -> dict[str, Any]:
     """What `identify` answers about a table that it recognises."""
     return {"encoding": encoding, "params": params, "max_difference": float(difference)}
 
@@ -91,7 +97,7 @@ def resolutions(eps: float) -> list[float]:
     return [eps] if eps >= precision.FLOAT32_EPS else [eps, precision.FLOAT32_EPS]
 
 
-def drop_twins(table: np.ndarray) -> np.ndarray | None:
+def drop_twins(table: Table) -> Table | None:
     """Cosines and sines once, where a rotation's table has each twice: cat(cos, cos, sin, sin)."""
     n, d = table.shape
     if d % 4 or d < 8 or n < 4:
@@ -101,7 +107,7 @@ def drop_twins(table: np.ndarray) -> np.ndarray | None:
     return np.hstack([cosines, sines]) if twins and (cosines != sines).any() else None
 
 
-def propose_still(table: np.ndarray, eps: float) -> Formula | None:
+def propose_still(table: Table, _: float) -> Formula | None:
     """All codes zero: none. All codes equal: constant, which encodes no position."""
     code = np.asarray(table[0], dtype=float)
     if len(table) < 2 or not (table[0] == table[-1]).all():
@@ -110,7 +116,7 @@ def propose_still(table: np.ndarray, eps: float) -> Formula | None:
     return Formula(name, {}, lambda s: np.tile(code, (len(s), 1)), lambda *_: 0.0)
 
 
-def propose_onehot(table: np.ndarray, eps: float) -> Formula | None:
+def propose_onehot(table: Table, _: float) -> Formula | None:
     """One entry a row, of equal size, one column further in each row."""
     n, d = table.shape
     start, scale = int(np.argmax(table[0] != 0)), float(table[0].max())
@@ -118,11 +124,15 @@ def propose_onehot(table: np.ndarray, eps: float) -> Formula | None:
         return None
     enc = build("onehot", length=n, d=d)
     params = {"offset": start, "scale": scale}
-    return Formula("onehot", params, lambda s: scale * enc.codes(s + start), lambda *_: 0.0)
+
+    def codes(s: NDArray[Any]) -> Floats:
+        return np.asarray(scale * enc.codes(s + start), dtype=float)
+
+    return Formula("onehot", params, codes, lambda *_: 0.0)
 
 
 def propose_waves(
-    table: np.ndarray, eps: float, usable: np.ndarray | None = None
+    table: Table, eps: float, usable: NDArray[np.bool_] | None = None
 ) -> Formula | None:
     """Sinusoids that fit a run of usable rows (default: those that are not zero)."""
     n, d = table.shape
@@ -148,7 +158,7 @@ def propose_waves(
     return replace(formula, params=params | {"zero_rows": padding}) if padding else formula
 
 
-def longest_run(usable: np.ndarray) -> tuple[int, int]:
+def longest_run(usable: NDArray[np.bool_]) -> tuple[int, int]:
     """Bounds of the longest run of True.
 
     >>> longest_run(np.array([True, False, True, True]))
@@ -161,7 +171,7 @@ def longest_run(usable: np.ndarray) -> tuple[int, int]:
     return int(edges[2 * k]), int(edges[2 * k + 1])
 
 
-def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
+def usual_name(encoding: str, params: Params) -> tuple[str, Params]:
     """Rotary codes have their own name: cosines first, nothing moved or left out."""
     plain = {"divisor": "d", "offset": 0, "first": "cos"}
     names = ("rho", "layout", "scale", "scaling", "factor", "original", "truncate")
@@ -172,8 +182,8 @@ def usual_name(encoding: str, params: dict) -> tuple[str, dict]:
 
 
 def fit_pairs(
-    rows: np.ndarray, pairs: SinusoidPairs, eps: float, start: int
-) -> tuple[str, dict] | None:
+    rows: Floats, pairs: SinusoidPairs, eps: float, start: int
+) -> tuple[str, Params] | None:
     """Name and parameters of columns that turn in pairs; `start` is the first row's position."""
     n, d = rows.shape
     slack = frequency_slack(pairs.omega, eps, n)
@@ -186,25 +196,19 @@ def fit_pairs(
         return None
     encoding, shape = grid
     pairs, (sines, cosines), offset = aligned
-    order = order_of_pairs(encoding, pairs, d)
+    columns = order_of_pairs(encoding, pairs, d)
     backwards = sines.max() < 0  # all sines change sign where rows run back
-    if order is None or cosines.min() < 0 or sines.min() != sines.max():
+    if columns is None or cosines.min() < 0 or sines.min() != sines.max():
         return None
     unit = np.sqrt(2 / d) if encoding == "dft" else 1.0
     offset = whole_or_shortest(offset - start, eps) * (-1 if backwards else 1)
-    params = (
-        shape
-        | order
-        | {
-            "offset": offset % d if encoding == "dft" else offset,
-            "scale": usual_scale(float(pairs.amplitude.mean()) / unit, d, eps),
-        }
-    )
+    params = shape | columns | {"offset": offset % d if encoding == "dft" else offset}
+    params["scale"] = usual_scale(float(pairs.amplitude.mean()) / unit, d, eps)
     in_order = {key: params[key] for key in NAMES if key in params}
     return encoding, in_order | shape | ({"backwards": True} if backwards else {})
 
 
-def order_of_pairs(encoding: str, pairs: SinusoidPairs, d: int) -> dict | None:
+def order_of_pairs(encoding: str, pairs: SinusoidPairs, d: int) -> Params | None:
     """The layout, and which wave comes first, of columns in pairs, the fastest first; else None."""
     m, place = len(pairs.omega), np.full(d, -1)
     if encoding == "dft":
@@ -225,16 +229,15 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
     return shortest(scale, eps / 4)
 
 
-def fit_one_wave(rows: np.ndarray, eps: float) -> tuple[str, dict] | None:
+def fit_one_wave(rows: Table, eps: float) -> tuple[str, Params] | None:
     """Parameters of a rotation's cosines alone, or sines alone, each column once or twice."""
-    fit = fit_single_wave(rows, eps)
-    if fit is None:
+    waves = fit_single_waves(rows, eps)
+    if waves is None:
         return None
-    waves, slack = fit
-    fitted = waves.omega, slack, 2 * len(slack)
+    fitted = waves.omega, waves.slack, 2 * len(waves.slack)
     grid = geometric_grid(*fitted) or scaled_grid(*fitted)
     if grid is None:
         return None
-    times = {"layout": waves.form.copies} if waves.form.copies else {"times": 1}
+    times: Params = {"layout": waves.copies} if waves.copies else {"times": 1}
     size = usual_scale(waves.factor, rows.shape[1], 2 * eps)
-    return "rope", {"rho": grid["rho"], **times, "part": waves.form.part, "scale": size} | grid
+    return "rope", {"rho": grid["rho"], **times, "part": waves.part, "scale": size} | grid

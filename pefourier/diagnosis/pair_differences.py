@@ -9,6 +9,7 @@ the order of cosines and sines. What only one of two tells holds for both; what 
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.pairs import (
     BLOCK,
@@ -20,9 +21,12 @@ from pefourier.diagnosis.pairs import (
     shortened,
     waves_of_phases,
 )
-from pefourier.encodings.encoding import row_blocks
+from pefourier.encodings.columns import Wave
+from pefourier.encodings.encoding import Floats, row_blocks
 
 COMMON = 1e-3  # relative, to which ratios of frequencies are one
+Bools = NDArray[np.bool_]
+OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
 AT_ZERO = 0.01  # of the factor: waves of 16 bits at phase 0 are nearer
 
 
@@ -45,27 +49,27 @@ def exchanged_waves(pairs: PairWaves) -> PairWaves:
     """The same columns with cosines for sines: pairs that turn the other way."""
     if pairs.form is None or pairs.form.part != "both":
         return pairs
-    waves, first = pairs.waves, "sin" if pairs.form.first == "cos" else "cos"
+    waves, form = pairs.waves, replace(pairs.form, first=OTHER[pairs.form.first])
     start = np.angle(1j * waves(np.zeros(1, dtype=int))[0].conj())
     return replace(
         pairs,
         omega=-pairs.omega,
-        form=replace(pairs.form, first=first),
+        form=form,
         waves=lambda rows: 1j * waves(rows).conj(),
         offset=position_offset(start, -pairs.omega, pairs.eps),
     )
 
 
-def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[PairDifference, ...]:
+def list_differences(a: PairWaves, b: PairWaves, differs: Bools) -> tuple[PairDifference, ...]:
     """The pairs that differ, with what each turns by where that explains all of its rows."""
     omega = np.full((2, len(differs)), np.nan)
     common = min(len(a.omega), len(b.omega))
     omega[:, :common] = unfolded(*(shortened(pairs, common) for pairs in (a, b)))
-    for row, pairs in zip(omega, (a, b), strict=True):
-        row[common : len(pairs.omega)] = pairs.omega[common:]
+    for k, pairs in enumerate((a, b)):
+        omega[k, common : len(pairs.omega)] = pairs.omega[common:]
         is_explained = explained_pairs(pairs)  # of a few slow pairs any frequency may be
-        row[: len(is_explained)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
-        row /= pairs.repeats
+        omega[k, : len(is_explained)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
+        omega[k] /= pairs.repeats
     differences = []
     for i in np.flatnonzero(differs).tolist():
         first, second = (None if np.isnan(w) else float(w) for w in omega[:, i])
@@ -76,7 +80,7 @@ def list_differences(a: PairWaves, b: PairWaves, differs: np.ndarray) -> tuple[P
     return tuple(differences)
 
 
-def unfolded(a: PairWaves, b: PairWaves) -> np.ndarray:
+def unfolded(a: PairWaves, b: PairWaves) -> Floats:
     """Frequencies (2, m) of as many pairs each, folded ones as the other's say; NaN: unknown."""
     is_certain = np.array([certain_pairs(pairs) for pairs in (a, b)])
     omega = np.array([a.omega, b.omega], dtype=float)
@@ -89,7 +93,7 @@ def unfolded(a: PairWaves, b: PairWaves) -> np.ndarray:
     return np.where(is_certain, omega, np.where(fits, expected, np.nan))
 
 
-def certain_pairs(pairs: PairWaves) -> np.ndarray:
+def certain_pairs(pairs: PairWaves) -> Bools:
     """Which frequencies (m,) are known with their turns: declared, or fitted and not folded.
 
     From the slowest pair on they grow in one direction; where they turn round, faster ones may lie
@@ -105,7 +109,7 @@ def certain_pairs(pairs: PairWaves) -> np.ndarray:
     return max(ways, key=np.count_nonzero)
 
 
-def explained_pairs(pairs: PairWaves) -> np.ndarray:
+def explained_pairs(pairs: PairWaves) -> Bools:
     """Which pairs (m,) have their frequency in every row of a table, up to rounding."""
     if pairs.even is None or pairs.rows is not None:
         return np.ones(len(pairs.omega), bool)

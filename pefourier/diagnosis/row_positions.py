@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.pairs import apart, pair_tolerance
-from pefourier.encodings.encoding import row_blocks
-from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.encodings.encoding import Floats, row_blocks
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Indices, phase_rounding, rounded
 
 BLOCK = 2**18  # waves of a part of the rows
 NARROWER = 2.0  # times as fast is the next pair that narrows a position
@@ -27,9 +28,9 @@ SHOWN = 4  # runs that a sentence lists
 class RowPositions:
     """The position of each row of a table."""
 
-    positions: np.ndarray  # (n,) whole numbers
-    explained: np.ndarray  # (n,) whether all pairs of a row are at that position, to rounding
-    uncertainty: np.ndarray  # (n,) positions by which it may be off; 0: no other one fits
+    positions: Indices  # (n,) whole numbers
+    explained: NDArray[np.bool_]  # (n,) whether all pairs of a row are there, to rounding
+    uncertainty: Floats  # (n,) positions by which it may be off; 0: no other one fits
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def first_to_last(first: int, last: int) -> str:
 
 
 def recover_positions(
-    omega: np.ndarray, waves: np.ndarray, eps: float, lowest: int, highest: int
+    omega: Floats, waves: NDArray[Any], eps: float, lowest: int, highest: int
 ) -> RowPositions:
     """The positions from `lowest` to `highest` of rows of unit waves (n, m) stored to `eps`.
 
@@ -91,8 +92,8 @@ def recover_positions(
         rows = waves[part]
         index, places, slack = candidates(omega, rows, order, eps, (lowest, highest))
         places = np.rint(places)
-        fits = apart(rows[index], np.exp(1j * np.multiply.outer(places, omega)))
-        fits = (fits <= 2 * pair_tolerance(places, omega, 1.0, eps)).all(axis=1)
+        distance = apart(rows[index], np.exp(1j * np.multiply.outer(places, omega)))
+        fits = np.all(distance <= 2 * pair_tolerance(places, omega, 1.0, eps), axis=1)
         slack = slack[fits]
         index, places = index[fits], places[fits].astype(np.int64)
         nearest = np.lexsort((np.abs(places - index - part.start), index))
@@ -106,12 +107,12 @@ def recover_positions(
 
 
 def candidates(
-    omega: np.ndarray,
-    waves: np.ndarray,
-    order: np.ndarray,
+    omega: Floats,
+    waves: NDArray[Any],
+    order: Indices,
     eps: float,
     limits: tuple[int, int],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Indices, Floats, Floats]:
     """Rows and positions that no pair excludes, slow pairs first, and how far they may be off."""
     index = np.arange(len(waves))
     places = np.full(len(waves), sum(limits) / 2)
@@ -136,7 +137,7 @@ def candidates(
 
 
 def runs_of(
-    rows: np.ndarray, positions: np.ndarray, axis: str | None = None, reading: str | None = None
+    rows: Indices, positions: Indices, axis: str | None = None, reading: str | None = None
 ) -> tuple[PositionRun, ...]:
     """Runs of rows whose positions go on by one step; a run of two goes on by 0 or 1.
 
@@ -152,8 +153,9 @@ def runs_of(
         if start < len(steps) and not np.isnan(steps[start]):
             end = int(changes[np.searchsorted(changes, start, side="right")])
         end = start if end == start + 1 and steps[start] not in (0, 1) else end
-        ends = (rows[start], rows[end], positions[start], positions[end])
-        runs.append(PositionRun(*map(int, ends), axis, reading))
+        first_row, last_row = int(rows[start]), int(rows[end])
+        first, last = int(positions[start]), int(positions[end])
+        runs.append(PositionRun(first_row, last_row, first, last, axis, reading))
         start = end + 1
     return tuple(runs)
 
@@ -182,7 +184,7 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
     return ", ".join(texts + rest_of_runs)
 
 
-def mistake_of(positions: np.ndarray) -> tuple[str, dict[str, Any]]:
+def mistake_of(positions: Indices) -> tuple[str, dict[str, Any]]:
     """Which mistake of positions known from public code is this? Its name and its numbers.
 
     >>> mistake_of(np.array([0, 0, 0, 1, 2])), mistake_of(np.array([0, 1, 0, 1, 2]))[0]

@@ -9,8 +9,10 @@ looked at: by their rows (repeated, zero, of unusual length), by the frequencies
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.identify import SHORT, identify, propose_waves
+from pefourier.diagnosis.wave_formulas import Params
 from pefourier.diagnosis.wave_rules import (
     SAMPLE,
     SEARCHED,
@@ -28,7 +30,7 @@ from pefourier.diagnosis.wave_rules import (
 from pefourier.encodings.encoding import Finding, largest_number
 from pefourier.encodings.findings import finding
 from pefourier.geometry.closest import row_period
-from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.geometry.precision import FORMATS, Indices, Table, rounded
 from pefourier.geometry.waves import numbers_look_random, recurrence
 from pefourier.writing.text import agreeing, first_few, joined_runs
 
@@ -36,7 +38,7 @@ TILES = 8  # of a table, in each of which some rows may be wrong
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 
 
-def constant_codes(table: np.ndarray) -> Finding:
+def constant_codes(table: Table) -> Finding:
     """One code for all positions, which may be that of angle 0, or none."""
     code = np.asarray(table[0], dtype=float)
     if not code.any():
@@ -76,15 +78,15 @@ def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
     elif facts.lag_zero is not None:
         yield finding("rows-of-lags", middle=facts.lag_zero, last=n - 1 - facts.lag_zero)
     elif facts.divisor is not None:
-        distinct = np.flatnonzero(first == np.arange(n))[:SAMPLE]
-        waves = facts.are_waves(np.asarray(facts.table[distinct], dtype=float))
+        leaders = np.flatnonzero(first == np.arange(n))[:SAMPLE]
+        waves = facts.are_waves(np.asarray(facts.table[leaders], dtype=float))
         values = {"divisor": facts.divisor, "distinct": facts.closest.distinct}
         yield finding("positions-divided", "waves" if waves else "steps", **values)
     else:
         yield duplicate_rows(facts, again)
 
 
-def duplicate_rows(facts: TableFacts, again: np.ndarray) -> Finding:
+def duplicate_rows(facts: TableFacts, again: Indices) -> Finding:
     """Single rows that repeat earlier ones, as positions or waves in 16 bits do, or for no reason.
 
     Positions of a format are one where rows are: all of those, two at least, and no row before.
@@ -96,7 +98,7 @@ def duplicate_rows(facts: TableFacts, again: np.ndarray) -> Finding:
     if facts.mirror is not None:
         return finding("duplicate-rows", "mirror", middle=facts.mirror, **values)
     for name in SHORT:
-        exact, cast = 2 ** FORMATS[name].digits, rounded(positions, FORMATS[name])
+        exact, cast = 1 << FORMATS[name].digits, rounded(positions, FORMATS[name])
         as_cast = np.searchsorted(cast, cast)
         if (first[:exact] == positions[:exact]).all() and (as_cast != positions).sum() > 1:
             if (first == first[as_cast]).all():
@@ -105,7 +107,7 @@ def duplicate_rows(facts: TableFacts, again: np.ndarray) -> Finding:
     return finding("duplicate-rows", "waves" if in_step else "plain", **values)
 
 
-def follow_waves(facts: TableFacts, rows: np.ndarray) -> bool:
+def follow_waves(facts: TableFacts, rows: Indices) -> bool:
     """Whether rows are what the waves around make of them: x(s+1) + x(s-1) = 2 cos ω x(s)."""
     d = facts.sample.shape[1]
     if d == 0 or len(facts.sample) < 8 or not facts.are_waves(facts.sample):
@@ -143,7 +145,7 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
         yield finding("padding-row", "usual" if usual else "unusual", rows=row_names(zero))
 
 
-def ordinary_zeros(facts: TableFacts, zero: np.ndarray) -> np.ndarray:
+def ordinary_zeros(facts: TableFacts, zero: Indices) -> NDArray[np.bool_]:
     """Which rows of zeros are codes like others: of sines at 0, of marks, or next to short ones."""
     if facts.identified is not None:
         return np.zeros(len(zero), dtype=bool)
@@ -155,8 +157,9 @@ def ordinary_zeros(facts: TableFacts, zero: np.ndarray) -> np.ndarray:
         return np.ones(len(zero), dtype=bool)
     place = np.searchsorted(live, zero)
     shorter = np.minimum(*(facts.norms[live[np.clip(place - k, 0, len(live) - 1)]] for k in (0, 1)))
-    sines = facts.one_wave is not None and facts.one_wave[0].form.part == "sin"
-    return (shorter <= np.median(facts.norms[live]) / 2) | (sines & (zero == 0))
+    sines = facts.single_waves is not None and facts.single_waves.part == "sin"
+    limits = np.where(sines & (zero == 0), np.inf, np.median(facts.norms[live]) / 2)
+    return np.asarray(shorter <= limits)
 
 
 def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
@@ -185,7 +188,7 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
     yield from transposed(facts) or coarse_frequencies(facts)
 
 
-def runs_of_rows(facts: TableFacts) -> Iterator[np.ndarray]:
+def runs_of_rows(facts: TableFacts) -> Iterator[NDArray[np.bool_]]:
     """Rows of which none may be wrong: those that are distinct, a half of them, or an eighth."""
     n = len(facts.table)
     s, distinct = np.arange(n), facts.first == np.arange(n)
@@ -206,12 +209,12 @@ def transposed(facts: TableFacts) -> list[Finding]:
     return [finding("transposed", formula=formula, n=n, d=d)]
 
 
-def formula_name(encoding: str, params: dict) -> str:
+def formula_name(encoding: str, params: Params) -> str:
     """A formula by its name, with its parameters."""
     return f"{encoding} ({', '.join(f'{k}={v}' for k, v in params.items())})"
 
 
-def row_names(rows: np.ndarray) -> str:
+def row_names(rows: Indices) -> str:
     """Row numbers with runs joined.
 
     >>> row_names(np.array([3, 5, 6, 7]))
@@ -226,8 +229,8 @@ def near_codes(facts: TableFacts) -> Iterator[Finding]:
 
     Two that are distinct in bfloat16 are no such codes, however near.
     """
-    n, d = facts.table.shape
-    if facts.identified is not None or n < 2:
+    d = facts.table.shape[1]
+    if facts.identified is not None or facts.closest.pair is None:
         return
     rms, (i, j) = np.sqrt((facts.norms**2).mean()), facts.closest.pair
     if 0 < facts.closest.distance <= max(1e-6, 4 * facts.eps) * rms:

@@ -7,36 +7,39 @@ A column is :math:`A \sin(\omega (s + o) + \varphi)`, s the row; parameters are 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import exp, log, log10
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.diagnosis.pairs import PairWaves, copies_of, fit_pair_waves
-from pefourier.encodings.columns import orders, pair_columns, split_pairs
-from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
+from pefourier.diagnosis.pairs import Part, copies_of, fit_pair_waves
+from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
+from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, Floats, KernelMeasure, row_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
+from pefourier.geometry.precision import Indices, Table
 
+Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # of scalings, in tables too short to tell
 LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 CERTAIN = 8  # a frequency of so many times its slack is read; one of less may be rounding alone
 CHANCE = 0.05  # of a number that fits a table and was not chosen
 
 
-def propose_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> tuple[str, dict] | None:
+def propose_grid(omega: Floats, slack: Floats, d: int) -> tuple[str, Params] | None:
     """Name and parameters of a grid that frequencies are within their slack, largest first."""
     k = np.arange((d - 1) // 2, 0, -1)
     if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():
         return "dft", {}
     params = geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
-    return params and ("sinusoidal", params)
+    return None if params is None else ("sinusoidal", params)
 
 
-def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
+def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     """The frequencies step · rho^(-i/D): the shortest rho, and the usual D, within the slack."""
     m = len(omega)
     if omega.min(initial=1.0) <= 0 or np.count_nonzero(omega > CERTAIN * slack) < 2:
@@ -57,9 +60,9 @@ def geometric_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
     return None
 
 
-def candidate_bases(rate: float, d: int) -> Iterator[dict]:
+def candidate_bases(rate: float, d: int) -> Iterator[Params]:
     """Parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
-    kinds = [{"divisor": name} for name in ("d", "d/2-1")]
+    kinds: list[Params] = [{"divisor": name} for name in ("d", "d/2-1")]
     if d % 2:
         kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
     halves = [exponent_divisor(kind, d) for kind in kinds]
@@ -68,7 +71,7 @@ def candidate_bases(rate: float, d: int) -> Iterator[dict]:
     ]
     yield from ({"rho": 1e4} | kind for kind in kinds)  # in few columns one grid is another's
 
-    def to(digits: int, kind: dict) -> dict:
+    def to(digits: int, kind: Params) -> Params:
         return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), digits)} | kind
 
     yield from (to(1, kind) for kind in kinds)
@@ -80,7 +83,7 @@ def candidate_bases(rate: float, d: int) -> Iterator[dict]:
     yield from (to(digits, kind) for kind in kinds[:1] for digits in range(4, 18))
 
 
-def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
+def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     """The frequencies of a rotation scaled by llama3 or yarn, with usual lengths of training."""
     m, i = len(omega), np.arange(len(omega))
     first = slice(max(m // 8, 2) + 1)  # pairs that no scaling changes
@@ -102,24 +105,27 @@ def scaled_grid(omega: np.ndarray, slack: np.ndarray, d: int) -> dict | None:
     return None
 
 
-def usual_scalings(factors: Iterable[float], originals: Iterable[int] = LENGTHS) -> Iterator[dict]:
+def usual_scalings(
+    factors: Iterable[float], originals: Iterable[int] = LENGTHS
+) -> Iterator[Params]:
     """Scalings by some factors, with the lengths of training that models have."""
     for factor, original in product(factors, originals):
-        lengths = {"factor": factor, "original": original}
+        lengths: Params = {"factor": factor, "original": original}
         yield {"scaling": "llama3"} | lengths
         yield {"scaling": "yarn"} | lengths
         yield {"scaling": "yarn"} | lengths | {"truncate": False}
 
 
-def frequencies(params: dict, d: int) -> np.ndarray:
+def frequencies(params: Params, d: int) -> Floats:
     """Radians a row of the pairs of d columns, ((d + 1) // 2,)."""
     if "scaling" in params:
         return rotation_of({"d": d, "partial": 1.0} | params, 1)[0]
     exponents = np.arange((d + 1) // 2) / exponent_divisor(params, d)
-    return params.get("step", 1.0) * params["rho"] ** -exponents
+    omega: Floats = params.get("step", 1.0) * params["rho"] ** -exponents
+    return omega
 
 
-def exponent_divisor(params: dict, d: int) -> float:
+def exponent_divisor(params: Params, d: int) -> float:
     """The D of rho^(-i/D), of d columns.
 
     >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
@@ -131,13 +137,13 @@ def exponent_divisor(params: dict, d: int) -> float:
     return d / 2 + float(divisor[3:] or 0.0) + 0.5 * longer
 
 
-def frequency_slack(omega: np.ndarray, eps: float, n: int) -> np.ndarray:
+def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:
     """How far a frequency read from n rows may be from its formula.
 
     Rounding of stored numbers averages out along the rows, but for pairs that hardly turn, whose
     cosine is rounded the same way in each row.
     """
-    stored = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
+    stored: Floats = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
     return stored + precision.phase_rounding(omega, eps)
 
 
@@ -184,29 +190,43 @@ def chosen_digits(eps: float) -> int:
     return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
 
 
-def intercept(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+def intercept(x: NDArray[Any], y: Floats, weight: Floats) -> float:
     """The a of weighted least squares y = a + b x."""
     mean = weight @ x / weight.sum(), weight @ y / weight.sum()
     away = x - mean[0]
     return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
 
 
-def fit_single_wave(rows: np.ndarray, eps: float) -> tuple[PairWaves, np.ndarray] | None:
-    """Cosines alone, or sines alone, from position 0 on, and the slack of each frequency.
+@dataclass(frozen=True, eq=False)
+class SingleWaves:
+    """Cosines alone, or sines alone, of positions from 0 on."""
+
+    part: Part
+    copies: Layout | None  # where each column stands twice
+    factor: float
+    omega: Floats  # (m,) radians per row
+    slack: Floats  # (m,) of each frequency
+
+
+def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
+    """The cosines alone, or sines alone, that columns are; None where they are neither.
 
     A cosine that hardly turns is flat: what rounding takes from it moves its frequency far.
     """
     waves = fit_pair_waves(rows, eps) if len(rows) > 3 else None
-    if waves is None or waves.repeats > 1 or waves.form.part not in ("cos", "sin"):
+    if waves is None or waves.repeats > 1 or waves.form is None:
+        return None
+    part = waves.form.part
+    if part not in ("cos", "sin"):
         return None
     n, omega = len(rows), np.maximum(np.abs(waves.omega), 1e-12)
-    wave = np.sin if waves.form.part == "cos" else np.cos
+    wave = np.sin if part == "cos" else np.cos
     steep = np.where(omega * n < 1, wave(omega * n), 1.0)
     slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
-    return replace(waves, omega=omega), slack
+    return SingleWaves(part, waves.form.copies, waves.factor, omega, slack)
 
 
-def drop_copies(rows: np.ndarray) -> np.ndarray:
+def drop_copies(rows: Floats) -> Floats:
     """Each column once, where a table holds each twice."""
     layout = copies_of(rows)
     return rows if layout is None else split_pairs(rows, layout)[0]
@@ -220,13 +240,13 @@ class Formula:
     """A proposal: what a table may be, its codes of rows s (n,), and what rounding explains."""
 
     encoding: str
-    params: dict
-    codes: Callable[[np.ndarray], np.ndarray]  # (n, d) of rows s
-    tolerance: Callable[[np.ndarray, np.ndarray, float], Any]  # of rows s, codes, resolution
+    params: Params
+    codes: Callable[[NDArray[Any]], Floats]  # (n, d) of rows s
+    tolerance: Callable[[NDArray[Any], Floats, float], Any]  # of rows s, codes, resolution
 
     def residual(
-        self, s: np.ndarray, codes: np.ndarray, eps: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, s: NDArray[Any], codes: Floats, eps: float
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         """Differences (n, d) of the codes of rows s, and of each row whether rounding explains it.
 
         Rows of zeros that the formula leaves out differ by nothing.
@@ -236,7 +256,7 @@ class Formula:
             difference[np.isin(s, self.params["zero_rows"]) & ~codes.any(axis=1)] = 0.0
         return difference, (difference <= self.tolerance(s, codes, eps)).all(axis=1)
 
-    def compare(self, table: np.ndarray, eps: float) -> tuple[float, np.ndarray]:
+    def compare(self, table: Table, eps: float) -> tuple[float, Indices]:
         """The largest difference of a table, and the rows that rounding does not explain.
 
         A table of which more than half of a block does not follow is not read to its end.
@@ -252,13 +272,13 @@ class Formula:
         return largest, np.concatenate(stray)
 
 
-def float_blocks(table: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+def float_blocks(table: Table) -> Iterator[tuple[slice, Floats]]:
     """The rows of a table in float64, in blocks."""
     for rows in row_blocks(len(table), BLOCK, table.shape[1]):
         yield rows, np.asarray(table[rows], dtype=float)
 
 
-def rebuild(encoding: str, params: dict, d: int, top: float = np.inf) -> Formula:
+def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formula:
     """Sinusoids by name and parameters alone; `top` is the largest number that was seen.
 
     >>> rebuild("rope", {"rho": 100.0, "layout": "halves"}, 4).codes(np.array([1])).round(3)
@@ -266,19 +286,20 @@ def rebuild(encoding: str, params: dict, d: int, top: float = np.inf) -> Formula
     """
     amplitude, omega, phase = table_waves(encoding, params, d)
     offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
-    largest = np.abs(amplitude).max()
+    largest = float(np.abs(amplitude).max())
 
-    def codes(s: np.ndarray) -> np.ndarray:
-        return amplitude * np.sin(np.multiply.outer(s + offset, omega) + phase)
+    def codes(s: NDArray[Any]) -> Floats:
+        waves: Floats = amplitude * np.sin(np.multiply.outer(s + offset, omega) + phase)
+        return waves
 
-    def tolerance(s: np.ndarray, codes: np.ndarray, eps: float) -> np.ndarray:
-        stored = min(largest, max(top, np.abs(codes).max(initial=0.0)))
+    def tolerance(s: NDArray[Any], codes: Floats, eps: float) -> Floats:
+        stored = min(largest, max(top, float(np.abs(codes).max(initial=0.0))))
         return 3 * eps * stored + largest * precision.phase_errors(s + offset, omega, eps)
 
     return Formula(encoding, params, codes, tolerance)
 
 
-def table_waves(encoding: str, params: dict, d: int) -> np.ndarray:
+def table_waves(encoding: str, params: Params, d: int) -> Floats:
     """Signed amplitude, frequency and phase of each column, (3, d), in the table's order."""
     used = d - int(params.get("odd") == "zero")
     waves = reference_waves(encoding, params, used)
@@ -291,11 +312,12 @@ def table_waves(encoding: str, params: dict, d: int) -> np.ndarray:
     return np.pad(waves, ((0, 0), (0, d - used)))
 
 
-def reference_waves(encoding: str, params: dict, d: int) -> np.ndarray:
+def reference_waves(encoding: str, params: Params, d: int) -> Floats:
     """Amplitude, frequency and phase of each column in the order of reference, (3, d)."""
     waves = np.ones((3, d))
     if encoding == "dft":
-        measure, paired = build("dft", length=1, d=d).measure, (d + 1) // 2
+        measure = cast(KernelMeasure, build("dft", length=1, d=d).measure)
+        paired = (d + 1) // 2
         k = np.concatenate([np.arange(paired), np.arange(1, paired), np.arange(paired, d // 2 + 1)])
         waves = np.stack([measure.amplitudes[k], measure.frequencies[k], np.full(d, np.pi / 2)])
         waves[2, paired : 2 * paired - 1] = 0.0
@@ -312,7 +334,7 @@ def reference_waves(encoding: str, params: dict, d: int) -> np.ndarray:
     return waves
 
 
-def refine_base(encoding: str, params: dict, rows: np.ndarray, start: int) -> dict:
+def refine_base(encoding: str, params: Params, rows: Floats, start: int) -> Params:
     r"""Parameters whose base, unless few digits say that it was chosen, is of least squares.
 
     One step of Gauss and Newton in :math:`\ln\rho`, by which :math:`\omega` changes as

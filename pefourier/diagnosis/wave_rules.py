@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from pefourier.diagnosis.frequency_rules import ladder_of
 from pefourier.diagnosis.identify import SHORT, resolutions
-from pefourier.diagnosis.pairs import PairWaves
 from pefourier.diagnosis.wave_formulas import (
+    Params,
+    SingleWaves,
     candidate_bases,
     chosen_digits,
-    fit_single_wave,
+    fit_single_waves,
     float_blocks,
     frequencies,
     frequency_slack,
@@ -27,10 +28,17 @@ from pefourier.diagnosis.wave_formulas import (
 )
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.columns import Layout, pair_columns
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.encoding import Finding, Floats
 from pefourier.encodings.findings import finding
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
-from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.geometry.precision import (
+    FLOAT32_EPS,
+    FORMATS,
+    Indices,
+    Table,
+    phase_rounding,
+    rounded,
+)
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurrence
 from pefourier.writing.files import read_toml
@@ -47,15 +55,15 @@ SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers a
 class TableFacts:
     """A table with what is known of it."""
 
-    table: np.ndarray
+    table: Table
     eps: float
-    identified: dict | None
+    identified: dict[str, Any] | None
     closest: ClosestPair
     rank: int
     stored: float = 0.0  # resolution of the type it is stored in, finer than eps where it was wider
 
     @property
-    def params(self) -> dict:
+    def params(self) -> Params:
         """Parameters of what was identified."""
         return self.identified["params"] if self.identified else {}
 
@@ -65,18 +73,18 @@ class TableFacts:
         return resolutions(self.eps)[-1]
 
     @cached_property
-    def norms(self) -> np.ndarray:
+    def norms(self) -> Floats:
         """Length of each code, shape (n,)."""
         return np.concatenate([row_norms(codes) for _, codes in float_blocks(self.table)])
 
     @cached_property
-    def first(self) -> np.ndarray:
+    def first(self) -> Indices:
         """Index of the first row that is the same code as each row, shape (n,)."""
         first = self.closest.first
         return np.arange(len(self.table)) if first is None else first
 
     @cached_property
-    def runs(self) -> np.ndarray:
+    def runs(self) -> Indices:
         """Sizes of the runs of rows, each of which starts with a new code."""
         n = len(self.table)
         return np.diff(np.flatnonzero(self.first == np.arange(n)), append=n)
@@ -143,7 +151,7 @@ class TableFacts:
         rows = np.asarray(self.table[self.inner][:SAMPLE], dtype=float)
         return self.are_waves(rows[:, ~np.isin(rows, (0.0, 1.0)).all(axis=0)], CYCLIC)
 
-    def are_waves(self, rows: np.ndarray, share: float = SHARE) -> bool:
+    def are_waves(self, rows: Floats, share: float = SHARE) -> bool:
         """Whether each column of some rows is one sinusoid."""
         return rows.shape[1] == 0 or recurrence(rows, 1)[1] < share + 4 * self.eps * (share < 0.01)
 
@@ -157,18 +165,18 @@ class TableFacts:
         return bool((rows[1] > 0).all() and (abs(rows - lines) <= 8 * self.level * lines).all())
 
     @cached_property
-    def sample(self) -> np.ndarray:
+    def sample(self) -> Floats:
         """Some rows from the start, without columns of zeros at the end."""
         rows = np.asarray(self.table[:SAMPLE], dtype=float)
         used = np.flatnonzero(rows.any(axis=0))
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
 
     @cached_property
-    def one_wave(self) -> tuple[PairWaves, np.ndarray] | None:
-        """Cosines alone, or sines alone, each column once or twice, that turn; and their slack."""
+    def single_waves(self) -> SingleWaves | None:
+        """Cosines alone, or sines alone, each column once or twice, that turn."""
         if min(self.sample.shape) < 4 or self.pairs is not None:
             return None
-        return fit_single_wave(self.sample, self.level) if self.are_waves(self.sample) else None
+        return fit_single_waves(self.sample, self.level) if self.are_waves(self.sample) else None
 
     @cached_property
     def pairs(self) -> SinusoidPairs | None:
@@ -180,20 +188,20 @@ class TableFacts:
         return pairs if turn else None
 
 
-def row_norms(codes: np.ndarray) -> np.ndarray:
+def row_norms(codes: Floats) -> Floats:
     """Length of each row, above zero wherever a number is.
 
     >>> row_norms(np.array([[3e-200, 4e-200], [0.0, 0.0]]))
     array([5.e-200, 0.e+000])
     """
-    norms = np.linalg.norm(codes, axis=1)
+    norms: Floats = np.linalg.norm(codes, axis=1)
     tiny = np.flatnonzero((norms < 1e-150) & codes.any(axis=1))  # squares that are no numbers
     top = np.abs(codes[tiny]).max(axis=1, initial=0.0)
     norms[tiny] = top * np.linalg.norm(codes[tiny] / top[:, None], axis=1)
     return norms
 
 
-def is_constant(table: np.ndarray) -> bool:
+def is_constant(table: Table) -> bool:
     """Whether all rows are alike to 1e-6 of their norm: the output does not depend on position.
 
     >>> noise = 1e-7 * np.random.default_rng(0).normal(size=(9, 4))
@@ -266,14 +274,13 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
     span = max(len(facts.table), 128)
     unrotated = moving[moving * span < STILL]
     steps = -np.diff(np.log(np.sort(moving)[::-1][:3]))
-    if len(unrotated) > len(omega) / 2:
-        values = {"unrotated": len(unrotated), "pairs": len(omega), "least": STILL, "span": span}
-        yield finding("dead-pairs", "still", **values)
+    count, pairs = len(unrotated), len(omega)
+    if count > pairs / 2:
+        yield finding("dead-pairs", "still", unrotated=count, pairs=pairs, least=STILL, span=span)
     elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * facts.eps).all():
         yield finding("dead-pairs", "exponent")
-    if len(moving) > 2 and np.ptp(moving) < 0.01 * moving.max() and len(moving) > len(omega) / 2:
-        values = {"moving": len(moving), "pairs": len(omega), "turn": np.median(moving)}
-        yield finding("single-frequency", **values)
+    if len(moving) > max(2, pairs / 2) and np.ptp(moving) < 0.01 * moving.max():
+        yield finding("single-frequency", moving=len(moving), pairs=pairs, turn=np.median(moving))
 
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
@@ -286,10 +293,9 @@ def divided_positions(facts: TableFacts) -> Iterator[Finding]:
         yield finding("aliased-waves", rho=base, top=omega.max())
 
 
-def unusual_base(facts: TableFacts) -> Iterator[Finding]:
-    """A base other than 10000; a power of ten next to it may be a slip."""
+def unusual_base(facts: TableFacts, *, rotary: bool) -> Iterator[Finding]:
+    """A base other than 10000; a power of ten next to it may be a slip. Rotary bases are many."""
     rho, slips = facts.params["rho"], read_toml(BASES)
-    rotary = facts.identified["encoding"] == "rope"  # whose bases are many
     known_slips = slips["lost"] + ([] if rotary else slips["near"])
     slip = next((s["why"] for s in known_slips if abs(rho / s["base"] - 1) <= s["within"]), "")
     if rho != 1e4 and (slip or not rotary) and not any(useless_frequencies(facts)):
@@ -301,7 +307,7 @@ def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
     name, p = (facts.identified or {}).get("encoding"), facts.params
     backwards = "backwards" in p
     if name in ("sinusoidal", "rope"):
-        yield from unusual_base(facts)
+        yield from unusual_base(facts, rotary=name == "rope")
         for key, usual in PAPERS.items():
             value = p.get(key, usual)
             if value != usual and not (key == "offset" and backwards):
@@ -315,7 +321,7 @@ def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
 
 
 def without_rounding(
-    factors: Factors, identified: dict | None, eps: float = FLOAT32_EPS
+    factors: Factors, identified: dict[str, Any] | None, eps: float = FLOAT32_EPS
 ) -> tuple[Factors, list[Finding]]:
     """Singular values counted above those of a table's differences from its formula, and a note.
 
@@ -329,13 +335,13 @@ def without_rounding(
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
-    values = {"rank": factors.rank, "left": counted.rank, "worst": worst}
-    extra = factors.rank - counted.rank
-    values |= {"extra": extra, "come": agreeing(extra, "comes", "come")}
-    return counted, [finding("rank-of-rounding", **values)]
+    rank, left = factors.rank, counted.rank
+    extra, come = rank - left, agreeing(rank - left, "comes", "come")
+    noted = finding("rank-of-rounding", rank=rank, left=left, worst=worst, extra=extra, come=come)
+    return counted, [noted]
 
 
-def has_read_numbers(params: dict, eps: float = FLOAT32_EPS) -> bool:
+def has_read_numbers(params: Params, eps: float = FLOAT32_EPS) -> bool:
     """Whether digits of parameters but the scale may be errors of reading, which a base's are not.
 
     >>> has_read_numbers({"rho": 40889.8, "step": [0.5, 1.234567], "scale": 0.123})
@@ -391,9 +397,8 @@ def coarse_frequencies(facts: TableFacts) -> list[Finding]:
     if facts.pairs is not None:
         omega = np.sort(facts.pairs.omega)[::-1]
         slack = frequency_slack(omega, facts.level, len(facts.sample))
-    elif facts.one_wave is not None:
-        waves, slack = facts.one_wave
-        omega = waves.omega
+    elif facts.single_waves is not None:
+        omega, slack = facts.single_waves.omega, facts.single_waves.slack
     else:
         return []
     grid = coarse_grid(omega, slack)
@@ -404,7 +409,7 @@ def coarse_frequencies(facts: TableFacts) -> list[Finding]:
     return [finding("coarse-frequencies", rho=rho, form=form, below=tuple(below.values()))]
 
 
-def coarse_grid(omega: np.ndarray, slack: np.ndarray) -> tuple[str, float, np.ndarray] | None:
+def coarse_grid(omega: Floats, slack: Floats) -> tuple[str, float, Floats] | None:
     """A geometric grid that was rounded to 16 bits: the format, the base, and what it was before.
 
     Only where frequencies are known far better than such a format would hold them: else any grid

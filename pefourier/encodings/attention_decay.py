@@ -8,10 +8,13 @@ the mean over pairs of :math:`\cos p(\omega_i - \omega'_i)`, is what is left. Po
 one by one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import isqrt
 
 import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.encodings.domain import Floats
 
 FARTHEST = 2**20  # lags and positions that are searched
 STEP = 2**7  # lags that a product of matrices takes from each of its starts
@@ -21,7 +24,7 @@ MANY, SPREAD = 2**13, 14  # frequencies that are summed by a grid, points of it 
 LEVELS = (0.99, 0.9, 0.5)
 
 
-def lag_sums(frequencies: np.ndarray, farthest: int = FARTHEST) -> Iterator[tuple[int, np.ndarray]]:
+def lag_sums(frequencies: Floats, farthest: int = FARTHEST) -> Iterator[tuple[int, Floats]]:
     r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `farthest`.
 
     By the addition theorem a block is a product of two small matrices, so that a million lags of
@@ -38,19 +41,21 @@ def lag_sums(frequencies: np.ndarray, farthest: int = FARTHEST) -> Iterator[tupl
         if len(frequencies) > MANY:
             sums = sums_of_many(first, rows * STEP, frequencies)
         else:
-            sums = sum(sums_from(first, rows, part) for part in parts).ravel()
+            sums = np.zeros(rows * STEP)
+            for part in parts:
+                sums += sums_from(first, rows, part).ravel()
         yield first, sums[: farthest - first]
         first, count = first + count, min(2 * count, STEP * STARTS)
 
 
-def sums_from(first: int, rows: int, frequencies: np.ndarray) -> np.ndarray:
+def sums_from(first: int, rows: int, frequencies: Floats) -> Floats:
     """Sums of cosines at the lags from the first on, `STEP` of them in each row."""
     inner = powers_of_waves(STEP, frequencies)
     outer = powers_of_waves(rows, STEP * frequencies) * np.exp(1j * first * frequencies)
-    return outer.real @ inner.real.T - outer.imag @ inner.imag.T
+    return np.asarray(outer.real @ inner.real.T - outer.imag @ inner.imag.T)
 
 
-def sums_of_many(first: int, count: int, frequencies: np.ndarray) -> np.ndarray:
+def sums_of_many(first: int, count: int, frequencies: Floats) -> Floats:
     """The same of very many frequencies, to 1e-12 of their number, by one Fourier transform.
 
     Each is spread over a grid of twice as many points as lags by a Gaussian, whose transform the
@@ -67,10 +72,10 @@ def sums_of_many(first: int, count: int, frequencies: np.ndarray) -> np.ndarray:
         grid.imag += np.bincount(index, spread.imag, points)
     lags = np.arange(-(count // 2), count - count // 2)
     gaussian = np.sqrt(np.pi * width) * np.exp(-width * (np.pi * lags / points) ** 2)
-    return (np.fft.ifft(grid)[lags] * points / gaussian).real
+    return np.real(np.fft.ifft(grid)[lags] * points / gaussian)
 
 
-def powers_of_waves(count: int, frequencies: np.ndarray) -> np.ndarray:
+def powers_of_waves(count: int, frequencies: Floats) -> NDArray[np.complex128]:
     r"""The waves :math:`e^{i k \omega}`, k below `count`, shape (count, pairs).
 
     They are products of about sqrt(count) waves, which cost less than their cosines and sines.
@@ -83,10 +88,10 @@ def powers_of_waves(count: int, frequencies: np.ndarray) -> np.ndarray:
         np.exp(1j * np.multiply.outer(np.arange(0, end, step), frequencies))
         for end, step in ((run, 1), (count, run))
     )
-    return (coarse[:, None] * fine).reshape(-1, len(frequencies))[:count]
+    return np.reshape(coarse[:, None] * fine, (-1, len(frequencies)))[:count]
 
 
-def first_below(frequencies: np.ndarray, level: float, farthest: int = FARTHEST) -> int | None:
+def first_below(frequencies: Floats, level: float, farthest: int = FARTHEST) -> int | None:
     """The first lag at which the sum of cosines is below a level; None where none is."""
     for first, sums in lag_sums(frequencies, farthest):
         below = np.flatnonzero(sums < level)
@@ -95,9 +100,7 @@ def first_below(frequencies: np.ndarray, level: float, farthest: int = FARTHEST)
     return None
 
 
-def reading_cosine(
-    frequencies: np.ndarray, second: np.ndarray, positions: np.ndarray
-) -> np.ndarray:
+def reading_cosine(frequencies: Floats, second: Floats, positions: Floats) -> Floats:
     r"""Cosine between the codes of two readings of a rotation.
 
     The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
@@ -108,10 +111,11 @@ def reading_cosine(
     array([0.386, 0.25 ])
     """
     differences = readings_apart(frequencies, second)
-    return np.cos(np.multiply.outer(np.asarray(positions, dtype=float), differences)).mean(axis=1)
+    phases = np.multiply.outer(np.asarray(positions, dtype=float), differences)
+    return np.asarray(np.cos(phases).mean(axis=1))
 
 
-def readings_apart(frequencies: np.ndarray, second: np.ndarray) -> np.ndarray:
+def readings_apart(frequencies: Floats, second: Floats) -> Floats:
     """Differences of two readings' frequencies, over the pairs that turn in both.
 
     Where these are alike and one turns more, those turn against pairs that stand still.
@@ -125,10 +129,7 @@ def readings_apart(frequencies: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def positions_below(
-    frequencies: np.ndarray,
-    second: np.ndarray,
-    farthest: int = FARTHEST,
-    levels: Iterable[float] = LEVELS,
+    frequencies: Floats, second: Floats, farthest: int = FARTHEST
 ) -> dict[str, int | None]:
     """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
 
@@ -136,14 +137,12 @@ def positions_below(
     >>> positions_below(one, two)
     {'.99': 3, '.9': 9, '.5': 27}
     """
-    return levels_below(readings_apart(frequencies, second), farthest, levels)
+    return levels_below(readings_apart(frequencies, second), farthest)
 
 
-def levels_below(
-    differences: np.ndarray, farthest: int = FARTHEST, levels: Iterable[float] = LEVELS
-) -> dict[str, int | None]:
+def levels_below(differences: Floats, farthest: int = FARTHEST) -> dict[str, int | None]:
     """The first position at which the mean of cos(p · differences) is below each level."""
-    firsts: dict[float, int | None] = dict.fromkeys(levels)
+    firsts: dict[float, int | None] = dict.fromkeys(LEVELS)
     for first, sums in lag_sums(differences, farthest):
         for level in (level for level, position in firsts.items() if position is None):
             below = np.flatnonzero(sums < level * len(differences))
@@ -153,13 +152,13 @@ def levels_below(
     return {f"{level:g}"[1:]: position for level, position in firsts.items()}
 
 
-def layouts_apart(frequencies: np.ndarray, second: np.ndarray | None = None) -> np.ndarray:
+def layouts_apart(frequencies: Floats, second: Floats | None = None) -> Floats:
     """Differences of the columns' frequencies where partners are halves or side by side.
 
     Column j turns with pair j mod m in one layout and with pair j // 2 in the other, by the
     frequencies of a second reading where there is one.
     """
     second = frequencies if second is None else second
-    second = np.pad(second, (0, max(len(frequencies) - len(second), 0)))[: len(frequencies)]
-    columns = np.arange(2 * len(frequencies))
-    return frequencies[columns % len(frequencies)] - second[columns // 2]
+    pairs = len(frequencies)
+    padded = np.pad(second, (0, max(pairs - len(second), 0)))[:pairs]
+    return np.tile(frequencies, 2) - np.repeat(padded, 2)

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Sequence
 from numbers import Real
+from typing import TypeGuard
 
 from pefourier.errors import PefourierError, shown
 
@@ -21,22 +22,22 @@ MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squar
 HUGE = 1e300  # size of a number in a file: with larger ones products overflow
 
 
-def is_number(value: object, low: float = -HUGE, high: float = HUGE) -> bool:
+def is_number(value: object, low: float = -HUGE, high: float = HUGE) -> TypeGuard[float]:
     """Whether a value from a file is a number, no truth value, finite and within a range.
 
     >>> is_number(0.5), is_number(True), is_number("1"), is_number(math.nan), is_number(10**400)
     (True, False, False, False, False)
     """
-    return type(value) in (int, float) and low <= value <= high
+    return isinstance(value, int | float) and type(value) is not bool and low <= value <= high
 
 
-def is_count(value: object, low: int = 1, high: int = 2**53 - 1) -> bool:
+def is_count(value: object, low: int = 1, high: int = 2**53 - 1) -> TypeGuard[float]:
     """Whether a value from a file is a whole number within a range, maybe written 4096.0.
 
     >>> is_count(4096.0), is_count(0), is_count(1.5)
     (True, False, False)
     """
-    return is_number(value, low, high) and value == int(value)
+    return is_number(value, low, high) and value % 1 == 0
 
 
 def check_count(key: str, value: int, minimum: int = 1, maximum: int = 2**53) -> None:

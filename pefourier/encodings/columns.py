@@ -10,15 +10,19 @@ first, pairs in the order of their phases.
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pefourier.encodings.domain import Floats
 from pefourier.errors import PefourierError
 
 Layout = Literal["interleaved", "halves"]
 Wave = Literal["sin", "cos"]
-Places = tuple[slice, slice] | tuple[np.ndarray, np.ndarray]  # of the two columns of each pair
+Interleaving = bool | Literal["rows"]  # of the pairs of axes: in turns, or those of y and x alone
+Order = tuple[Layout, Wave]
+Columns = tuple[NDArray[np.int64], NDArray[np.int64]]  # of the two waves of each pair
 
 
 def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
@@ -32,7 +36,7 @@ def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
     return slice(0, pairs), slice(pairs, 2 * pairs)
 
 
-def columns_of_blocks(layout: str, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def columns_of_blocks(layout: str, sizes: Sequence[int]) -> Columns:
     """Columns of the first and of the second wave of each pair, of blocks of so many pairs.
 
     Interleaved and halves know no blocks; all other layouts have halves in each.
@@ -40,17 +44,15 @@ def columns_of_blocks(layout: str, sizes: Sequence[int]) -> tuple[np.ndarray, np
     >>> columns_of_blocks("axis-halves", (1, 2))
     (array([0, 2, 3]), array([1, 4, 5]))
     """
-    sizes = np.array([sum(sizes)] if layout == "halves" else sizes)
-    pair = np.arange(sizes.sum())
+    counts = np.array([sum(sizes)] if layout == "halves" else sizes)
+    pair = np.arange(counts.sum())
     if layout == "interleaved":
         return 2 * pair, 2 * pair + 1
-    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the block of each pair
-    return begin + pair, begin + pair + np.repeat(sizes, sizes)
+    begin = np.repeat(np.cumsum(counts) - counts, counts)  # of the block of each pair
+    return begin + pair, begin + pair + np.repeat(counts, counts)
 
 
-def waves(
-    phases: np.ndarray, layout: Layout, first: Wave = "sin", d: int | None = None
-) -> np.ndarray:
+def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = None) -> Floats:
     """Sines and cosines of (n, m) phases in d columns, by default 2m.
 
     With d = 2m - 1 the last pair has no second wave; columns beyond 2m are zero.
@@ -67,13 +69,13 @@ def waves(
     return table
 
 
-def split_pairs(table: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+def split_pairs(table: NDArray[Any], layout: Layout) -> tuple[NDArray[Any], NDArray[Any]]:
     """First and second waves of the pairs of a table (n, d), each a view (n, d // 2)."""
     first, second = pair_columns(layout, table.shape[1] // 2)
     return table[:, first], table[:, second]
 
 
-def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
+def exchanged(table: NDArray[Any], layout: Layout) -> NDArray[Any]:
     """The table with the two waves of each pair in each other's place.
 
     >>> exchanged(np.array([[1, 2, 3, 4, 0]]), "halves")
@@ -85,7 +87,7 @@ def exchanged(table: np.ndarray, layout: Layout) -> np.ndarray:
     return result
 
 
-def orders(d: int) -> dict[tuple[Layout, Wave], np.ndarray]:
+def orders(d: int) -> dict[Order, NDArray[np.int64]]:
     """Orders of d columns by layout and first wave: which column of reference each column is.
 
     With odd d the last sine has no cosine, and cosines cannot come first side by side.
@@ -95,13 +97,15 @@ def orders(d: int) -> dict[tuple[Layout, Wave], np.ndarray]:
     """
     j = np.arange(d)
     sines, cosines = j[::2], j[1::2]
-    column_orders = {("interleaved", "sin"): j} | ({} if d % 2 else {("interleaved", "cos"): j ^ 1})
-    column_orders["halves", "sin"] = np.concatenate([sines, cosines])
-    column_orders["halves", "cos"] = np.concatenate([cosines, sines])
-    return column_orders
+    return {
+        ("interleaved", "sin"): j,
+        **({} if d % 2 else {("interleaved", "cos"): j ^ 1}),
+        ("halves", "sin"): np.concatenate([sines, cosines]),
+        ("halves", "cos"): np.concatenate([cosines, sines]),
+    }
 
 
-CHANGES = {  # from one order to another
+CHANGES: dict[str, tuple[Order, Order]] = {  # from one order to another
     "interleaved to halves": (("interleaved", "sin"), ("halves", "sin")),
     "halves to interleaved": (("halves", "sin"), ("interleaved", "sin")),
     "halves exchanged": (("halves", "cos"), ("halves", "sin")),
@@ -109,7 +113,7 @@ CHANGES = {  # from one order to another
 }
 
 
-def changes_by_name(d: int) -> dict[str, np.ndarray]:
+def changes_by_name(d: int) -> dict[str, NDArray[np.int64]]:
     """Changes of the order of d columns that have a name: the old column of each new one.
 
     >>> changes_by_name(4)["halves exchanged"]
@@ -126,7 +130,7 @@ def changes_by_name(d: int) -> dict[str, np.ndarray]:
 AXES = "tyx"
 
 
-def describe_axes(axis: np.ndarray) -> str:
+def describe_axes(axis: NDArray[np.int64]) -> str:
     """Which axis turns each pair, those that turn alike or by turns together.
 
     >>> describe_axes(np.repeat([0, 1, 2], [16, 24, 24])), describe_axes(np.arange(64) % 3)
@@ -140,8 +144,8 @@ def describe_axes(axis: np.ndarray) -> str:
 
 
 def axes_of_sections(
-    sections: tuple[int, ...], interleaved: bool | Literal["rows"], pairs: int
-) -> np.ndarray:
+    sections: tuple[int, ...], interleaved: Interleaving, pairs: int
+) -> NDArray[np.int64]:
     """Which of the axes t, y, x turns each pair: in blocks, by turns, or as Ernie 4.5 has it.
 
     Its sections are those of rows, columns and frames; rows and columns take turns, frames are
@@ -159,7 +163,7 @@ def axes_of_sections(
             f"mrope_section {list(sections)} must be three numbers of sum {pairs}{condition}"
         )
     if interleaved == "rows":
-        return np.r_[np.tile([1, 2], sections[0]), np.zeros(sections[2], dtype=int)]
+        return np.array([1, 2] * sections[0] + [0] * sections[2])
     if not interleaved:
         return np.repeat(np.arange(3), sections)
     turns = np.arange(pairs) % 3  # pairs that are nobody's are those of t, as in transformers

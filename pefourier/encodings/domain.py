@@ -8,16 +8,20 @@ lags, times at even steps) the Fourier transform is the real FFT; irregular time
 small dense orthonormal basis, columns by ascending omega.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
 
+Floats = NDArray[np.float64]
 EVEN = 1e-3  # of a step, within which times are at even steps
 LARGEST_BASIS = 8192  # points of an irregular domain: its basis takes 512 MiB there
 COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a long table
@@ -25,12 +29,10 @@ COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a lon
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """n points; `basis` (n, n) and its `omega` (n,) only where the FFT does not apply."""
+    """n points, on which the FFT applies."""
 
     kind: Literal["position", "lag", "time", "tree"]
-    x: np.ndarray  # (n,) coordinate of each point
-    omega: np.ndarray | None = None  # (n,) radians per unit of x, one per basis column
-    basis: np.ndarray | None = None  # (n, n) orthonormal columns
+    x: NDArray[Any]  # (n,) coordinate of each point
     grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
     prefix: int = 0  # rows before the lattice that have no place on it
 
@@ -45,12 +47,12 @@ class Domain:
     @property
     def has_lags(self) -> bool:
         """Whether steps are even, so that some points are as far apart as others."""
-        return self.basis is None
+        return not isinstance(self, BasisDomain)
 
     @property
     def irregular(self) -> bool:
         """Whether points are times at uneven steps: none folds, and few lags are there twice."""
-        return self.kind == "time" and self.basis is not None
+        return self.kind == "time" and not self.has_lags
 
     @property
     def spacing(self) -> float:
@@ -63,7 +65,7 @@ class Domain:
             return 1.0
         return float(self.x[-1] - self.x[0]) / (len(self) - 1)
 
-    def coordinates(self, x: np.ndarray) -> np.ndarray:
+    def coordinates(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
         """Place of each point x on the axes of the lattice, shape (len(x), axes), in points.
 
         Lags on a grid are displacements, key - query, of both signs.
@@ -78,7 +80,7 @@ class Domain:
         place = np.stack(np.unravel_index(np.asarray(x) - self.prefix, self.sides), axis=-1)
         return place - np.array(self.sides) // 2 if self.kind == "lag" else place
 
-    def without_prefix(self) -> "Domain":
+    def without_prefix(self) -> Domain:
         """The points that have a place, without the rows before the lattice.
 
         >>> lattice((2, 2), prefix=1).without_prefix().x
@@ -87,7 +89,7 @@ class Domain:
         behind = len(self) - math.prod(self.sides)
         return replace(self, x=self.x[behind:]) if self.prefix and behind else self
 
-    def places(self, x: np.ndarray) -> np.ndarray:
+    def places(self, x: NDArray[Any]) -> NDArray[Any]:
         """Points as a spectral measure takes them: coordinates on several axes, else numbers.
 
         >>> positions(9).places(np.array([7]))
@@ -96,6 +98,14 @@ class Domain:
         if len(self.sides) > 1:
             return self.coordinates(x)
         return self.coordinates(x)[:, 0] if self.grid else np.asarray(x)
+
+
+@dataclass(frozen=True, eq=False)
+class BasisDomain(Domain):
+    """n points with frequencies and a basis of their own."""
+
+    omega: Floats = field(kw_only=True)  # (n,) radians per unit of x, one per column
+    basis: Floats = field(kw_only=True)  # (n, n) orthonormal columns
 
 
 def positions(length: int) -> Domain:
@@ -117,7 +127,7 @@ def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
     return Domain("position", np.arange(count), grid=tuple(sides), prefix=prefix)
 
 
-def lags_between(length: int, causal: bool = False) -> Domain:
+def lags_between(length: int, *, causal: bool = False) -> Domain:
     """Lags key - query between `length` positions: both signs, or only keys up to the query."""
     return Domain("lag", np.arange(1 - length, 1 if causal else length))
 
@@ -132,7 +142,7 @@ def lags_on(sides: Sequence[int], prefix: int = 0) -> Domain:
     return replace(lags, kind="lag")
 
 
-def instants(t: Sequence[float]) -> Domain:
+def instants(t: ArrayLike) -> Domain:
     """Strictly increasing times; at uneven steps the basis is a QR of sampled cosines and sines.
 
     Frequencies are 2 pi k / n per mean spacing, as those of positions.
@@ -150,10 +160,10 @@ def instants(t: Sequence[float]) -> Domain:
     k = (np.arange(n) + 1) // 2  # 0, 1, 1, 2, 2, …: a cosine and a sine for each frequency
     phase = 2 * np.pi / n * np.outer(steps, k)
     waves = np.where(np.arange(n) % 2, np.cos(phase), np.where(k, np.sin(phase), 1.0))
-    return replace(domain, omega=2 * np.pi * k / n, basis=np.linalg.qr(waves)[0])
+    return BasisDomain("time", x, omega=2 * np.pi * k / n, basis=np.linalg.qr(waves)[0])
 
 
-def time_axis(length: int, times: Sequence[float] | None) -> tuple[Domain, dict]:
+def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, dict[str, Any]]:
     """The domain of some times, regular where there are none, and what to note of them."""
     if times is None:
         return positions(length), {}
@@ -161,7 +171,7 @@ def time_axis(length: int, times: Sequence[float] | None) -> tuple[Domain, dict]
     return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
 
 
-def check_times(x: np.ndarray) -> None:
+def check_times(x: Floats) -> None:
     """Refuse what is no column of increasing times, and name the first that does not increase."""
     if x.ndim != 1 or len(x) == 0:
         raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
@@ -178,7 +188,7 @@ def check_times(x: np.ndarray) -> None:
         )
 
 
-def nodes(parents: Sequence[int]) -> Domain:
+def nodes(parents: ArrayLike) -> BasisDomain:
     """Nodes of a rooted tree; the basis is that of the graph Laplacian.
 
     An eigenvalue λ becomes the angular frequency 2 arcsin sqrt(λ / 2Δ) with Δ the largest degree,
@@ -199,7 +209,7 @@ def nodes(parents: Sequence[int]) -> Domain:
     values, basis = np.linalg.eigh(laplacian)
     bound = 2 * max(laplacian.diagonal().max(), 2.0)
     share = np.clip(values / bound, 0.0, 1.0).round(12)  # equal eigenvalues are stored equal
-    return Domain("tree", np.arange(n), 2 * np.arcsin(np.sqrt(share)), basis)
+    return BasisDomain("tree", np.arange(n), omega=2 * np.arcsin(np.sqrt(share)), basis=basis)
 
 
 def check_basis(n: int, noun: str) -> None:
@@ -208,7 +218,7 @@ def check_basis(n: int, noun: str) -> None:
         raise PefourierError(f"{n} {noun} are too many for an (n, n) basis, up to {LARGEST_BASIS}")
 
 
-def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def periodogram(domain: Domain, table: NDArray[np.floating]) -> tuple[Floats, Floats]:
     r"""Energy of a table at each frequency of its domain, summed over columns.
 
     On n regular points with :math:`X = \mathrm{rfft}(T)`: :math:`|X_0|^2/n` at the constant,
@@ -222,15 +232,15 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
     ----------
     domain : Domain
         n points, all of which have a place.
-    table : np.ndarray, shape (n, d)
+    table : array, shape (n, d)
         One row per point.
 
     Returns
     -------
-    omega : np.ndarray, shape (K,)
+    omega : array, shape (K,)
         Distinct angular frequencies, ascending; K = n // 2 + 1 on regular points. On a lattice
         (K, axes).
-    energy : np.ndarray, shape (K,)
+    energy : array, shape (K,)
         Squared norms.
 
     Examples
@@ -239,10 +249,10 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
     array([1., 2., 1.])
     """
     n = len(domain)
-    if domain.basis is not None:
-        energy = ((domain.basis.T @ np.asarray(table, dtype=float)) ** 2).sum(axis=1)
+    if isinstance(domain, BasisDomain):
+        squares = ((domain.basis.T @ np.asarray(table, dtype=float)) ** 2).sum(axis=1)
         omega, column = np.unique(domain.omega, return_inverse=True)
-        return omega, np.bincount(column, weights=energy)
+        return omega, np.bincount(column, weights=squares).astype(float, copy=False)
     sides = domain.sides
     last = sides[-1]
     energy = np.zeros((*sides[:-1], last // 2 + 1))
@@ -252,11 +262,11 @@ def periodogram(domain: Domain, table: np.ndarray) -> tuple[np.ndarray, np.ndarr
         coefficients = np.fft.rfftn(columns, axes=range(len(sides)))
         energy += (coefficients.real**2 + coefficients.imag**2).sum(axis=-1)
     energy[..., 1 : (last + 1) // 2] *= 2
-    omega = half_plane(sides)
-    return (omega[0] if len(omega) == 1 else lattice_points(omega)), energy.ravel() / n
+    axes = half_plane(sides)
+    return (axes[0] if len(axes) == 1 else lattice_points(axes)), energy.ravel() / n
 
 
-def half_plane(sides: Sequence[int]) -> list[np.ndarray]:
+def half_plane(sides: Sequence[int]) -> list[Floats]:
     """Frequencies of a lattice along each axis, radians per point; of the last axis 0 … pi.
 
     Real codes have the same energy at a frequency and its opposite: half of them is kept, in the
@@ -266,11 +276,11 @@ def half_plane(sides: Sequence[int]) -> list[np.ndarray]:
     [[0.0, 2.09, -2.09], [0.0, 1.57, 3.14]]
     """
     *leading, last = sides
-    signed = [2 * np.pi * np.fft.fftfreq(n) for n in leading]
-    return [*signed, 2 * np.pi * np.arange(last // 2 + 1) / last]
+    signed = [2 * np.pi * np.asarray(np.fft.fftfreq(n), dtype=float) for n in leading]
+    return [*signed, 2 * np.pi * np.arange(last // 2 + 1, dtype=float) / last]
 
 
-def lattice_points(axes: Sequence[np.ndarray]) -> np.ndarray:
+def lattice_points(axes: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """All combinations of coordinates, one a row, the first axis slowest.
 
     >>> lattice_points([np.array([0, 1]), np.array([5, 6])]).tolist()
@@ -279,7 +289,7 @@ def lattice_points(axes: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
-def steps_ahead(sides: Sequence[int]) -> np.ndarray:
+def steps_ahead(sides: Sequence[int]) -> NDArray[np.int64]:
     """All displacements of a grid but for their opposites: the first that is not 0 is positive.
 
     >>> steps_ahead((1, 3)).tolist(), len(steps_ahead((2, 3)))
@@ -289,7 +299,7 @@ def steps_ahead(sides: Sequence[int]) -> np.ndarray:
     return displacements[len(displacements) // 2 + 1 :]
 
 
-def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> np.ndarray:
+def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> NDArray[np.int64]:
     """The row of displacements on a grid that belongs to each query and key, (length^2,).
 
     >>> displacement_of_each_pair(lags_on((1, 2)), 2, "swin")
@@ -300,4 +310,5 @@ def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> np.ndar
         raise PefourierError(f"{spec} has lags of {math.prod(sides)} points, not {length} tokens")
     places = np.stack(np.unravel_index(np.arange(length), sides), axis=-1)
     lag = places - places[:, None] + np.array(sides) - 1  # key - query, from 0
-    return domain.prefix + np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), domain.grid).ravel()
+    rows = np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), domain.grid)
+    return np.asarray(domain.prefix + rows.ravel())

@@ -6,14 +6,17 @@ A table has one row per point: shape (n, d), n points, d dimensions. Angular fre
 per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
 """
 
-import os
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import (
     COMPUTED,
@@ -24,7 +27,8 @@ from pefourier.encodings.checks import (
     reshaping,
     table_axes,
 )
-from pefourier.encodings.domain import Domain, lattice, positions
+from pefourier.encodings.domain import Domain, lags_between, lattice, positions
+from pefourier.encodings.domain import Floats as Floats  # for all who import encodings
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import printable
 
@@ -34,65 +38,84 @@ ON_CIRCLE = 0.02  # of the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Operator = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # R(p) of queries, of keys
+Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to codes (n, d)
+Operator = Callable[  # R(p) of queries, of keys
+    [NDArray[np.int64]], tuple[Floats, Floats]
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    r"""The spectral measure an encoding declares.
+    r"""The spectral measure an encoding declares: frequencies and weights.
 
-    With `squared_length` c, inner products of codes are exactly
-    :math:`c \sum_j w_j \cos(\omega_j (s - t))`: they depend on the lag alone.
-    ``squared_length=None`` says that the weights describe the spectrum only. With `period` p every
-    frequency is 2 pi k / p for an integer k, and phases are exact at any position.
-
-    On several axes frequencies are vectors, (m, axes), and so are positions and lags, (…, axes):
-    :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
+    With `period` p every frequency is 2 pi k / p for an integer k, and phases are exact at any
+    position. On several axes frequencies are vectors, (m, axes), and so are positions and lags,
+    (…, axes): :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
     """
 
-    frequencies: np.ndarray  # (m,) radians per position, as declared (not folded into [0, pi])
-    weights: np.ndarray  # (m,) summing to one
-    squared_length: float | None = None  # of a code
+    frequencies: Floats  # (m,) radians per position, not folded into [0, pi]
+    weights: Floats  # (m,) summing to one
+    squared_length: float | None = field(default=None, init=False)  # of a `KernelMeasure`
     period: int | None = None
-    offset: float | np.ndarray = 0  # the codes of position x have the phases omega_j (x + offset)
+    offset: float | Floats = 0  # phases of position x are omega_j (x + offset)
 
-    def phases(self, x: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
+    def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> Floats:
         """Phases of the codes of positions x, shape (len(x), m)."""
         return self.angles(np.asarray(x) + self.offset, columns)
 
-    def angles(self, lags: np.ndarray, columns: slice = slice(None), per: int = 1) -> np.ndarray:
+    def angles(self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1) -> Floats:
         """Angles omega_j lag / per, reduced to half a turn where that is exact.
 
         >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
         array([[3., 5.]])
         """
-        times = np.multiply.outer if self.frequencies.ndim == 1 else matrix_products
         if self.period is None:
-            omega = self.frequencies[columns] / per
-            return times(np.asarray(lags, dtype=float), omega)
-        modulus = self.period * per
-        turns = times(np.asarray(lags) % modulus, self.index[columns]) % modulus
+            return products(np.asarray(lags, dtype=float), self.frequencies[columns] / per)
+        modulus, index = self.period * per, self.index(self.period)[columns]
+        turns: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
         turns -= modulus * (2 * turns > modulus)
-        return turns * (2 * np.pi / modulus)
+        return np.asarray(turns * (2 * np.pi / modulus), dtype=float)
+
+    def index(self, period: int) -> NDArray[np.int64]:
+        """The integers k of frequencies 2 pi k / period."""
+        return np.rint(self.frequencies * (period / (2 * np.pi))).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMeasure(Measure):
+    r"""The measure of an encoding whose inner products depend on the lag alone.
+
+    With `squared_length` c they are exactly :math:`c \sum_j w_j \cos(\omega_j (s - t))`; the
+    weights of any other `Measure` describe the spectrum only.
+    """
+
+    squared_length: float = field(kw_only=True)  # of a code
 
     @cached_property
-    def index(self) -> np.ndarray:
-        """The integers k of a periodic measure."""
-        return np.rint(self.frequencies * (self.period / (2 * np.pi))).astype(np.int64)
-
-    @cached_property
-    def amplitudes(self) -> np.ndarray:
-        """Factor before each cosine and sine of the codes, where `squared_length` is declared."""
+    def amplitudes(self) -> Floats:
+        """Factor before each cosine and sine of the codes."""
         return np.sqrt(self.squared_length * self.weights)
 
-    def kernel(self, lags: np.ndarray) -> np.ndarray:
+    def kernel(self, lags: NDArray[Any]) -> Floats:
         """Inner product of two codes `lags` apart, as a share of their squared length."""
         return np.cos(self.angles(lags)) @ self.weights
 
 
-def matrix_products(lags: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """Inner products of lags (…, axes) and frequencies (m, axes), shape (…, m)."""
-    return lags @ frequencies.T
+def equal_pairs(
+    frequencies: Floats, *, amplitude: float = 1.0, offset: float | Floats = 0
+) -> KernelMeasure:
+    """The measure of one sine and one cosine of the same amplitude at each of m frequencies."""
+    m = len(frequencies)
+    squared_length = m * amplitude * amplitude
+    weights = np.full(m, 1 / m)
+    return KernelMeasure(frequencies, weights, squared_length=squared_length, offset=offset)
+
+
+def products(lags: NDArray[Any], frequencies: NDArray[Any]) -> NDArray[Any]:
+    """Products of lags (…) and frequencies (m,), or of (…, axes) and (m, axes), shape (…, m)."""
+    if frequencies.ndim == 1:
+        return np.asarray(np.multiply.outer(lags, frequencies))
+    return np.asarray(lags @ frequencies.T)
 
 
 @dataclass(frozen=True)
@@ -111,8 +134,7 @@ class Encoding:
     name: str
     domain: Domain
     dim: int
-    codes: Callable[[np.ndarray], np.ndarray]
-    measure: Measure | None = None
+    codes: Codes
     injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention receives the codes
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
@@ -120,14 +142,13 @@ class Encoding:
     findings: tuple[Finding, ...] = ()  # what was noticed while the codes were obtained
     origin: Literal["formula", "weights", "file", "code"] = "formula"
     untrained: bool = False  # its table is only where training starts
-    operator: Operator | None = None  # of user code that turns what it is given
     lattice: int | None = None  # points of its frequency axis where its length was set; None: d
     paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
-    rebuild_at: Callable[[tuple[int, ...]], "Encoding"] | None = (
-        None  # on other sides, where it is drawn
-    )
-    rates: np.ndarray | None = None  # of waves in time, beside columns that have no measure
-    bias: np.ndarray | None = None  # (heads, n, n), of each query to each key
+    rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # on other sides, where drawn
+    rates: Floats | None = None  # of waves in time, beside columns without a measure
+    measure: Measure | None = field(default=None, init=False)  # of a `DeclaredEncoding`
+    operator: Operator | None = field(default=None, init=False)  # of an `OperatorEncoding`
+    bias: Floats | None = field(default=None, init=False)  # of a `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -135,7 +156,7 @@ class Encoding:
     @property
     def is_shift_invariant(self) -> bool:
         """Whether inner products are declared, which then depend on the lag alone."""
-        return self.measure is not None and self.measure.squared_length is not None
+        return isinstance(self, ShiftInvariantEncoding)
 
     @property
     def inverse_keys(self) -> bool:
@@ -145,7 +166,7 @@ class Encoding:
     @property
     def stationary(self) -> bool:
         """The same of points whose lags are whole steps, which are searched in place of pairs."""
-        return self.is_shift_invariant and self.domain.kind != "time"
+        return is_stationary(self)
 
     @property
     def table_limit(self) -> int:
@@ -162,7 +183,7 @@ class Encoding:
         """The request as shown to a person."""
         return printable(self.spec)
 
-    def table(self, x: np.ndarray | None = None) -> np.ndarray:
+    def table(self, x: NDArray[Any] | None = None) -> NDArray[np.floating]:
         """All codes, or those of points x: (n, d). A file's keep their own floating-point type."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
@@ -171,10 +192,67 @@ class Encoding:
             check_magnitude(self.spec, largest_number(codes))
         return codes
 
-    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Floats]]:
         """The table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
             yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
+
+
+E = TypeVar("E", bound=Encoding)
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredEncoding(Encoding):
+    """Waves of declared frequencies."""
+
+    measure: Measure = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftInvariantEncoding(DeclaredEncoding):
+    """Waves whose inner products are declared, too, and depend on the lag alone."""
+
+    measure: KernelMeasure = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorEncoding(Encoding):
+    """User code that rotates the queries and keys it is given."""
+
+    operator: Operator = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class BiasEncoding(Encoding):
+    """A bias of each query to each key, whose codes are those of lags."""
+
+    bias: Floats = field(kw_only=True)  # (heads, n, n)
+
+
+def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
+    """Whether inner products depend on the lag alone and lags are whole steps.
+
+    Such lags are searched in place of pairs.
+    """
+    return isinstance(enc, ShiftInvariantEncoding) and enc.domain.kind != "time"
+
+
+def with_measure(enc: Encoding, measure: Measure | None) -> Encoding:
+    """The codes of an encoding with another measure, or with none.
+
+    >>> enc = from_table(np.eye(3))
+    >>> type(with_measure(enc, Measure(np.ones(1), np.ones(1)))).__name__
+    'DeclaredEncoding'
+    """
+    if measure is None:
+        return recast(enc, Encoding) if isinstance(enc, DeclaredEncoding) else enc
+    kind = ShiftInvariantEncoding if isinstance(measure, KernelMeasure) else DeclaredEncoding
+    return recast(enc, kind, measure=measure)
+
+
+def recast(enc: Encoding, kind: type[E], **parts: Any) -> E:
+    """An encoding as one of another kind, with the parts which that kind has."""
+    return kind(**{f.name: getattr(enc, f.name) for f in fields(Encoding) if f.init}, **parts)
 
 
 def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
@@ -189,7 +267,7 @@ def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def largest_number(table: np.ndarray) -> float:
+def largest_number(table: NDArray[Any]) -> float:
     """The largest of the sizes |x| of a table's numbers; NaN where one of them is.
 
     >>> largest_number(np.array([[1.0, -3.0]]))
@@ -199,7 +277,7 @@ def largest_number(table: np.ndarray) -> float:
     return float(np.max([(float(part.max()), -float(part.min())) for part in parts]))
 
 
-def unit_of(table: np.ndarray) -> float:
+def unit_of(table: NDArray[Any]) -> float:
     """The power of two by which a table's largest number comes to lie in [1/2, 1); 1 for zeros.
 
     Times it a table keeps all of its digits, and sums of any power of its numbers are numbers.
@@ -211,7 +289,7 @@ def unit_of(table: np.ndarray) -> float:
     return float(np.ldexp(1.0, min(-exponent, 1023)))
 
 
-def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding:
+def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encoding:
     """The encoding whose code of position s is row s of a table (n, d), by default of user code.
 
     >>> from_table(np.eye(3)).dim
@@ -231,7 +309,7 @@ def from_table(table: np.ndarray, name: str = "table", **facts: Any) -> Encoding
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
         return rows_of(table, within(x, len(table), name))
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
@@ -249,7 +327,7 @@ def is_bias(shape: tuple[int, ...]) -> bool:
     return batch == 1 and heads > 1 and sides[0] == sides[1] > 2
 
 
-def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
+def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding:
     """The bias (heads, n, n) of each query to each key, whose codes are those of lags.
 
     Keys after the query that are all masked by -inf have no lag. Refused are biases that depend on
@@ -258,17 +336,16 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
     """
-    bias = np.asarray(array, dtype=float)
-    bias = bias[0] if bias.ndim == 4 else bias
-    heads, n, _ = bias.shape
+    heads, n = array.shape[-3:-1]
+    bias = np.asarray(array, dtype=float).reshape(heads, n, n)
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
     shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
-    profile = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1).T  # of lags 1 - n … n - 1
+    profile = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
     causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         if not shifted:
             way_out = f"compare it; other questions need a number a lag{reshaping(bias.shape)}"
             shape = f"biases (heads, queries, keys) = {bias.shape}"
@@ -277,21 +354,22 @@ def from_bias(array: np.ndarray, name: str = "bias", **facts: Any) -> Encoding:
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
             raise PefourierError(f"{name} holds -inf at lag {lag}, in a mask: {way_out}")
-        return profile[np.asarray(x) + n - 1]
+        return np.asarray(profile[np.asarray(x) + n - 1])
 
     facts = {"origin": "code", "lattice": n, **facts}
-    domain = Domain("lag", np.arange(1 - n, 1 if causal else n))
-    return Encoding(name, domain, heads, codes, injection="bias", bias=bias, **facts)
+    return BiasEncoding(
+        name, lags_between(n, causal=causal), heads, codes, injection="bias", bias=bias, **facts
+    )
 
 
-def rows_up_to(table: np.ndarray, length: int | None, label: str) -> np.ndarray:
+def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:
     """The first `length` rows of a table, by default all."""
     if length is not None and length > len(table):
         raise PefourierError(f"{label} has {len(table)} positions, fewer than --length {length}")
     return table[:length]
 
 
-def rows_of(table: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+def rows_of(table: NDArray[Any], rows: NDArray[np.int64] | slice) -> NDArray[Any]:
     """Some rows of a table; of a mapped file a copy, looking before and after at its length.
 
     A page that a file no longer has, because somebody made it shorter, would end the process.
@@ -305,15 +383,14 @@ def rows_of(table: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
     return part
 
 
-def check_length(table: np.memmap) -> None:
+def check_length(table: np.memmap[Any, Any]) -> None:
     """Refuse a mapped file that is shorter than its table."""
-    if os.path.getsize(table.filename) < table.offset + table.nbytes:
-        raise PefourierError(
-            f"{shown(str(table.filename))} became shorter while it was read; write it again"
-        )
+    path = Path(str(table.filename))
+    if path.stat().st_size < table.offset + table.nbytes:
+        raise PefourierError(f"{shown(str(path))} became shorter while it was read; write it again")
 
 
-def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
+def within(x: NDArray[Any], length: int, name: str) -> NDArray[np.int64] | slice:
     """Row indices for points of a table of `length` rows; a run of rows as a slice (no copy)."""
     check_inside(x, length, "position", f"the positions {name} has a code for")
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
@@ -321,7 +398,7 @@ def within(x: np.ndarray, length: int, name: str) -> np.ndarray | slice:
     return np.asarray(x, dtype=np.int64)
 
 
-def check_inside(x: np.ndarray, count: int, noun: str, limits: str) -> None:
+def check_inside(x: NDArray[Any], count: int, noun: str, limits: str) -> None:
     """Refuse points beyond 0 … count - 1."""
     if len(x) and not (0 <= np.min(x) and np.max(x) < count):
         worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
@@ -336,16 +413,16 @@ def without_prefix(enc: Encoding) -> Encoding:
     domain, behind = enc.domain.without_prefix(), enc.domain.prefix
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
-    measure = enc.measure
-    if measure is not None:
-        frequencies = measure.frequencies.reshape(len(measure.weights), -1)[:, 0]
-        offset = np.ravel(measure.offset)[0].item()
-        measure = replace(measure, frequencies=frequencies, offset=offset)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
         return enc.codes(np.asarray(x) + behind)
 
-    return replace(enc, domain=positions(len(domain)), codes=codes, measure=measure)
+    line = replace(enc, domain=positions(len(domain)), codes=codes)
+    if not isinstance(line, DeclaredEncoding):
+        return line
+    frequencies = line.measure.frequencies.reshape(len(line.measure.weights), -1)[:, 0]
+    offset = np.ravel(line.measure.offset)[0].item()
+    return replace(line, measure=replace(line.measure, frequencies=frequencies, offset=offset))
 
 
 def without_mean(enc: Encoding) -> Encoding:
@@ -357,14 +434,13 @@ def without_mean(enc: Encoding) -> Encoding:
     array([-2., -1.,  3.])
     """
     enc = without_prefix(enc)
-    total = sum(block.sum(axis=0) for _, block in enc.blocks())
-    mean = total / len(enc)
+    mean: Floats = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return np.asarray(enc.codes(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(enc, codes=codes, measure=None, params=params)
+    return replace(with_measure(enc, None), codes=codes, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:
@@ -387,7 +463,7 @@ def as_encoding(encoding: Any) -> Encoding:
     return replace(enc, domain=lattice(sides), params={"grid": sides, "prefix": 0})
 
 
-def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
+def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     """An array less a single axis before or between its two, and whether it was one of pairs.
 
     Points on a circle along a last axis of 2, cosines and sines, come to stand side by side.
@@ -404,7 +480,7 @@ def in_rows(array: np.ndarray) -> tuple[np.ndarray, bool]:
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 
-def numbers(answer: Any) -> tuple[np.ndarray, float]:
+def numbers(answer: Any) -> tuple[NDArray[Any], float]:
     """An array or torch tensor in float64, with the resolution of the type it came in.
 
     Of complex numbers, as what code that rotates keeps, real and imaginary parts stand side by
@@ -434,7 +510,7 @@ def numbers(answer: Any) -> tuple[np.ndarray, float]:
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 
 
-def as_array(answer: Any) -> tuple[np.ndarray, float]:
+def as_array(answer: Any) -> tuple[NDArray[Any], float]:
     """An array, or a tensor's numbers in float64, and the resolution of its type."""
     torch = sys.modules.get("torch")  # who gives a tensor has imported it
     if torch is None or not isinstance(answer, torch.Tensor):

@@ -13,7 +13,7 @@ from pefourier.writing.files import read_toml
 FINDINGS = Path(__file__).with_suffix(".toml")
 
 
-def finding(code: str, variant: str = "", **values: Any) -> Finding:
+def finding(code: str, variant: str = "", /, **values: Any) -> Finding:
     """The finding of a code, with values in the places that its sentence has for them.
 
     >>> finding("padding-row", "usual", rows="row 1").severity
@@ -21,7 +21,7 @@ def finding(code: str, variant: str = "", **values: Any) -> Finding:
     """
     row = read_toml(FINDINGS)[code]
     severity, message = (
-        field if isinstance(field, str) else field[variant]
-        for field in (row["severity"], row["message"])
+        row[key] if isinstance(row[key], str) else row[key][variant]
+        for key in ("severity", "message")
     )
     return Finding(code, severity, message.format(**values))

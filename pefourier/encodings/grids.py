@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.domain import Domain, lags_on, lattice, positions
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Measure, from_table
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 
@@ -113,13 +114,14 @@ def most_square(count: int) -> Sides:
     return height, count // height
 
 
-def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
+def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
     """The codes of positions as those of the points of a grid, row by row.
 
     >>> from pefourier.encodings import build
     >>> on_grid(build("rope", length=12, d=2), (3, 4), 0).measure.frequencies
     array([[4., 1.]])
     """
+    sides = tuple(sides)
     if enc.domain.grid:
         return check_own_grid(enc, sides, prefix)
     if enc.domain.kind != "position":
@@ -137,8 +139,10 @@ def on_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
     check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
-    measure = enc.measure and raster_measure(enc.measure, domain)
-    return replace(enc, domain=domain, measure=measure, params=params)
+    placed = replace(enc, domain=domain, params=params)
+    if not isinstance(placed, DeclaredEncoding):
+        return placed
+    return replace(placed, measure=raster_measure(placed.measure, domain))
 
 
 def with_grid_note(enc: Encoding) -> Encoding:
@@ -164,7 +168,7 @@ def with_grid_note(enc: Encoding) -> Encoding:
     return enc
 
 
-def line_contrast(table: np.ndarray, width: int) -> float:
+def line_contrast(table: NDArray[np.floating], width: int) -> float:
     """How often neighbours across the end of a line are less alike than neighbours within lines.
 
     A share of all pairs of the two kinds (the area under the ROC curve): 0.5 by chance.
@@ -188,11 +192,10 @@ def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
     """Two encodings; of as many rows, one on a single axis is placed on the grid of the other."""
 
     def placed(enc: Encoding, lead: Encoding) -> Encoding:
-        is_line = enc.domain.kind == "position" and len(enc.domain.grid) < 2
-        if not is_line or lead.domain.kind != "position" or len(enc) != len(lead):
+        grid, is_line = lead.domain.grid, len(enc.domain.grid) < 2 and len(enc) == len(lead)
+        if not (grid and is_line and enc.domain.kind == lead.domain.kind == "position"):
             return enc
-        line = replace(enc, domain=positions(len(enc)))
-        return on_grid(line, lead.domain.grid, lead.domain.prefix) if lead.domain.grid else enc
+        return on_grid(replace(enc, domain=positions(len(enc))), grid, lead.domain.prefix)
 
     return placed(a, b), placed(b, a)
 
@@ -209,7 +212,7 @@ def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
     return rows.get(len(enc), ()) if enc.dim <= MAX_HEADS else ()
 
 
-def biases_within(window: Sides, bias: np.ndarray, name: str, **facts: Any) -> Encoding:
+def biases_within(window: Sides, bias: NDArray[np.floating], name: str, **facts: Any) -> Encoding:
     """Biases of a window as weights have them, whose rows run through displacements query - key."""
     points = len(lags_on(window))
     table = np.vstack([bias[points:], bias[:points][::-1]])
@@ -226,7 +229,7 @@ def row_numbering(enc: Encoding, behind: int) -> str:
     )
 
 
-def as_stored(enc: Encoding, rows: np.ndarray) -> np.ndarray:
+def as_stored(enc: Encoding, rows: NDArray[Any]) -> NDArray[Any]:
     """Rows of an encoding as its weights have them: a window's biases by query - key, so that lags
 
     run backwards, and rows without a displacement, of class tokens, last.
@@ -254,5 +257,5 @@ def raster_measure(measure: Measure, domain: Domain) -> Measure:
     offset[-1] = measure.offset + domain.prefix
     frequencies = np.multiply.outer(measure.frequencies, strides)
     if len(strides) == 1:
-        frequencies, offset = frequencies[:, 0], offset[0]
+        return replace(measure, frequencies=frequencies[:, 0], offset=offset[0])
     return replace(measure, frequencies=frequencies, offset=offset)

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
-from pefourier.encodings.checks import check_count
+from pefourier.encodings.checks import check_count, check_whole
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
@@ -37,7 +38,7 @@ from pefourier.encodings.registry import (
     unknown_parameter,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.files import data_names, missing, split_spec, suffix_of
+from pefourier.writing.files import data_names, is_folder, missing, split_spec, suffix_of
 from pefourier.writing.text import read_sides, whole_number
 
 if TYPE_CHECKING:
@@ -53,28 +54,30 @@ HUB = (  # a model there: owner/name, or its address
 
 def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
     """The error for a SPEC that names nothing, with what may be meant."""
-    has_suffix, folder = os.path.splitext(path)[1], os.path.dirname(path)
-    if spec.startswith("./") and not has_suffix and not os.path.lexists(path):
+    folder, file = os.path.split(path)
+    suffix = Path(file).suffix
+    if spec.startswith("./") and not suffix and not os.path.lexists(path):
         return missing(path)
     refuse_known(name)
     if presets := specs_of_convention(name.lower()):
         return unknown_encoding(name, f"{' or '.join(presets)} has it.")
-    if os.path.exists(name) and ":" in spec:
+    if os.path.lexists(name) and ":" in spec:
         return PefourierError(f"{shown(name)} is a file, so it takes no parameters")
     from pefourier.encodings.sources.formats import READERS
 
     formats = ", ".join(sorted(READERS))
-    if os.path.exists(name):
-        ending = f"ends in {shown(has_suffix)}" if has_suffix else "has no suffix"
+    if os.path.lexists(name):
+        ending = f"ends in {shown(suffix)}" if suffix else "has no suffix"
         return PefourierError(
             f"{shown(name)} {ending}; a table ends in one of {formats}: rename it"
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
-    is_listed = has_suffix and os.path.isdir(folder or ".")
-    files = [os.path.join(folder, file) for file in data_names(folder, "")] if is_listed else []
-    return unknown_encoding(name, way_out, files)
+    names = data_names(folder, "") if suffix and is_folder(folder) else []
+    return unknown_encoding(
+        name, way_out, [f"{folder}/{file}" if folder else file for file in names]
+    )
 
 
 def not_here(spec: str) -> PefourierError:
@@ -174,8 +177,10 @@ def whole_numbers(**texts: int | str | None) -> Iterator[int | None]:
     """
     for key, value in texts.items():
         number = whole_number(value) if isinstance(value, str) else value
-        if value is not None:
-            check_count(key, value if number is None else number)
+        if number is not None:
+            check_count(key, number)
+        elif value is not None:
+            check_whole(key, value)
         yield number
 
 
@@ -275,7 +280,7 @@ def extended_length(enc: Encoding) -> int:
     """
     unraised = enc.params.get("scaling") in ("yarn", "longrope") and enc.params["factor"]
     if unraised and len(enc) == enc.params["original"]:
-        return round(len(enc) * enc.params["factor"])
+        return round(len(enc) * float(enc.params["factor"]))
     return len(enc)
 
 
@@ -301,11 +306,11 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
         return "config"
     from pefourier.encodings.sources.formats import READERS
 
-    if spec == "-" or os.path.splitext(path)[1].lower() in READERS:
+    if spec == "-" or suffix_of(path) in READERS:
         return "table"
     if path.lower().endswith(".gguf"):
         return "gguf"
-    if os.path.isdir(path):
+    if is_folder(path):
         return "config"
     raise unknown_spec(spec, name, path)
 
@@ -318,7 +323,9 @@ def specs_of_rotations(spec: str) -> list[str]:
     """
     with suppress(PefourierError):  # which is raised when it is loaded
         if source_of(spec) == "config":
-            model = open_model(spec)
+            from pefourier.encodings.sources.huggingface import open_config
+
+            model = open_config(spec)
             return list(map(model.spec_of, model.rotations)) or [spec]
     return [spec]
 
@@ -354,14 +361,13 @@ def load_file(spec: str, length: int | None) -> Encoding:
     from pefourier.encodings.sources.tables import read_named_table
 
     path, key = split_spec(spec)
-    key = key or None
-    stored = read_named_table(path, key)
+    stored = read_named_table(path, key or None)
     if stored.codes.ndim > 2:
         bias = stored.codes[..., :length, :length]
         params = {"length": bias.shape[-1], "d": bias.shape[-3], "path": path, "array": stored.name}
         return from_bias(bias, spec, eps=stored.eps, origin="file", params=params, spec=spec)
     table = rows_up_to(stored.codes, length, shown(spec))
-    array = stored.name if stored.chosen else key
+    array = stored.name if stored.chosen else key or None
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = [code for code, name in NAMED.items() if re.search(name, stored.name)]
     codes += ["array-chosen"] * stored.chosen

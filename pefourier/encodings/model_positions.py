@@ -10,28 +10,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_cost
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import load, open_model, source_of
-from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import ModelConfig
-from pefourier.encodings.sources.layers import (
+from pefourier.encodings.sources.huggingface import (
+    INDEXER,
     LayerRun,
+    ModelConfig,
+    ModelFile,
     Temperature,
     lint_layers,
-    note_unread,
     read_temperature,
-)
-from pefourier.encodings.sources.rope_config import INDEXER
-from pefourier.encodings.sources.rope_scaling import trained_as_stated
-from pefourier.encodings.sources.weights import (
-    TENSOR,
-    first_row,
-    has_no_table,
-    tensors_beside,
-    untrained_distances,
+    trained_as_stated,
 )
 from pefourier.errors import shown
 
@@ -96,7 +89,8 @@ class ModelPositions:
         """The most positions that a query of layers with a rotation sees; None: all."""
         rotating = (run for run in self.layers if run.kind == "rotary" and part in (None, run.part))
         windows = [run.window for run in rotating]
-        return None if None in windows else max(windows, default=None)
+        known = [window for window in windows if window is not None]
+        return max(known, default=None) if len(known) == len(windows) else None
 
 
 def describe_positions(
@@ -113,29 +107,33 @@ def describe_positions(
     """
     source = source_of(spec)
     file = open_model(spec) if source in ("config", "gguf") else None
-    model = file and file.model
-    layers = layer_runs(spec, d)
+    model = file.model if isinstance(file, ModelFile) else None
+    stating = file.model if isinstance(file, ModelFile) else file
+    layers = layer_runs(file, spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
     length = extended_length(spec, d) if source == "name" and not length else length
     if parts and length:  # before positions are numbered
         check_cost(shown(spec), "positions in narrow formats", length)
-    native = [load_layers(spec, part, length if is_endless else None, d) for part in parts or [""]]
+    default = length if is_endless else None
+    native = [load_layers(file, spec, part, default, d) for part in parts or [""]]
     native_length = max(map(positions_of, native))
     longest = length or native_length
     is_whole = not parts or all(len(enc) == longest for enc in native)
-    rotations = native if is_whole else [load_layers(spec, part, longest, d) for part in parts]
-    trained_length = training_length(native, trained, is_endless, model)
-    is_indexed = parts and model and "indexer" in model.row and not model.part
+    rotations = (
+        native if is_whole else [load_layers(file, spec, part, longest, d) for part in parts]
+    )
+    trained_length = training_length(native, trained, model, is_endless=is_endless)
+    is_indexed = bool(parts and model and "indexer" in model.row and not model.part)
     return ModelPositions(
         spec=spec,
         layers=tuple(layers),
         parts=parts,
         rotations=tuple(rotations[: len(parts)]),
         codes=rotations[0],
-        indexer=load(file.spec_of(INDEXER), longest, d) if is_indexed else None,
+        indexer=load(file.spec_of(INDEXER), longest, d) if file and is_indexed else None,
         trained=trained_length,
-        stated=stated_length(model or file, native) if file else None,
+        stated=stated_length(stating, native) if stating else None,
         stands_for=native_length if file and is_scaled(native) else trained_length.length,
         length=longest,
         allowed=native_length if model else None,
@@ -146,7 +144,7 @@ def describe_positions(
         findings=(
             *notes_on(rotations, is_sized=length is not None),
             *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
-            *scaling_notes(rotations, trained_length, model or file),
+            *scaling_notes(rotations, trained_length, stating),
         ),
     )
 
@@ -157,7 +155,7 @@ def extended_length(spec: str, d: int | None) -> int | None:
     return round(params["original"] * params["factor"]) if params.get("original") else None
 
 
-def notes_on(rotations: Sequence[Encoding], is_sized: bool) -> Iterator[Finding]:
+def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Finding]:
     """Findings of rotations, each once; not that a length is missing where one is asked for."""
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     yield from (note for note in notes if not (is_sized and note.code == "length-default"))
@@ -168,16 +166,20 @@ def scaling_notes(
 ) -> Iterator[Finding]:
     """What is assumed of a training with a scaling, and what depends on the length."""
     scaled = [enc.params for enc in rotations if enc.params.get("scaling", "none") != "none"]
-    if met.source == "assumed" and scaled:
+    if met.source == "assumed" and met.length and scaled:
         is_before = any(map(trained_as_stated, scaled))
-        yield assumed_length(scaled[0], met.length, is_before, file)
+        yield assumed_length(scaled[0], met.length, file, is_before=is_before)
     lengths = {p["scaling"]: p["original"] for p in scaled if p["scaling"] in BY_LENGTH}
     for scaling, original in lengths.items():
         yield finding("rope-by-length", scaling, n=original)
 
 
 def assumed_length(
-    params: Mapping[str, Any], length: int, is_before: bool, file: "ModelConfig | GgufFile | None"
+    params: Mapping[str, Any],
+    length: int,
+    file: "ModelConfig | GgufFile | None",
+    *,
+    is_before: bool,
 ) -> Finding:
     """Which training is assumed, with the other reading of a config that can be read in two ways.
 
@@ -187,8 +189,9 @@ def assumed_length(
     scaling, variant = params["scaling"], "before" if is_before else "scaled"
     slots = {"scaling": scaling, "length": length}
     is_open = scaling in ("linear", "dynamic") and file and not file.settles_original
-    if is_open and file.stated and 1 < params["factor"] <= FARTHEST / file.stated[1]:
-        key, longest = file.stated
+    stated = file.stated if file and is_open else None
+    if stated and 1 < params["factor"] <= FARTHEST / stated[1]:
+        key, longest = stated
         variant = scaling if length == longest and is_before else "reached"
         shorter = max(round(longest / params["factor"]), 1)
         slots |= {"key": key, "longest": longest, "shorter": shorter}
@@ -197,7 +200,11 @@ def assumed_length(
 
 
 def training_length(
-    native: Sequence[Encoding], requested: int | None, is_endless: bool, model: ModelConfig | None
+    native: Sequence[Encoding],
+    requested: int | None,
+    model: ModelConfig | None,
+    *,
+    is_endless: bool,
 ) -> TrainedLength:
     """Positions of training: as given, before a scaling, or what a config allows without one."""
     before = [trained_as_stated(enc.params) for enc in native]
@@ -228,10 +235,12 @@ def is_scaled(encodings: Sequence[Encoding]) -> bool:
     return any(enc.params.get("scaling", "none") != "none" for enc in encodings)
 
 
-def load_layers(spec: str, part: str, length: int | None, d: int | None) -> Encoding:
+def load_layers(
+    file: "ModelFile | GgufFile | None", spec: str, part: str, length: int | None, d: int | None
+) -> Encoding:
     """The encoding of one type of layer, or of all."""
-    layer_spec = open_model(spec).spec_of(part) if part else spec
-    return table_of_config(spec) or load(layer_spec, length, d)
+    table = file.table_without_weights() if isinstance(file, ModelFile) else None
+    return table or load(file.spec_of(part) if file and part else spec, length, d)
 
 
 def positions_of(enc: Encoding) -> int:
@@ -239,46 +248,22 @@ def positions_of(enc: Encoding) -> int:
     return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
 
 
-def layer_runs(spec: str, d: int | None) -> list[LayerRun]:
+def layer_runs(file: "ModelFile | GgufFile | None", spec: str, d: int | None) -> list[LayerRun]:
     """Runs of layers of a model; of any other encoding one run without an index."""
-    if source_of(spec) in ("config", "gguf"):
-        runs = open_model(spec).layers
-        usual = "" if all(run.kind for run in runs) else load_layers(spec, "", None, d).name
+    if file:
+        runs = file.layers
+        usual = "" if all(run.kind for run in runs) else load_layers(file, spec, "", None, d).name
         return [replace(run, kind=run.kind or usual) for run in runs]
     enc = load(spec, None, d)
     on_a_line = enc.injection == "rotate" and len(enc.domain.sides) == 1
     return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
 
 
-def table_of_config(spec: str) -> Encoding | None:
-    """A table of learned positions as long as its config says, where the weights are not at hand.
-
-    What its codes are is not known; of distances their buckets are. None for all else.
-    """
-    if source_of(spec) != "config":
-        return None
-    file = open_model(spec)
-    model = file.model
-    enc, row, longest = untrained_distances(model), model.row, model.longest()
-    if enc is None:
-        embedding_type = model.config.values.get("position_embedding_type", "absolute")
-        is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
-        is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
-        elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
-        if not is_table or elsewhere:
-            return None
-        first = first_row(model)  # rows before the one of position 0, which a number stands for
-        among = row.get("first") == "padding"
-        length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
-        params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
-        enc = replace(build("learned", length=length, d=1), params=params)
-    return note_unread(replace(enc, spec=spec), model, file.section)
-
-
-def axis_in(enc: Encoding) -> np.ndarray | None:
+def axis_in(enc: Encoding) -> NDArray[np.int64] | None:
     """Which of the axes t, y, x turns each pair of a rotation of a model; None: text alone.
 
     That a config tells, or its model type has; of a .gguf file 3 stands for none of them.
     """
-    is_told = source_of(enc.spec) in ("config", "gguf") and enc.measure is not None
-    return open_model(enc.spec).axis_of_pairs(len(enc.measure.frequencies)) if is_told else None
+    if source_of(enc.spec) not in ("config", "gguf") or not isinstance(enc, DeclaredEncoding):
+        return None
+    return open_model(enc.spec).axis_of_pairs(len(enc.measure.frequencies))

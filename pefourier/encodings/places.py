@@ -2,12 +2,19 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Encoding, Measure, from_table, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    Measure,
+    from_table,
+    is_stationary,
+    with_measure,
+    without_prefix,
+)
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.writing.text import number
 
@@ -41,8 +48,10 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
     >>> by_axis([0.911, None]), by_axis([0.25])
     ('y 0.911, x –', '0.25')
     """
-    if values is None or len(values) == 1:
-        return values and number(values[0], digits)
+    if values is None:
+        return None
+    if len(values) == 1:
+        return number(values[0], digits)
     return by_name(axis_names(len(values)), values, digits)
 
 
@@ -80,7 +89,7 @@ def is_separable(enc: Encoding) -> bool:
     enc = without_prefix(enc)
     if len(enc.domain.sides) == 1 or enc.domain.kind != "position":
         return False
-    if enc.stationary:
+    if is_stationary(enc):
         return bool((enc.measure.frequencies != 0).sum(axis=1).max() <= 1)
     return axis_columns(enc.table().reshape(*enc.domain.sides, -1)) is not None
 
@@ -106,10 +115,11 @@ def axis_encodings(enc: Encoding) -> list[Encoding] | None:
     changes = np.array([(line != line[:1]).any(axis=0) for line in lines])
     changes[0] |= ~changes.any(axis=0)
     return [
-        replace(
-            from_table(line[:, is_own] if is_own.any() else np.zeros((len(line), 1)), enc.name),
-            measure=axis_measure(enc.measure, axis) if enc.stationary else None,
-            eps=enc.eps,
+        with_measure(
+            from_table(
+                line[:, is_own] if is_own.any() else np.zeros((len(line), 1)), enc.name, eps=enc.eps
+            ),
+            axis_measure(enc.measure, axis) if is_stationary(enc) else None,
         )
         for axis, (line, is_own) in enumerate(zip(lines, changes, strict=True))
     ]
@@ -123,13 +133,13 @@ def axis_measure(measure: Measure, axis: int) -> Measure:
     return Measure(frequencies, weights, period=measure.period, offset=offset)
 
 
-def axis_lines(grid: np.ndarray) -> list[np.ndarray]:
+def axis_lines(grid: NDArray[np.floating]) -> list[NDArray[np.floating]]:
     """The codes along each axis, the others at their first point."""
     axes = range(grid.ndim - 1)
     return [grid[tuple(slice(None) if b == a else 0 for b in axes)] for a in axes]
 
 
-def axis_columns(grid: np.ndarray) -> list[np.ndarray] | None:
+def axis_columns(grid: NDArray[np.floating]) -> list[NDArray[np.int64]] | None:
     """Columns (the last index) that change along each axis alone; None: some along several."""
     moves = np.array([changing_columns(grid, a) for a in range(grid.ndim - 1)])
     if (moves.sum(axis=0) > 1).any():
@@ -137,7 +147,7 @@ def axis_columns(grid: np.ndarray) -> list[np.ndarray] | None:
     return [np.flatnonzero(along) for along in moves]
 
 
-def changing_columns(grid: np.ndarray, axis: int) -> np.ndarray:
+def changing_columns(grid: NDArray[np.floating], axis: int) -> NDArray[np.bool_]:
     """Which columns (the last index) differ anywhere along an axis."""
     lines = np.moveaxis(grid, axis, 0)
     changes = np.zeros(grid.shape[-1], dtype=bool)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
 from pefourier.encodings import checks
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, ShiftInvariantEncoding
 from pefourier.encodings.grids import check_sides, count_points
 from pefourier.errors import PefourierError, nearest, shown, unknown
 from pefourier.writing.files import read_toml
@@ -150,6 +150,7 @@ class Builder:
 
 
 BUILDERS: dict[str, Builder] = {}
+F = TypeVar("F", bound=Callable[..., Encoding])
 
 
 def encoding(
@@ -159,11 +160,11 @@ def encoding(
     domain: str = "position",
     declared: bool = False,
     untrained: bool = False,
-) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
+) -> Callable[[F], F]:
     """Register a builder under a name; its family is the module it stands in."""
 
-    def register(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
-        family = function.__module__.rpartition(".")[2]
+    def register(function: F) -> F:
+        family = function.__module__.rpartition(".")[2].replace("_", "-")
         BUILDERS[name] = Builder(name, family, paper, domain, declared, untrained, function)
         return function
 
@@ -256,10 +257,9 @@ def check_codes(name: str, enc: Encoding) -> None:
 
     Where codes must be tabulated and cannot be, they are not made to be looked at.
     """
-    if enc.measure is None and not enc.fits:
-        return
-    checks.check_magnitude(name, largest_at_ends(enc))
-    if enc.measure is not None and not np.isfinite(enc.measure.frequencies).all():
+    if enc.fits or isinstance(enc, DeclaredEncoding):
+        checks.check_magnitude(name, largest_at_ends(enc))
+    if isinstance(enc, DeclaredEncoding) and not np.isfinite(enc.measure.frequencies).all():
         raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
 
 
@@ -268,12 +268,12 @@ def largest_at_ends(enc: Encoding) -> float:
 
     Where all is declared on one axis it is that of the widest wave, if phases there are finite.
     """
-    ends, measure = enc.domain.x[[0, -1]], enc.measure
-    if measure is None or measure.squared_length is None or measure.frequencies.ndim > 1:
+    ends = enc.domain.x[[0, -1]]
+    if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim > 1:
         return float(np.abs(enc.codes(ends)).max())
-    if measure.period is None and not np.isfinite(measure.phases(ends)).all():
+    if enc.measure.period is None and not np.isfinite(enc.measure.phases(ends)).all():
         return np.nan
-    return float(np.sqrt(measure.squared_length * measure.weights.max()))
+    return float(enc.measure.amplitudes.max())
 
 
 def parse_parameters(name: str, text: str) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 Progress = Callable[[int, int], object]  # called as progress(done, total) during long work
 THREADS = 2  # results computed at a time
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def is_cramped() -> bool:
@@ -46,7 +47,7 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
             return partial(function, item)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        ahead = deque()
+        ahead: deque[Callable[[], Result]] = deque()
         for item in items:
             ahead.append(start(item))
             if len(ahead) > THREADS:

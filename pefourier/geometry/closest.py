@@ -25,12 +25,22 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.domain import steps_ahead
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Measure, row_blocks, unit_of
+from pefourier.encodings.encoding import (
+    FLOAT64_EPS,
+    Encoding,
+    Floats,
+    KernelMeasure,
+    is_stationary,
+    row_blocks,
+    unit_of,
+)
 from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.geometry import Progress
 from pefourier.geometry.closest_rows import TIE, closest_rows
 from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,
+    Indices,
+    Table,
     first_duplicate,
     phase_errors,
     stored_resolution,
@@ -49,7 +59,7 @@ DOUBLED = 1e-2  # to which the squares of columns agree that do
 FIRST_COLUMNS = 8  # by which most rows are told apart
 
 
-def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndarray:
+def first_alike(table: Table, eps: float, *, in_order: bool = True) -> Indices:
     """Index of the first row that is the same code as each row, shape (n,).
 
     Parameters
@@ -89,36 +99,35 @@ def first_alike(table: np.ndarray, eps: float, in_order: bool = True) -> np.ndar
     if (group == np.arange(len(group))).all():
         return first
     place = np.cumsum(leading) - 1  # of a leader among them
-    return leaders[group][place[first]]
+    firsts: Indices = leaders[group][place[first]]
+    return firsts
 
 
-def first_on_grid(
-    table: np.ndarray, eps: float, sides: tuple[int, ...], in_order: bool
-) -> np.ndarray:
+def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order: bool) -> Indices:
     """The same of points of a grid; where each column depends on one axis, axis by axis.
 
     >>> y = np.sin([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]])
-    >>> first_on_grid(np.repeat(y, 2, axis=0), FLOAT64_EPS, (3, 2), True).tolist()
+    >>> first_on_grid(np.repeat(y, 2, axis=0), FLOAT64_EPS, (3, 2), in_order=True).tolist()
     [0, 0, 2, 2, 0, 0]
     """
     grid = table.reshape(*sides, -1)
     columns = axis_columns(grid) if len(sides) > 1 and in_order else None
     if columns is None:
-        return first_alike(table, eps, in_order and len(sides) == 1)
+        return first_alike(table, eps, in_order=in_order and len(sides) == 1)
     slack = max(STILL, 8 * eps) * np.abs(table).max()
     lines = (line[:, part] for line, part in zip(axis_lines(grid), columns, strict=True))
     first = [first_on_line(line, eps, slack) for line in lines]
     return np.ravel_multi_index(np.meshgrid(*first, indexing="ij"), sides).ravel()
 
 
-def first_on_line(line: np.ndarray, eps: float, slack: float) -> np.ndarray:
+def first_on_line(line: Table, eps: float, slack: float) -> Indices:
     """The same of the columns of one axis, where differences up to `slack` have no effect."""
     if np.abs(line - line[:1]).max(initial=0.0) <= slack:
         return np.zeros(len(line), dtype=int)
     return first_alike(line, eps) if len(line) >= MANY else groups_within(line, slack)
 
 
-def row_period(first: np.ndarray) -> int | None:
+def row_period(first: Indices) -> int | None:
     """The period with which rows repeat from the first on, or None.
 
     Rows that are alike within it, such as those of a cosine on both sides of its top, must come
@@ -127,8 +136,8 @@ def row_period(first: np.ndarray) -> int | None:
     >>> row_period(np.array([0, 1, 1, 0, 1, 1, 0])), row_period(np.array([0, 1, 0, 3]))
     (3, None)
     """
-    tried = np.flatnonzero(first[1:] == first[:1])[:SAMPLE] + 1
-    for p in tried[tried > 1].tolist():
+    tried: list[int] = (np.flatnonzero(first[1:] == first[:1])[:SAMPLE] + 1).tolist()
+    for p in (p for p in tried if p > 1):
         later, earlier = first[p:], first[:-p]
         again = (later[:SAMPLE] == earlier[:SAMPLE]).all() and (later == earlier).all()
         if again and (len(first) >= 2 * p or (first[:p] == np.arange(p)).all()):
@@ -136,7 +145,7 @@ def row_period(first: np.ndarray) -> int | None:
     return None
 
 
-def between_zeros(table: np.ndarray) -> slice:
+def between_zeros(table: Table) -> slice:
     """The rows from the first to the last that is not zero: zeros before and behind are padding.
 
     >>> between_zeros(np.array([[0.0], [1.0], [0.0], [2.0], [0.0]]))
@@ -148,21 +157,19 @@ def between_zeros(table: np.ndarray) -> slice:
     return slice(start, stop)
 
 
-def spread(rows: np.ndarray) -> np.ndarray:
+def spread(rows: Floats) -> Floats:
     """How far each column goes from where it starts, whatever a few rows do: a median."""
-    return np.median(np.abs(rows - rows[0]), axis=0)
+    return np.asarray(np.median(np.abs(rows - rows[0]), axis=0))
 
 
-def nearly_constant(table: np.ndarray, eps: float) -> bool:
+def nearly_constant(table: Table, eps: float) -> bool:
     """Whether each column is one number, rounded differently."""
     start = np.asarray(table[0], dtype=float)
     rows = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
     return all((np.abs(table[part] - start) <= 2 * eps * np.abs(start)).all() for part in rows)
 
 
-def first_of_period(
-    table: np.ndarray, eps: float, tolerance: float, size: float
-) -> np.ndarray | None:
+def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> Indices | None:
     """The first row alike of each row of a table that repeats with a period; None: it does not.
 
     Phases may have been computed in float64 and cast, or in the format of the table. A period that
@@ -179,13 +186,14 @@ def first_of_period(
             by_chance = period * np.exp(np.log(np.maximum(share, 1e-300)).sum() / 2)
             again = slack.agreeing(table, period, period)
             if by_chance < CHANCE and all(len(agree) == count for count, agree in again):
-                first = groups_within(table[:period], float(allowed.max()))[np.arange(n) % period]
+                first = groups_within(table[:period], float(allowed.max()))
+                first = np.resize(first, n)
                 if stand_apart(table, first):
                     return first
     return None
 
 
-def angular_steps(rows: np.ndarray) -> np.ndarray:
+def angular_steps(rows: Floats) -> Floats:
     r"""Radians a row by which each column turns, shape (d,).
 
     More than :math:`\pi` a row looks like less, and can't be read from one column. Of columns that
@@ -207,7 +215,8 @@ def angular_steps(rows: np.ndarray) -> np.ndarray:
             depth[stride + j] = depth[j] + 1
         if np.count_nonzero(depth) >= len(depth) - 2 * stride:
             root = np.arange(len(depth)) - (depth * stride).astype(int)
-            return omega[root] * 2.0**depth
+            omega = omega[root] * 2.0**depth
+            break
     return omega
 
 
@@ -217,16 +226,14 @@ class Slack:
 
     tolerance: float
     size: float  # of the waves
-    omega: np.ndarray  # (d,) radians a row
+    omega: Floats  # (d,) radians a row
     eps: float  # in which phases were computed
 
-    def allowed(self, s: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
+    def allowed(self, s: Indices, columns: slice = slice(None)) -> Floats:
         """Of rows s from the first row that is alike, (len(s), columns)."""
         return self.tolerance + self.size * phase_errors(s, self.omega[columns], self.eps)
 
-    def agreeing(
-        self, table: np.ndarray, start: int, period: int
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    def agreeing(self, table: Table, start: int, period: int) -> Iterator[tuple[int, Indices]]:
         """Rows s from a start on that agree with row s mod period, and among how many, in blocks.
 
         A few columns tell most of them apart.
@@ -240,13 +247,13 @@ class Slack:
 
 
 def difference(
-    table: np.ndarray, rows: np.ndarray, subtrahends: np.ndarray, columns: slice = slice(None)
-) -> np.ndarray:
+    table: Table, rows: Indices, subtrahends: Indices, columns: slice = slice(None)
+) -> Floats:
     """Rows less others, in float64."""
     return np.asarray(table[rows, columns], dtype=float) - table[subtrahends, columns]
 
 
-def groups_within(table: np.ndarray, tolerance: float) -> np.ndarray:
+def groups_within(table: Table, tolerance: float) -> Indices:
     """Index of the first row of each row's group; each its own where rows fall into no groups.
 
     Rows of a group lie close along any direction: sorted along a few, groups are runs without gap.
@@ -283,7 +290,7 @@ def groups_within(table: np.ndarray, tolerance: float) -> np.ndarray:
     return first if stand_apart(table, first) else index
 
 
-def stand_apart(table: np.ndarray, first: np.ndarray) -> bool:
+def stand_apart(table: Table, first: Indices) -> bool:
     """Whether rows that are not alike are further apart than those that are, by far."""
     is_first = first == np.arange(len(first))
     leaders, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
@@ -293,7 +300,7 @@ def stand_apart(table: np.ndarray, first: np.ndarray) -> bool:
         widest = max(widest, float(np.linalg.norm(differences, axis=1).max()))
     if len(leaders) < 2:
         return False
-    closest, _ = closest_rows(table[leaders], lambda done, total: None)
+    closest, _ = closest_rows(table[leaders], lambda *_: None)
     return closest > APART * widest
 
 
@@ -313,7 +320,7 @@ class ClosestPair:
     distance: float
     pair: tuple[int, int] | None  # i < j, indices into the points
     distinct: int
-    first: np.ndarray | None = field(default=None, repr=False, compare=False)
+    first: Indices | None = field(default=None, repr=False, compare=False)
     """Of rows of a table that repeat: index of the first row alike of each, (n,)."""
 
 
@@ -351,34 +358,34 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     >>> closest_pair(from_table(np.array([[1.0], [0.0], [-0.0]])))
     ClosestPair(distance=0.0, pair=(1, 2), distinct=2)
     """
-    report = progress or (lambda done, total: None)
+    report = progress or (lambda *_: None)
     n, sides = len(enc), enc.domain.sides
     if n == 1:
         return ClosestPair(np.inf, None, 1)
-    if enc.stationary and len(sides) > 1:
+    if is_stationary(enc) and len(sides) > 1:
         ahead = steps_ahead(sides)
         tied, distance = closest_lags(enc.measure, ahead, 2 * sides[-1], report)
         distinct = prod(sides) if distance else distinct_on_grid(tied, sides)
         return ClosestPair(distance, first_pair(tied, sides), distinct)
-    if enc.stationary:
+    if is_stationary(enc):
         lags = np.arange(1, min(n - 1, enc.measure.period or n - 1) + 1)
         tied, distance = closest_lags(by_weight(enc.measure), lags, 2, report)
         lag = int(tied[0])
         return ClosestPair(distance, (0, lag), n if distance else lag)
     table, in_order = enc.table(), enc.domain.kind == "position"
     sides = sides if prod(sides) == n else (n,)  # lags of a class token stand beside a grid
-    return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order))
+    return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order=in_order))
 
 
-def by_weight(measure: Measure) -> Measure:
+def by_weight(measure: KernelMeasure) -> KernelMeasure:
     """The same waves, the strongest first."""
     order = np.lexsort((-measure.frequencies, -measure.weights))
     return replace(measure, frequencies=measure.frequencies[order], weights=measure.weights[order])
 
 
 def closest_lags(
-    measure: Measure, lags: np.ndarray, first: int, report: Progress
-) -> tuple[np.ndarray, float]:
+    measure: KernelMeasure, lags: Indices, first: int, report: Progress
+) -> tuple[Indices, float]:
     """The lags (k,) or (k, axes) of the smallest distance, up to ties, and that of their first.
 
     So many of the `first` lags make the bound that others have to come under. Where distances
@@ -400,14 +407,15 @@ def closest_lags(
 
 
 def squared_distances(
-    measure: Measure, lags: np.ndarray, columns: slice = slice(None)
-) -> np.ndarray:
+    measure: KernelMeasure, lags: Indices, columns: slice = slice(None)
+) -> Floats:
     """Squared distance of codes `lags` apart, or the part that some of the frequencies give."""
     sines = np.sin(measure.angles(lags, columns) / 2)
-    return 4 * measure.squared_length * (sines * sines @ measure.weights[columns])
+    weighted: Floats = sines * sines @ measure.weights[columns]
+    return 4 * measure.squared_length * weighted
 
 
-def largest_zero(measure: Measure, lags: np.ndarray) -> np.ndarray:
+def largest_zero(measure: KernelMeasure, lags: Indices) -> Floats:
     """Largest squared distance that phases in float64 cannot tell from zero at each lag.
 
     A frequency is known to one unit in the last place and its product with the lag to a half: the
@@ -421,16 +429,15 @@ def largest_zero(measure: Measure, lags: np.ndarray) -> np.ndarray:
     steps = 2 * FLOAT64_EPS * np.abs(lags).reshape(-1, omega.shape[1])
     if steps.max(initial=0.0) * omega.max() * omega.shape[1] <= 1:
         speeds = (omega.T * measure.weights) @ omega
-        return measure.squared_length * np.einsum("ia,ab,ib->i", steps, speeds, steps)
+        errors: Floats = np.einsum("ia,ab,ib->i", steps, speeds, steps)
+        return measure.squared_length * errors
     squared = np.zeros(len(lags))  # phases of few digits, or none
     for columns in row_blocks(m, PHASES_AT_ONCE, len(lags)):
         squared += np.minimum(steps @ omega[columns].T, 2.0) ** 2 @ measure.weights[columns]
     return measure.squared_length * squared
 
 
-def promising_lags(
-    measure: Measure, lags: np.ndarray, best: float
-) -> tuple[np.ndarray, np.ndarray]:
+def promising_lags(measure: KernelMeasure, lags: Indices, best: float) -> tuple[Indices, Floats]:
     """The lags whose squared distance may be the smallest, and these squared distances.
 
     Every frequency adds to the sum: a lag is out once some of them exceed the best so far.
@@ -448,14 +455,14 @@ def promising_lags(
     return lags, squared
 
 
-def first_pair(lags: np.ndarray, sides: tuple[int, ...]) -> tuple[int, int]:
+def first_pair(lags: Indices, sides: tuple[int, ...]) -> tuple[int, int]:
     """The first two points of a raster, by their indices, that some displacement leads between."""
     low = np.maximum(-lags, 0)
     ends = (np.ravel_multi_index(tuple(corner.T), sides) for corner in (low, low + lags))
     return min(zip(*(end.tolist() for end in ends), strict=True))
 
 
-def distinct_on_grid(zeros: np.ndarray, sides: tuple[int, ...]) -> int:
+def distinct_on_grid(zeros: Indices, sides: tuple[int, ...]) -> int:
     """How many codes are left where those that some displacements lead between are equal."""
     again = np.zeros(sides, dtype=bool)
     for lag in zeros:
@@ -463,7 +470,7 @@ def distinct_on_grid(zeros: np.ndarray, sides: tuple[int, ...]) -> int:
     return prod(sides) - int(again.sum())
 
 
-def search_rows(table: np.ndarray, report: Progress, first: np.ndarray) -> ClosestPair:
+def search_rows(table: Table, report: Progress, first: Indices) -> ClosestPair:
     """The closest two rows of a table, of which the first alike of each row is known."""
     n = len(table)
     repeats = np.flatnonzero(first != np.arange(n))

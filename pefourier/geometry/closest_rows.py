@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import row_blocks
+from pefourier.encodings.encoding import Floats, row_blocks
 from pefourier.geometry import THREADS, Progress
-from pefourier.geometry.precision import NUMBERS_AT_ONCE
+from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a pair later in order has to be closer by this share to be looked at again
@@ -27,7 +28,7 @@ FEW_ROWS = 2**13  # up to which all pairs are looked at
 FEW_COLUMNS = 8  # up to which a tree finds the nearest row sooner than products do
 
 
-def closest_rows(table: np.ndarray, report: Progress) -> tuple[float, tuple[int, int]]:
+def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]]:
     """Distance and indices i < j of the closest two rows of a table without equal rows."""
     n, d = table.shape
     rows = scale_rows(table)
@@ -49,31 +50,34 @@ class Rows:
     float32.
     """
 
-    table: np.ndarray
+    table: Table
     scale: float
 
-    def encodings(self, centre: np.ndarray, index: np.ndarray) -> np.ndarray:
+    def rows(self, index: Indices) -> Floats:
+        """Some rows in float64."""
+        return np.asarray(self.table[index], dtype=float)
+
+    def from_centre(self, centre: Floats, index: Indices) -> Floats:
         """Rows from a centre, in which products would drown: rounded once."""
-        return (np.asarray(self.table[index], dtype=float) - centre) * self.scale
+        return (self.rows(index) - centre) * self.scale
 
-    def centre(self, index: np.ndarray) -> np.ndarray:
-        """The middle one of each column's numbers, of a sample: many small rows outvote a long."""
-        sample = np.asarray(self.table[sample_rows(index)], dtype=float)
-        middle = len(sample) // 2
-        return np.partition(sample, middle, axis=0)[middle]
+    def centre(self) -> Floats:
+        """The median of each column in a sample: many small rows outvote a long one."""
+        sample = self.rows(sample_rows(np.arange(len(self.table))))
+        sample.partition(len(sample) // 2, axis=0)
+        return np.asarray(sample[len(sample) // 2])
 
-    def differences(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def differences(self, i: Indices, j: Indices) -> Floats:
         """Differences of rows, rounded once."""
-        minuend = np.asarray(self.table[i], dtype=float)
-        return (minuend - np.asarray(self.table[j], dtype=float)) * self.scale
+        return self.from_centre(self.rows(j), i)
 
 
-def sample_rows(index: np.ndarray) -> np.ndarray:
+def sample_rows(index: Indices) -> Indices:
     """A sample of rows at equal steps."""
     return index[:: -(-len(index) // SAMPLE_ROWS)]
 
 
-def scale_rows(table: np.ndarray) -> Rows:
+def scale_rows(table: Table) -> Rows:
     """The rows of a table, scaled by the range of its columns."""
     n, d = table.shape
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
@@ -103,16 +107,22 @@ class BestPair:
         i, j = np.reshape(self.pair, (2, 1))
         return float(np.hypot.reduce(self.rows.differences(i, j)[0]) / self.rows.scale)
 
-    def order(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    def order(self, i: Indices, j: Indices) -> Indices:
         """Numbers of pairs in lexicographic order."""
         return i * len(self.rows.table) + j
 
-    def may_follow(self, i: np.ndarray, j: np.ndarray, squared: np.ndarray) -> np.ndarray:
-        """Whether pairs i < j of at least some squared distances may take the pair's place."""
-        earlier = self.order(i, j) < self.order(*self.pair)
-        return squared <= np.where(earlier, self.limit, self.smallest * (1 - FINE))
+    @property
+    def place(self) -> int:
+        """The number of the pair in lexicographic order."""
+        return self.pair[0] * len(self.rows.table) + self.pair[1]
 
-    def consider(self, i: np.ndarray, j: np.ndarray) -> None:
+    def may_follow(self, i: Indices, j: Indices, squared: Floats) -> NDArray[np.bool_]:
+        """Whether pairs i < j of at least some squared distances may take the pair's place."""
+        earlier = self.order(i, j) < self.place
+        limits = np.where(earlier, self.limit, self.smallest * (1 - FINE))
+        return squared <= limits
+
+    def consider(self, i: Indices, j: Indices) -> None:
         """Keep the best of some pairs, by distances computed from differences."""
         pairs = np.sort([i, j], axis=0)
         for block in row_blocks(len(i), NUMBERS_AT_ONCE, self.rows.table.shape[1]):
@@ -123,8 +133,9 @@ class BestPair:
             tied = np.flatnonzero(squared <= self.limit)
             if not len(tied):
                 continue
-            first = tied[self.order(i[tied], j[tied]).argmin()]
-            if self.squared > self.limit or self.order(i[first], j[first]) < self.order(*self.pair):
+            places = self.order(i[tied], j[tied])
+            first = tied[places.argmin()]
+            if self.squared > self.limit or places.min() < self.place:
                 self.squared, self.pair = float(squared[first]), (int(i[first]), int(j[first]))
 
 
@@ -132,47 +143,47 @@ class BestPair:
 class Block:
     """Rows z about a centre, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
 
-    index: np.ndarray
-    augmented: np.ndarray  # (b, d + 2)
+    index: Indices
+    augmented: NDArray[np.floating]  # (b, d + 2)
 
     @property
-    def codes(self) -> np.ndarray:
+    def codes(self) -> NDArray[np.floating]:
         """The rows without the two columns."""
         return self.augmented[:, :-2]
 
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> Floats:
         """Squared length of each row, in float64."""
         return -2.0 * self.augmented[:, -2].astype(float)
 
-    def where(self, keep: np.ndarray) -> "Block":
+    def where(self, keep: NDArray[np.bool_]) -> "Block":
         """The block of some of the rows."""
         return self if keep.all() else Block(self.index[keep], self.augmented[keep])
 
 
-def make_block(rows: Rows, index: np.ndarray, centre: np.ndarray, dtype: type) -> Block:
+def make_block(rows: Rows, index: Indices, centre: Floats, dtype: type[np.floating]) -> Block:
     """Rows rounded to a floating-point type, with their lengths from before."""
-    codes = rows.encodings(centre, index)
+    codes = rows.from_centre(centre, index)
     augmented = np.empty((len(codes), codes.shape[1] + 2), dtype)
     augmented[:, :-2], augmented[:, -1] = codes, 1.0
     augmented[:, -2] = np.einsum("ij,ij->i", codes, codes) / -2
     return Block(index, augmented)
 
 
-def minus_half_squares(a: Block, b: Block) -> np.ndarray:
+def minus_half_squares(a: Block, b: Block) -> NDArray[np.floating]:
     """Minus half the squared distances of two blocks; within one only pairs i < j count.
 
     They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2).
     """
     partner = b.augmented.copy()
     partner[:, -2:] = b.augmented[:, :-3:-1]
-    product = a.augmented @ partner.T
+    product: NDArray[np.floating] = a.augmented @ partner.T
     if a is b:
         product[np.tri(len(product), dtype=bool)] = -np.inf
     return product
 
 
-def rounding_bound(block: Block) -> np.ndarray:
+def rounding_bound(block: Block) -> Floats:
     """What each row of a block adds to the error of squared distances, at most.
 
     Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
@@ -181,12 +192,14 @@ def rounding_bound(block: Block) -> np.ndarray:
     at most. Underflow takes a few of the smallest numbers.
     """
     k, form = block.augmented.shape[1], np.finfo(block.augmented.dtype)
-    return 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.lengths + 4 * k * float(form.tiny)
+    bound: Floats = 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.lengths
+    bound += 4 * k * float(form.tiny)
+    return bound
 
 
-def search_blocks(rows: Rows, blocks: list[np.ndarray], best: BestPair, report: Progress) -> None:
+def search_blocks(rows: Rows, blocks: list[Indices], best: BestPair, report: Progress) -> None:
     """Compare all blocks: first each with itself, then pairs of them from near to far."""
-    centre = rows.centre(np.arange(len(rows.table)))
+    centre = rows.centre()
     cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centre) + 2)))
 
     @lru_cache(cached)
@@ -227,7 +240,7 @@ def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
     return True
 
 
-def facing_rows(a: Block, b: Block, direction: np.ndarray, best: BestPair) -> tuple[Block, Block]:
+def facing_rows(a: Block, b: Block, direction: Floats, best: BestPair) -> tuple[Block, Block]:
     """The rows of each block that, along the line of their means, may be near the other."""
     unit = (direction / (np.linalg.norm(direction) or 1.0)).astype(np.float32)
     p, q = a.codes @ unit, b.codes @ unit

@@ -11,13 +11,15 @@ on with its outermost numbers, but for antialiasing, whose window is cut there a
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pefourier.encodings.encoding import Floats
 from pefourier.encodings.places import changing_columns
 
 PLAIN, SMOOTH = -0.75, -0.5  # a of the cubic kernel: torch's own, and its antialiased one (PIL's)
 
 
-def cubic(x: np.ndarray, a: float) -> np.ndarray:
+def cubic(x: Floats, a: float) -> Floats:
     r"""Keys' kernel: :math:`(a+2)|x|^3 - (a+3)|x|^2 + 1` up to 1, then
     :math:`a|x|^3 - 5a|x|^2 + 8a|x| - 4a` up to 2.
 
@@ -30,7 +32,7 @@ def cubic(x: np.ndarray, a: float) -> np.ndarray:
     return np.where(x <= 1, inner, np.where(x < 2, far, 0.0))
 
 
-def bicubic_weights(n: int, m: int) -> np.ndarray:
+def bicubic_weights(n: int, m: int) -> Floats:
     """torch's bicubic: four neighbours, a = -0.75.
 
     >>> (bicubic_weights(4, 6) @ np.arange(4.0)).round(4)
@@ -45,7 +47,7 @@ def bicubic_weights(n: int, m: int) -> np.ndarray:
     return weights
 
 
-def antialias_weights(n: int, m: int) -> np.ndarray:
+def antialias_weights(n: int, m: int) -> Floats:
     """torch's bicubic with antialias: a = -0.5, widened by s where the line becomes shorter.
 
     >>> (antialias_weights(4, 6) @ np.arange(4.0)).round(4)
@@ -59,10 +61,11 @@ def antialias_weights(n: int, m: int) -> np.ndarray:
     last = np.minimum(np.floor(centre + 2 * wide + 0.5), n)
     weights = cubic((column - centre + 0.5) / wide, SMOOTH)
     weights = np.where((column >= first) & (column < last), weights, 0.0)
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
-def linear_weights(n: int, m: int) -> np.ndarray:
+def linear_weights(n: int, m: int) -> Floats:
     """torch's bilinear: two neighbours.
 
     >>> linear_weights(2, 3) @ np.array([0.0, 1.0])
@@ -77,7 +80,7 @@ def linear_weights(n: int, m: int) -> np.ndarray:
     return weights
 
 
-def fourier_weights(n: int, m: int) -> np.ndarray:
+def fourier_weights(n: int, m: int) -> Floats:
     r"""The spectrum with zeros added, or without its fastest waves where the line becomes shorter.
 
     Waves are :math:`\cos(\pi k (x + 1/2) / n)`, k = 0 … n - 1 (DCT-II), which go on at the ends as
@@ -89,10 +92,11 @@ def fourier_weights(n: int, m: int) -> np.ndarray:
     """
     k = np.arange(min(n, m))
     old, new = (np.cos(np.pi * np.outer(np.arange(size) + 0.5, k) / size) for size in (n, m))
-    return new @ (old * np.where(k, 2 / n, 1 / n)).T
+    weights: Floats = new @ (old * np.where(k, 2 / n, 1 / n)).T
+    return weights
 
 
-METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
+METHODS: dict[str, Callable[[int, int], Floats]] = {
     "bicubic": bicubic_weights,
     "bilinear": linear_weights,
     "antialias": antialias_weights,
@@ -101,8 +105,8 @@ METHODS: dict[str, Callable[[int, int], np.ndarray]] = {
 
 
 def resize_lattice(
-    table: np.ndarray, old: Sequence[int], new: Sequence[int], method: str
-) -> np.ndarray:
+    table: NDArray[np.floating], old: Sequence[int], new: Sequence[int], method: str
+) -> Floats:
     """The rows (n, d) of one lattice as those of another, axis by axis.
 
     A side that stays is left as it is.

@@ -13,21 +13,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from hashlib import shake_128
-from math import prod
+from math import prod, sqrt
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, row_blocks, unit_of
+from pefourier.encodings.encoding import Encoding, Floats, is_stationary, row_blocks, unit_of
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 
 CACHED = 2**15  # numbers that are rounded together: their arrays stay in the cache
+Table = NDArray[np.floating]  # (n, d), of any floating-point type
+Indices = NDArray[np.integer]
 NUMBERS_AT_ONCE = 2**20  # of a table, where its rows are read in float64
 
 
-def first_duplicate(table: np.ndarray) -> np.ndarray:
+def first_duplicate(table: Table) -> Indices:
     """Index of the first row equal to each row, shape (n,).
 
     >>> first_duplicate(np.array([[1.0], [0.0], [1.0], [-0.0]]))
@@ -50,7 +54,7 @@ def first_duplicate(table: np.ndarray) -> np.ndarray:
     return first
 
 
-def row_hashes(table: np.ndarray) -> np.ndarray:
+def row_hashes(table: Table) -> NDArray[np.uint64]:
     """Two 64-bit numbers for each row, the same for equal rows, as good as surely for no others.
 
     Of a billion pairs of unlike rows about one in 10^17 would share both.
@@ -71,7 +75,7 @@ WHOLE = 2**18  # numbers of a table up to which it is made and cast whole
 AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
 MOST_PLACES = 10  # decimals of so many places are not rounded
 NEAR_TOP = 15  # binary places above 1 up to which float16 goes: its smallest numbers still fit
-Columns = Callable[[np.ndarray, slice], np.ndarray]  # (rows, columns) -> numbers of a table
+Columns = Callable[[Indices, slice], Floats]  # (rows, columns) -> numbers of a table
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class FormatLoss:
         return replace(self, **{k: min(v, distinct) for k, v in values.items() if v is not None})
 
 
-def rounded(x: np.ndarray, form: Format) -> np.ndarray:
+def rounded(x: ArrayLike, form: Format) -> Floats:
     """Values rounded to a format, as float64.
 
     >>> rounded(np.array([257.0, 0.1, 1e9]), FORMATS["float16"])
@@ -131,7 +135,7 @@ def rounded(x: np.ndarray, form: Format) -> np.ndarray:
     return result
 
 
-def has_format(numbers: np.ndarray, form: Format) -> bool:
+def has_format(numbers: Table, form: Format) -> bool:
     """Whether all of some numbers fit a format, and a tenth need all of its digits (0, 1 don't).
 
     Columns of which all are whole multiples of the last digit of their largest were rounded by no
@@ -150,7 +154,7 @@ def has_format(numbers: np.ndarray, form: Format) -> bool:
     return bool((coarser & ~counts).mean() > 0.1)
 
 
-def coarse_eps(numbers: np.ndarray) -> float:
+def coarse_eps(numbers: Table) -> float:
     """The resolution of the format of 16 bits, the coarser first, that all of some numbers have.
 
     0 where they have neither. Few digits that happen to be enough say nothing (`has_format`), nor
@@ -165,7 +169,7 @@ def coarse_eps(numbers: np.ndarray) -> float:
     return next((2.0 ** (1 - form.digits) for form in coarse if has_format(numbers, form)), 0.0)
 
 
-def stored_resolution(numbers: np.ndarray, eps: float) -> tuple[float, float]:
+def stored_resolution(numbers: Floats, eps: float) -> tuple[float, float]:
     """Resolution of some numbers, relative and absolute, that were rounded before they were stored.
 
     In a wider format lie numbers of float32 or of 16 bits, whatever their unit, and decimals of few
@@ -188,7 +192,7 @@ def stored_resolution(numbers: np.ndarray, eps: float) -> tuple[float, float]:
 def precision(
     enc: Encoding,
     distinct: int | None = None,
-    first: np.ndarray | None = None,
+    first: Indices | None = None,
     min_distance: float = 0.0,
 ) -> dict[str, FormatLoss]:
     """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
@@ -221,29 +225,29 @@ def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLo
     """The loss on a grid by those along its axes: distinct codes multiply, phases do not."""
     cast = prod(loss.distinct_cast for loss in losses)
     safe_cast = first_points([loss.safe_cast for loss in losses], sides)
-    if losses[0].distinct_phase is None:
+    phases = [loss.distinct_phase for loss in losses if loss.distinct_phase is not None]
+    if not phases:
         return FormatLoss(cast, None, None, safe_cast)
-    phase = prod(loss.distinct_phase for loss in losses)
-    error = float(np.max([loss.max_phase_error for loss in losses]))
+    errors = [loss.max_phase_error for loss in losses if loss.max_phase_error is not None]
     safe_phase = first_points([loss.safe_phase for loss in losses], sides)
-    return FormatLoss(cast, phase, error, safe_cast, safe_phase)
+    return FormatLoss(cast, prod(phases), float(np.max(errors)), safe_cast, safe_phase)
 
 
-def first_points(safe: Sequence[int], sides: Sequence[int]) -> int:
+def first_points(safe: Sequence[int | None], sides: Sequence[int]) -> int | None:
     """Points of a raster from the first on that all differ, by how many do along each axis.
 
     >>> first_points([2, 5], (3, 5)), first_points([3, 4], (3, 5))
     (10, 4)
     """
-    unsafe = (axis for axis, side in enumerate(sides) if safe[axis] < side)
-    return prod(safe[max(unsafe, default=0) :])
+    counts = [count for count in safe if count is not None]
+    if len(counts) < len(sides):
+        return None
+    unsafe = (axis for axis, side in enumerate(sides) if counts[axis] < side)
+    return prod(counts[max(unsafe, default=0) :])
 
 
 def format_losses(
-    enc: Encoding,
-    formats: Iterable[str],
-    first: np.ndarray | None = None,
-    min_distance: float = 0.0,
+    enc: Encoding, formats: Iterable[str], first: Indices | None = None, min_distance: float = 0.0
 ) -> dict[str, FormatLoss]:
     """Distinct codes and phase error in some formats, by their names; see `precision`."""
     enc = row_by_row(enc)
@@ -257,7 +261,7 @@ def format_loss(
     enc: Encoding,
     columns: Columns,
     count: int,
-    first: np.ndarray | None,
+    first: Indices | None,
     min_distance: float,
     form: Format,
 ) -> FormatLoss:
@@ -299,7 +303,7 @@ def rounding_distance(enc: Encoding, form: Format) -> float:
     >>> rounding_distance(load("rope", length=9, d=128), FORMATS["bfloat16"])
     0.03125
     """
-    length = np.sqrt(enc.measure.squared_length) if enc.stationary else np.inf
+    length = sqrt(enc.measure.squared_length) if is_stationary(enc) else np.inf
     if not length <= form.largest:
         return np.inf
     near_zero = np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
@@ -327,14 +331,16 @@ def row_by_row(enc: Encoding) -> Encoding:
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:
     """Some columns of the codes: of the table, or of what a declared inner product stands for."""
-    measure = enc.measure
-    if not enc.stationary or len(enc) * enc.dim < WHOLE:
+    if not is_stationary(enc) or len(enc) * enc.dim < WHOLE:
         table = enc.table()
         return lambda rows, part: table[rows, part].astype(float), enc.dim
+    measure, domain = enc.measure, enc.domain
 
-    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
-        phases = measure.phases(enc.domain.places(enc.domain.x[rows]), pairs_of(part))
-        return np.repeat(measure.amplitudes[pairs_of(part)], 2) * cosines_and_sines(phases)
+    def columns(rows: Indices, part: slice) -> Floats:
+        phases = measure.phases(domain.places(domain.x[rows]), pairs_of(part))
+        waves = cosines_and_sines(phases)
+        waves *= np.repeat(measure.amplitudes[pairs_of(part)], 2)
+        return waves
 
     return columns, 2 * len(measure.frequencies)
 
@@ -344,7 +350,7 @@ def pairs_of(columns: slice) -> slice:
     return slice(columns.start // 2, columns.stop // 2)
 
 
-def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
+def cosines_and_sines(phases: Floats) -> Floats:
     """Cosine and sine of each phase, side by side."""
     waves = np.empty((len(phases), 2 * phases.shape[1]))
     np.cos(phases, out=waves[:, ::2])
@@ -352,13 +358,13 @@ def cosines_and_sines(phases: np.ndarray) -> np.ndarray:
     return waves
 
 
-def count_distinct_phases(x: np.ndarray, frequencies: np.ndarray, form: Format) -> tuple[int, int]:
+def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple[int, int]:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
     nearest, frequencies = rounded(x, form), rounded(frequencies, form)
     first = np.flatnonzero(first_duplicate(nearest) == np.arange(len(nearest)))
     places = nearest[first]
 
-    def columns(rows: np.ndarray, part: slice) -> np.ndarray:
+    def columns(rows: Indices, part: slice) -> Floats:
         with np.errstate(invalid="ignore"):  # an infinite phase has no waves
             phases = rounded_products(places[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
@@ -368,14 +374,14 @@ def count_distinct_phases(x: np.ndarray, frequencies: np.ndarray, form: Format) 
     return count, int(min(merged, np.append(first, len(x))[safe]))
 
 
-def rounded_products(x: np.ndarray, frequencies: np.ndarray, form: Format) -> np.ndarray:
+def rounded_products(x: Floats, frequencies: Floats, form: Format) -> Floats:
     """Phases of points (n, axes), each product and each sum rounded to a format."""
     axes = zip(x.T, frequencies.T, strict=True)
     parts = (rounded(np.multiply.outer(along, omega), form) for along, omega in axes)
     return reduce(lambda total, part: rounded(total + part, form), parts)
 
 
-def max_phase_error(x: np.ndarray, frequencies: np.ndarray, form: Format) -> float:
+def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
     """Largest |rounded phase - exact phase| in radians over points and frequencies; NaN: infinite.
 
     On one axis frequencies are taken by descending bound on their error, until no bound exceeds
@@ -405,7 +411,7 @@ def max_phase_error(x: np.ndarray, frequencies: np.ndarray, form: Format) -> flo
     return worst if np.isfinite(worst) else np.nan
 
 
-def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:
+def phase_rounding(omega: Floats, eps: float) -> Floats:
     r"""How far a phase may be off, in radians per position, where it was computed in low precision.
 
     A frequency is made as exp(ln omega), so that its exponent is rounded as well as itself and the
@@ -414,13 +420,15 @@ def phase_rounding(omega: np.ndarray, eps: float) -> np.ndarray:
     """
     units = 3 + np.abs(np.log(np.maximum(omega, 1e-300)))
     with np.errstate(over="ignore"):
-        return omega * units * min(eps, FLOAT32_EPS)
+        rounding: Floats = omega * units * min(eps, FLOAT32_EPS)
+    return rounding
 
 
-def phase_errors(s: np.ndarray, omega: np.ndarray, eps: float) -> np.ndarray:
+def phase_errors(s: NDArray[Any], omega: Floats, eps: float) -> Floats:
     """How far the phases omega · s (n, m) may be off, in radians; more than 1 explains nothing."""
     rounding = np.minimum(phase_rounding(omega, eps), 1e200)  # of a phase without a digit
-    return np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)
+    errors: Floats = np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)
+    return errors
 
 
 def count_distinct(columns: Columns, n: int, count: int) -> tuple[int, int]:

@@ -10,9 +10,10 @@ from functools import reduce
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lattice_points
-from pefourier.encodings.encoding import BLOCK, Encoding, row_blocks, unit_of
+from pefourier.encodings.encoding import BLOCK, Encoding, Floats, row_blocks, unit_of
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 RESOLVED = 1e-7  # residual that a difference of squares can tell from 0
@@ -45,7 +46,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
 
 
 def toeplitz_residual_of_rows(
-    table: np.ndarray, sides: tuple[int, ...], placed: np.ndarray | None = None
+    table: NDArray[np.floating], sides: tuple[int, ...], placed: NDArray[np.integer] | None = None
 ) -> float:
     r"""The same of rows (k, d) that stand on some points of a grid, by default on all.
 
@@ -67,15 +68,19 @@ def toeplitz_residual_of_rows(
     return float(np.sqrt(share)) if share > RESOLVED**2 else 0.0
 
 
-def mean_products(table: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+def mean_products(table: NDArray[np.floating], sides: tuple[int, ...]) -> Floats:
     """Mean of the inner products of codes at each displacement, (2 N_1 - 1, …)."""
     counts = [n - np.abs(np.arange(1 - n, n)) for n in sides]
-    return products_at_lags(table, sides) / reduce(np.multiply.outer, counts)
+    means: Floats = products_at_lags(table, sides) / reduce(np.multiply.outer, counts)
+    return means
 
 
 def products_at_lags(
-    table: np.ndarray, sides: tuple[int, ...], placed: np.ndarray | None = None, unit: float = 1.0
-) -> np.ndarray:
+    table: NDArray[np.floating],
+    sides: tuple[int, ...],
+    placed: NDArray[np.integer] | None = None,
+    unit: float = 1.0,
+) -> Floats:
     """Sums of inner products of rows, times `unit`, at each displacement, by zero-padded FFT.
 
     >>> products_at_lags(np.ones((4, 1)), (4,)).round(9)
@@ -89,8 +94,9 @@ def products_at_lags(
             codes[:, placed] = rows
         spectrum = np.fft.rfftn(codes.reshape(-1, *sides), sizes, [axis + 1 for axis in axes])
         total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=0)
-    sums = np.fft.irfftn(total, sizes, axes)
-    return sums[np.ix_(*(np.arange(1 - n, n) for n in sides))]
+    lags = np.ix_(*(np.arange(1 - n, n) for n in sides))
+    sums: Floats = np.fft.irfftn(total, sizes, axes)[lags]
+    return sums
 
 
 def smooth_size(count: int) -> int:
@@ -99,5 +105,5 @@ def smooth_size(count: int) -> int:
     >>> smooth_size(200001)
     204800
     """
-    unit = 2 ** max(0, count.bit_length() - 5)
+    unit = 1 << max(0, count.bit_length() - 5)
     return -(-count // unit) * unit

@@ -13,30 +13,20 @@ and odd about the middle position (`even_odd_svd`); any other table is one matri
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from operator import itemgetter
 
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, is_stationary, row_blocks
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
-from pefourier.geometry.even_odd_svd import (
-    ALL,
-    LARGE,
-    Bounds,
-    Part,
-    even_odd_svd,
-    factor,
-    has_orthogonal_rows,
-)
+from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, has_orthogonal_rows
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
 SAMPLE = 2**9  # rows from which the digits of a table are read
 UNSEEN = 1e-7  # a sine that a cosine in float64 cannot tell from 0
-ENOUGH = 1e-10  # a leverage that could be lower by less is not looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +35,10 @@ class Factors:
 
     n: int
     d: int
-    sigma: np.ndarray  # (min(n, d),) descending
+    sigma: Floats  # (min(n, d),) descending
     tolerance: float
     parts: tuple[Part, ...]  # the table's own, or the even and the odd one
     is_separable: bool = False  # each column depends on one axis of a grid
-    bounds: Bounds | None = None  # lower ones of the leverage, where they are worth it
 
     @property
     def rank(self) -> int:
@@ -67,16 +56,10 @@ class Factors:
         """Squared Frobenius norm over squared spectral norm; NaN for a table of zeros."""
         return float((self.sigma**2).sum() / self.sigma[0] ** 2) if self.sigma[0] else np.nan
 
-    def left(self, rows: slice, below: float = 1.0) -> list[np.ndarray]:
-        """Left singular vectors of each part at some of its rows, within the rank.
-
-        Of singular values no larger than a share `below` of the largest.
-        """
-        ends = [
-            slice(int((sigma > below * sigma[:1]).sum()), int((sigma > self.tolerance).sum()))
-            for sigma in (part.sigma for part in self.parts)
-        ]
-        return [part.vectors(rows, columns) for part, columns in zip(self.parts, ends, strict=True)]
+    def left(self, rows: slice) -> list[Floats]:
+        """Left singular vectors of each part at some of its rows, within the rank."""
+        ranks = [int((part.sigma > self.tolerance).sum()) for part in self.parts]
+        return [part.vectors(rows, slice(k)) for part, k in zip(self.parts, ranks, strict=True)]
 
     def row_blocks(self) -> list[slice]:
         """Rows of a part, in blocks."""
@@ -86,35 +69,16 @@ class Factors:
     def inverse_error(self, s: int | None = None) -> float:
         """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
         if s is None:
-            return max(0.0, 1 - self.least_leverage())
-        return float(max(self.row_error(rows, s) for rows in self.row_blocks()))
+            return max(0.0, 1 - min(float(self.leverage(r).min()) for r in self.row_blocks()))
+        return max(self.row_error(rows, s) for rows in self.row_blocks())
 
-    def least_leverage(self) -> float:
-        """The smallest diagonal entry of E E+; bounds say which rows to look at first."""
-        blocks, smallest = self.row_blocks(), np.inf
-        bounds = None if self.bounds is None else self.bounds()
-        lowest = [-np.inf if bounds is None else float(bounds[rows].min()) for rows in blocks]
-        for bound, rows in sorted(zip(lowest, blocks, strict=True), key=itemgetter(0)):
-            if bound > smallest - ENOUGH:
-                break
-            if bounds is None or smallest == np.inf or not self.exceeds(bounds, rows, smallest):
-                smallest = min(smallest, float(self.leverage(rows).min()))
-        return smallest
+    def leverage(self, rows: slice) -> Floats:
+        """Diagonal of E E+ at some rows of the parts (from the middle outwards for two)."""
+        leverage = self.share(rows) ** 2
+        leverage *= np.sum([(u**2).sum(axis=1) for u in self.left(rows)], axis=0)
+        return leverage
 
-    def exceeds(self, bounds: np.ndarray, rows: slice, smallest: float) -> bool:
-        """Whether bounds with what few small singular values add rule some rows out."""
-        sharper = bounds[rows] + self.leverage(rows, LARGE)
-        return bool(sharper.min() > smallest - ENOUGH)
-
-    def leverage(self, rows: slice, below: float = 1.0) -> np.ndarray:
-        """Diagonal of E E+ at some rows of the parts (from the middle outwards for two).
-
-        Or what singular values no larger than a share `below` of the largest add to it.
-        """
-        squared = sum((u**2).sum(axis=1) for u in self.left(rows, below))
-        return squared * self.share(rows) ** 2
-
-    def share(self, rows: slice) -> np.ndarray:
+    def share(self, rows: slice) -> Floats:
         """Weight of a part's row in one of the table: 1/sqrt 2 where mirror positions share it."""
         share = np.full(rows.stop - rows.start, 1.0 if len(self.parts) == 1 else np.sqrt(0.5))
         if self.n % 2 and rows.start == 0:
@@ -131,7 +95,7 @@ class Factors:
             return 1.0
         if self.is_separable or len(sides) == 1:  # every function is one of the only axis
             return 0.0
-        products: list[np.ndarray] = []
+        products: list[Floats] = []
         for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
             basis = separable_basis(sides, rows)
             parts = [basis.T @ vectors for vectors in self.left(rows)]
@@ -150,10 +114,11 @@ class Factors:
         ]
         is_row = np.arange(rows.start, rows.stop) == row
         if len(inner) == 1:
-            return np.abs(inner[0] - is_row).max()
+            return float(np.abs(inner[0] - is_row).max())
         mirror = is_row & (2 * s == self.n - 1)
         even, odd = inner
-        return max(np.abs(even + odd - is_row).max(), np.abs(even - odd - mirror).max())
+        ends = (np.abs(even + odd - is_row).max(), np.abs(even - odd - mirror).max())
+        return float(max(ends))
 
 
 def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
@@ -172,11 +137,11 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     1.0
     """
     n, d, eps = len(enc), enc.dim, enc.eps
-    bounds, lines = None, axis_encodings(enc)
+    lines = axis_encodings(enc)
     if lines is not None:
-        parts = (factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines]),)
-    elif enc.stationary and len(enc.domain.sides) == 1:
-        parts, bounds = even_odd_svd(enc.measure, n, progress)
+        parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])
+    elif is_stationary(enc) and len(enc.domain.sides) == 1:
+        parts = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
         parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
@@ -188,10 +153,10 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
-    return Factors(n, d, sigma, float(tolerance), parts, lines is not None, bounds)
+    return Factors(n, d, sigma, float(tolerance), parts, lines is not None)
 
 
-def factor_on_axes(tables: Sequence[np.ndarray]) -> Part:
+def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
     """A table on a grid, decomposed by the columns (side, d_a) that depend on each of its axes.
 
     In an orthonormal basis of all sums of one function an axis it has a row for the constant and
@@ -206,19 +171,21 @@ def factor_on_axes(tables: Sequence[np.ndarray]) -> Part:
         block[:, start : start + table.shape[1]] = n / len(table) * (basis.T @ table)
         rows, start = [*rows, block], start + table.shape[1]
     small = np.vstack(rows)
-    part = factor(lambda rows, columns: small[rows, columns], *small.shape, None)
+    part = factor(lambda rows, columns: small[rows, columns], len(small), small.shape[1])
     mean, *blocks = np.split(part.vectors(ALL, ALL), np.cumsum([1, *(side - 1 for side in sides)]))
     lines = [basis @ block for basis, block in zip(bases, blocks, strict=False)]
     lines[0] = lines[0] + mean / np.sqrt(n)
 
-    def vectors(rows: slice, columns: slice) -> np.ndarray:
+    def vectors(rows: slice, columns: slice) -> Floats:
         places = np.unravel_index(np.arange(*rows.indices(n)), sides)
-        return sum(line[place, columns] for line, place in zip(lines, places, strict=True))
+        parts = [line[place, columns] for line, place in zip(lines, places, strict=True)]
+        total: Floats = sum(parts[1:], parts[0])
+        return total
 
-    return Part(part.sigma, vectors)
+    return (Part(part.sigma, vectors),)
 
 
-def zero_sums(n: int) -> np.ndarray:
+def zero_sums(n: int) -> Floats:
     """An orthonormal basis (n, n - 1) of the functions of n points that sum to zero (Helmert).
 
     >>> zero_sums(2).round(4).tolist()
@@ -227,7 +194,8 @@ def zero_sums(n: int) -> np.ndarray:
     k = np.arange(1, n)
     basis = (np.arange(n)[:, None] < k).astype(float)
     basis[k, k - 1] = -k
-    return basis / np.sqrt(k * (k + 1.0))
+    basis /= np.sqrt(k * (k + 1.0))
+    return basis
 
 
 def separable_rank(sides: Sequence[int]) -> int:
@@ -239,7 +207,7 @@ def separable_rank(sides: Sequence[int]) -> int:
     return 1 + sum(n - 1 for n in sides)
 
 
-def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
+def separable_basis(sides: Sequence[int], rows: slice) -> Floats:
     """Some rows of an orthonormal basis of all sums of one function an axis, the constant first.
 
     >>> basis = separable_basis((3, 4), slice(0, 12))
@@ -257,15 +225,14 @@ def separable_basis(sides: Sequence[int], rows: slice) -> np.ndarray:
 
 def check_products(enc: Encoding) -> None:
     """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
-    n, d, closed = len(enc), enc.dim, enc.stationary and len(enc.domain.sides) == 1
-    if closed and has_orthogonal_rows(enc.measure, n):
-        return
-    if closed:
+    n, d = len(enc), enc.dim
+    if is_stationary(enc) and len(enc.domain.sides) == 1:
+        if has_orthogonal_rows(enc.measure, n):
+            return
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
     elif enc.stationary and is_separable(enc):
         n = separable_rank(enc.domain.sides)
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)
     check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d), limit=NUMBERS)
-    products = min(n, d) ** 2 * (d if closed else max(n, d))
-    check_cost(shown(enc.spec), "products of a decomposition", products)
+    check_cost(shown(enc.spec), "products of a decomposition", min(n, d) ** 2 * max(n, d))

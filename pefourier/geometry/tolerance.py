@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, largest_number
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, largest_number
 from pefourier.encodings.places import axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
@@ -29,8 +29,8 @@ TOLD = 2.0**-8  # of a unit of float32, to which a phase has to be known
 
 
 def stored_tolerance(
-    a: np.ndarray, b: np.ndarray, encoding_a: Encoding, encoding_b: Encoding
-) -> tuple[np.ndarray, float]:
+    a: Floats, b: Floats, encoding_a: Encoding, encoding_b: Encoding
+) -> tuple[Floats, float]:
     """Differences that rounding explains, shape (n, d), and the coarser eps of what is stored.
 
     All was computed in float32 or better, and each number then rounded to its table's format, by
@@ -57,7 +57,7 @@ def half_of_least(eps: float) -> float:
     return next((2.0 ** (f.lowest - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
 
 
-def has_float32_phases(table: np.ndarray) -> bool:
+def has_float32_phases(table: Floats) -> bool:
     """Whether waves of a table, maybe finer, have phases in float32, as frequencies then are.
 
     A column that is 0 or largest in the first row, at phase 0, is a sine or a cosine of one step
@@ -82,9 +82,7 @@ def has_float32_phases(table: np.ndarray) -> bool:
     return fits and len(nearest) > 0 and has_format(nearest, FORMATS["float32"])
 
 
-def rounding_tolerance(
-    table: np.ndarray, enc: Encoding, eps: float, phases_eps: float
-) -> np.ndarray:
+def rounding_tolerance(table: Floats, enc: Encoding, eps: float, phases_eps: float) -> Floats:
     """Differences that computing explains, shape (n, d), of numbers then stored to `eps`.
 
     Numbers are off by a few units of the largest, in float32 or finer, and phases of columns that
@@ -95,16 +93,17 @@ def rounding_tolerance(
     if enc.measure is not None:
         omega += np.abs(enc.measure.frequencies).max()
     steps, lines = steps_and_lines(table, enc)
-    turning = [fit_sinusoid_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines]
-    if turning and None not in turning:
-        pairs = [np.concatenate([line_pairs.sines, line_pairs.cosines]) for line_pairs in turning]
-        omega[np.concatenate(pairs)] = 0.0
-        for columns, line_pairs in zip(pairs, turning, strict=True):
-            omega[columns] = np.maximum(omega[columns], np.tile(line_pairs.omega, 2))
+    fits = (fit_sinusoid_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines)
+    turning = [pairs for pairs in fits if pairs is not None]
+    if turning and len(turning) == len(lines):
+        of_pairs = [np.append(pairs.sines, pairs.cosines) for pairs in turning]
+        omega[np.concatenate(of_pairs)] = 0.0
+        for columns, pairs in zip(of_pairs, turning, strict=True):
+            omega[columns] = np.maximum(omega[columns], np.tile(pairs.omega, 2))
     return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(steps, omega, phases_eps))
 
 
-def steps_and_lines(table: np.ndarray, enc: Encoding) -> tuple[np.ndarray, list[np.ndarray]]:
+def steps_and_lines(table: Floats, enc: Encoding) -> tuple[Floats, list[Floats]]:
     """By how many steps phases of each row are off those of 0 at most, and rows that turn evenly.
 
     On a whole grid a line along each axis; of columns that do not turn at all there are none.

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from math import prod, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.domain import half_plane, lattice_points
-from pefourier.encodings.encoding import Measure, row_blocks
+from pefourier.encodings.encoding import Floats, Measure, row_blocks
 
 AT_ONCE = 2**22  # numbers of a block of Gaussians
 TAILS = 39.0  # standard deviations at which a Gaussian underflows
@@ -26,7 +27,7 @@ ROUNDING = 1e-24  # share of the energy that a transform may leave where there i
 DIRECTIONS = 12  # bins of half a turn
 
 
-def multiplicity(sides: Sequence[int]) -> np.ndarray:
+def multiplicity(sides: Sequence[int]) -> Floats:
     """How many frequencies of the whole torus each point of the half plane stands for, 1 or 2.
 
     >>> multiplicity((3, 4))
@@ -36,7 +37,7 @@ def multiplicity(sides: Sequence[int]) -> np.ndarray:
     return np.where((k == 0) | (2 * k == sides[-1]), 1.0, 2.0)
 
 
-def shares_along(steps: np.ndarray, side: int, points: int, sigma: float) -> np.ndarray:
+def shares_along(steps: Floats, side: int, points: int, sigma: float) -> Floats:
     """What frequencies (m,), in steps of one axis, give to its first lattice points: (m, points).
 
     A Gaussian of sigma steps, wound around the axis; without smoothing all to the nearest point, or
@@ -45,19 +46,21 @@ def shares_along(steps: np.ndarray, side: int, points: int, sigma: float) -> np.
     k = np.arange(points)
     if not sigma:
         below, above = np.ceil(steps - 0.5 - 1e-9), np.floor(steps + 0.5 + 1e-9)
-        halves = [(np.mod(edge, side)[:, None] == k) / 2 for edge in (below, above)]
-        return halves[0] + halves[1]
+        nearest = [np.mod(edge, side)[:, None] == k for edge in (below, above)]
+        halves: Floats = np.mean(nearest, axis=0, dtype=float)
+        return halves
     sigma = min(sigma, WIDEST * side)
     distance = np.mod(k - steps[:, None], side)
     turns = int(TAILS * sigma / side) + 1
-    return sum(
-        np.exp(-0.5 * ((distance + r * side) / sigma) ** 2) for r in range(-turns, turns + 1)
-    )
+    total = np.zeros(distance.shape)
+    for r in range(-turns, turns + 1):
+        total += np.exp(-0.5 * ((distance + r * side) / sigma) ** 2)
+    return total
 
 
 def torus_density(
-    frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[int], sigma: float
-) -> np.ndarray:
+    frequencies: Floats, weights: Floats, sides: Sequence[int], sigma: float
+) -> Floats:
     r"""Eq. 15 on a torus: the density at each of its frequencies, over the half plane.
 
     .. math:: G_k \propto \sum_j w_j \tfrac12 \left(e^{-|k - s_j|^2/2\sigma^2} +
@@ -95,20 +98,21 @@ def torus_density(
                 before = (before[:, :, None] * share[:, None, :]).reshape(len(share), -1)
             total += before.T @ along[-1]
     with np.errstate(invalid="ignore"):
-        return (total / (multiplicity(sides) * total).sum()).reshape(points)
+        total /= (multiplicity(sides) * total).sum()
+    return total.reshape(points)
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
     """A density by the length of its frequencies, and by their direction."""
 
-    lengths: np.ndarray  # (R,) radians per point, the middle of each ring
-    radial: np.ndarray  # (R,)
-    angles: np.ndarray  # (DIRECTIONS,) 0 … pi, 0 along the last axis
-    angular: np.ndarray  # (DIRECTIONS,) what has a direction: all but the constant
+    lengths: Floats  # (R,) radians per point, the middle of each ring
+    radial: Floats  # (R,)
+    angles: Floats  # (DIRECTIONS,) 0 … pi, 0 along the last axis
+    angular: Floats  # (DIRECTIONS,) what has a direction: all but the constant
 
 
-def directions_of(density: np.ndarray, sides: Sequence[int]) -> Directions:
+def directions_of(density: Floats, sides: Sequence[int]) -> Directions:
     """Sums of a half plane's density over rings of one lattice step, and over directions.
 
     Directions are those in the plane of the last two axes, y and x. A step is that of the shortest
@@ -125,16 +129,17 @@ def directions_of(density: np.ndarray, sides: Sequence[int]) -> Directions:
     width = np.pi / DIRECTIONS
     bins = np.rint(np.arctan2(y, x) / width).astype(int) % DIRECTIONS
     turned = (y != 0) | (x != 0)
-    radial = np.bincount(ring, weights=flat)
+    radial = np.bincount(ring, weights=flat).astype(float, copy=False)
+    angular = np.bincount(bins[turned], weights=flat[turned], minlength=DIRECTIONS)
     return Directions(
-        lengths=step * np.arange(len(radial)),
+        lengths=step * np.arange(len(radial), dtype=float),
         radial=radial,
-        angles=width * np.arange(DIRECTIONS),
-        angular=np.bincount(bins[turned], weights=flat[turned], minlength=DIRECTIONS),
+        angles=width * np.arange(DIRECTIONS, dtype=float),
+        angular=angular.astype(float, copy=False),
     )
 
 
-def isotropy(frequencies: np.ndarray, weights: np.ndarray) -> dict[str, float]:
+def isotropy(frequencies: Floats, weights: Floats) -> dict[str, float]:
     r"""How far a measure prefers an axis (A2), or two crossing directions (A4); 0 = round.
 
     :math:`A_n = |\sum_j w_j e^{in\varphi_j}|` over frequencies in the plane of the last two axes,
@@ -155,7 +160,7 @@ def isotropy(frequencies: np.ndarray, weights: np.ndarray) -> dict[str, float]:
     return {f"A{n}": 0.0 if value <= 1e-12 else value for n, value in waves_of.items()}
 
 
-def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[int]) -> list[float]:
+def idle_shares(frequencies: Floats, weights: Floats, sides: Sequence[int]) -> list[float]:
     """Of what each axis has (weights of frequencies with a part along it), the share that is idle.
 
     Idle waves are longer than the side, :math:`|\\omega_a| < 2\\pi/N_a`. NaN where there are none.
@@ -164,7 +169,7 @@ def idle_shares(frequencies: np.ndarray, weights: np.ndarray, sides: Sequence[in
     return shares_where(frequencies, weights, np.abs(frequencies) < slowest)
 
 
-def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
+def aliased_shares(frequencies: Floats, weights: Floats) -> list[float]:
     """Of what each axis has, the share that turns by more than pi from point to point.
 
     >>> aliased_shares(np.array([[3.2, 1.0], [np.pi, 0.0]]), np.ones(2))
@@ -173,11 +178,12 @@ def aliased_shares(frequencies: np.ndarray, weights: np.ndarray) -> list[float]:
     return shares_where(frequencies, weights, np.abs(frequencies) > np.pi * (1 + 1e-12))
 
 
-def shares_where(frequencies: np.ndarray, weights: np.ndarray, passes: np.ndarray) -> list[float]:
+def shares_where(frequencies: Floats, weights: Floats, passes: NDArray[np.bool_]) -> list[float]:
     """Share of the weights, of each axis' own frequencies (m, axes), that pass a test."""
     moving = frequencies != 0
     with np.errstate(invalid="ignore"):  # an axis may have none
-        return (weights @ (moving & passes) / (weights @ moving)).tolist()
+        shares: list[float] = (weights @ (moving & passes) / (weights @ moving)).tolist()
+    return shares
 
 
 def least_sigma(axes: int, on_line: float) -> float:
@@ -185,6 +191,6 @@ def least_sigma(axes: int, on_line: float) -> float:
     return on_line * sqrt(axes)
 
 
-def frequencies_on_axes(measure: Measure) -> np.ndarray:
+def frequencies_on_axes(measure: Measure) -> Floats:
     """Frequencies as (m, axes), those of one axis, too."""
     return measure.frequencies.reshape(len(measure.weights), -1)

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pefourier.encodings.encoding import unit_of
+from pefourier.encodings.encoding import Floats, unit_of
+from pefourier.geometry.precision import Indices, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,14 +30,14 @@ class SinusoidPairs:
     row read; omega is in (0, pi].
     """
 
-    sines: np.ndarray  # (m,) column of each sine
-    cosines: np.ndarray
-    omega: np.ndarray  # (m,) radians per row
-    phase: np.ndarray  # (m,) radians
-    amplitude: np.ndarray  # (m,)
+    sines: Indices  # (m,) column of each sine
+    cosines: Indices
+    omega: Floats  # (m,) radians per row
+    phase: Floats  # (m,) radians
+    amplitude: Floats  # (m,)
 
 
-def fit_sinusoid_pairs(rows: np.ndarray, eps: float) -> SinusoidPairs | None:
+def fit_sinusoid_pairs(rows: Floats, eps: float) -> SinusoidPairs | None:
     """Columns of consecutive codes (n, d) as sines and cosines; at most two may be left over.
 
     A pairing fits when squares of both columns of each pair sum to a constant within rounding to
@@ -54,14 +55,14 @@ def fit_sinusoid_pairs(rows: np.ndarray, eps: float) -> SinusoidPairs | None:
     return None
 
 
-def on_circles(rows: np.ndarray, first: np.ndarray, second: np.ndarray, eps: float) -> bool:
+def on_circles(rows: Floats, first: Indices, second: Indices, eps: float) -> bool:
     """Whether the squares of both columns of each pair sum to a constant above zero."""
     squared = rows[:, first] ** 2 + rows[:, second] ** 2
     mean = squared.mean(axis=0)
     return len(first) > 0 and mean.min() > 0 and bool((abs(squared - mean) <= 6 * eps * mean).all())
 
 
-def pairings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def pairings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
     """Ways to pair columns: two index arrays (m,) each."""
     d = rows.shape[1]
     m, column = d // 2, np.arange(d)
@@ -73,7 +74,7 @@ def pairings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield from matchings(rows)
 
 
-def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
     """Columns matched by squares and products with the next row: equal but for sign in a pair.
 
     Both :math:`u_t^2 + v_t^2` and :math:`u_t u_{t+1} + v_t v_{t+1}` are constant on a circle, so
@@ -93,7 +94,7 @@ def matchings(rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield columns[half:], columns[:half][::-1]
 
 
-def measure_pairs(rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> SinusoidPairs:
+def measure_pairs(rows: Floats, first: Indices, second: Indices) -> SinusoidPairs:
     """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
     z = rows[:, second] + 1j * rows[:, first]
     t = np.arange(len(z))
@@ -124,8 +125,8 @@ TURNS = (  # quarters that a pair may be counted in, and quarters that all pairs
 
 
 def align(
-    pairs: SinusoidPairs, slack: np.ndarray, n: int, eps: float
-) -> tuple[SinusoidPairs, np.ndarray, float] | None:
+    pairs: SinusoidPairs, slack: Floats, n: int, eps: float
+) -> tuple[SinusoidPairs, Indices, float] | None:
     """Turn each pair by quarters so that all phases are omega · offset, one offset for all.
 
     Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
@@ -149,7 +150,7 @@ def align(
     return SinusoidPairs(*moved, pairs.amplitude), sign, offset
 
 
-def common_offset(pairs: SinusoidPairs, quarters: int) -> tuple[float, np.ndarray]:
+def common_offset(pairs: SinusoidPairs, quarters: int) -> tuple[float, Indices]:
     """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
 
     The slowest pair gives an offset without counting turns; each faster one sharpens it.
@@ -165,12 +166,12 @@ def common_offset(pairs: SinusoidPairs, quarters: int) -> tuple[float, np.ndarra
     return offset, k
 
 
-def wrapped(angle: np.ndarray, turn: float) -> np.ndarray:
+def wrapped(angle: Floats, turn: float) -> Floats:
     """Angles less whole turns, within half a turn of zero."""
     return angle - turn * np.rint(angle / turn)
 
 
-def recurrence(rows: np.ndarray, lag: int) -> tuple[np.ndarray, float]:
+def recurrence(rows: Floats, lag: int) -> tuple[Floats, float]:
     r"""Cosine of each column's turn over `lag` rows, and how far columns are from one sinusoid.
 
     Every sampled sinusoid has :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
@@ -189,7 +190,7 @@ ENDS = 2**9  # rows at each end of a table that are looked at
 BEYOND = 4.5  # of normal tables about one in a thousand is further from what is expected
 
 
-def deviations(rows: np.ndarray) -> np.ndarray:
+def deviations(rows: Floats) -> Floats:
     """How far directions, energies and neighbours are from those of random rows, shape (3,).
 
     Examples
@@ -220,7 +221,7 @@ def deviations(rows: np.ndarray) -> np.ndarray:
     )
 
 
-def look_random(rows: np.ndarray) -> bool:
+def look_random(rows: Floats) -> bool:
     """Whether rows are as independent normal numbers could be, and enough of them to say so."""
     n, d = rows.shape
     if n < FEWEST[0] or d < FEWEST[1] or n * d < ENOUGH:
@@ -228,7 +229,7 @@ def look_random(rows: np.ndarray) -> bool:
     return bool(np.abs(deviations(rows)).max() <= BEYOND)
 
 
-def numbers_look_random(table: np.ndarray) -> bool:
+def numbers_look_random(table: Table) -> bool:
     """Whether the rows at either end of a table look random: no order of positions."""
     ends = (table[:ENDS], table[-ENDS:])
     return all(look_random(np.asarray(rows, dtype=float)) for rows in ends)

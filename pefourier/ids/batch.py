@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.sources.config import parse_digits
+from pefourier.encodings.sources.json_object import parse_digits
 from pefourier.encodings.sources.tables import ArrayFile, open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.files import label, os_errors, suffix_of

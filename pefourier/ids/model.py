@@ -11,8 +11,8 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
-from pefourier.encodings.sources.config import read_object
-from pefourier.encodings.sources.weights import first_row
+from pefourier.encodings.sources.huggingface import first_row
+from pefourier.encodings.sources.json_object import read_object
 from pefourier.errors import PefourierError, shown
 from pefourier.ids.axes import BY_FRAME, Vision
 from pefourier.ids.spans import Rules

@@ -4,18 +4,18 @@ A section for each question, made from its answers alone as every other form is:
 findings, a picture; numbers and the meanings of words are folded, with the command that gives them.
 """
 
-import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.sources.weights import all_tensors
+from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.errors import PefourierError
 from pefourier.geometry import Progress
 from pefourier.pages import document as html
@@ -105,7 +105,7 @@ class Inquiry:
         if enc.injection != "rotate" or source_of(enc.spec) not in ("config", "gguf"):
             return None
         if not path.endswith(".gguf"):
-            path = os.path.dirname(path) or "."
+            path = str(Path(path).parent)
             if next(all_tensors(path), None) is None:
                 return None
         part = split_spec(enc.spec)[1]

@@ -385,7 +385,7 @@ def bucket_rule(profile: np.ndarray, n: int) -> dict[str, Any] | None:
     for causal, buckets, farthest in product((one_sided, not one_sided), BUCKETS, FARTHEST):
         visible = lags <= (0 if causal else n)
         if farthest > buckets // (2 if causal else 4):
-            by_rule = t5_buckets(lags, buckets, farthest, causal)
+            by_rule = t5_buckets(lags, buckets, farthest, causal=causal)
             if same_groups(by_rule[visible], groups[visible]):
                 sides = "causal" if causal else "both sides"
                 return {"buckets": buckets, "max_distance": farthest, "sides": sides}

@@ -17,9 +17,7 @@ from pefourier.encodings.model_positions import (
     axis_in,
     describe_positions,
 )
-from pefourier.encodings.sources.layers import Temperature
-from pefourier.encodings.sources.rope_config import INDEXER
-from pefourier.encodings.sources.rope_scaling import trained_as_stated
+from pefourier.encodings.sources.huggingface import INDEXER, Temperature, trained_as_stated
 from pefourier.errors import PefourierError
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import (

@@ -25,7 +25,7 @@ from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
-from pefourier.encodings.sources.rope_scaling import trained_as_stated
+from pefourier.encodings.sources.huggingface import trained_as_stated
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base

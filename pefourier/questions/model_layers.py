@@ -23,7 +23,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import describe_positions
-from pefourier.encodings.sources.layers import LayerRun
+from pefourier.encodings.sources.huggingface import LayerRun
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]

@@ -353,7 +353,7 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
         pair, distinct = closest.pair, closest.distinct
     else:
         in_order = enc.domain.kind == "position" and len(sides) == 1
-        first = first_alike(enc.table()[rows], enc.eps, in_order)
+        first = first_alike(enc.table()[rows], enc.eps, in_order=in_order)
         again = np.flatnonzero(first != np.arange(len(first)))
         pair = (first[again[0]], again[0]) if len(again) else None
         distinct = len(rows) - len(again)

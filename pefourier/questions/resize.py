@@ -32,7 +32,7 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
-from pefourier.encodings.sources.config import type_row
+from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice

@@ -35,8 +35,7 @@ from pefourier.encodings.attention_decay import (
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.sources.rope_config import PAIRED
-from pefourier.encodings.sources.rope_scaling import trained_as_stated
+from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import number
 

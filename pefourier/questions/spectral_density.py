@@ -228,7 +228,7 @@ def mean_share(
 
     It is that of frequency 0 of a lattice's periodogram: n times the mean row's squared length.
     """
-    if method == "declared" or enc.domain.basis is not None or np.isnan(weights).any():
+    if method == "declared" or not enc.domain.has_lags or np.isnan(weights).any():
         return None
     if enc.params.get("demean"):
         return 0.0

@@ -9,7 +9,8 @@ are not compared.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os.path import basename, dirname, normpath, realpath
+from os.path import normpath, realpath
+from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.loader import source_of
@@ -27,8 +28,10 @@ BETTER = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  
 BETTER |= {"distinct_cast": 1, "distinct_phase": 1}
 SIZES = ("length", "dimension", "trained.length")
 MEASURED = ("length", "dimension", "trained", "verdict", "min_distance", "gap", "precision")
-SETTINGS = ("params", "rotations", "indexer", "layers", "identified")
-SETTINGS += ("softmax_factor", "temperature", "slopes", "tables", "allowed")
+SETTINGS = (
+    *("params", "rotations", "indexer", "layers", "identified"),
+    *("softmax_factor", "temperature", "slopes", "tables", "allowed"),
+)
 DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
 DERIVED |= {"trained_frequencies", "largest", "nearer_higher", "index", "precision", "rotation"}
 DERIVED |= {"effective_base"}
@@ -48,10 +51,10 @@ def read_baseline(path: str, command: str) -> dict[str, Fields]:
     """
     if status_of(path) is None:
         raise missing(path)
-    with os_errors("read", path), open(path, "rb") as stream:
+    with os_errors("read", path), Path(path).open("rb") as stream:
         text = stream.read(LARGEST)
     try:
-        answer = json.loads(text, parse_int=float, parse_constant={}.__getitem__)
+        answer = json.loads(text, parse_int=float, parse_constant=refuse_constant)
         is_answer = (answer["command"], answer["schema"]) == (command, SCHEMA)
         stored = {
             place_of(record["spec"]): fields_of_record(record) for record in answer["results"]
@@ -115,7 +118,7 @@ def place_of(spec: str) -> str:
     """
     path, part = split_spec(spec)
     path = normpath(path)
-    folder = dirname(path) or "." if basename(path) == "config.json" else path
+    folder = str(Path(path).parent) if Path(path).name == "config.json" else path
     return f"{folder}#{part}" if part else folder
 
 
@@ -156,12 +159,14 @@ def judge(
             f"the baseline has {names}, and none of {first_few(list(map(shown, specs)))}; pass a "
             "SPEC that it has, or the baseline of these"
         )
-    reasons, remarks = [], []
+    reasons: list[Reason] = []
+    remarks: list[Reason] = []
     files = {split_spec(place)[0] for place in stored}
     for place, answer in zip(places, per_spec, strict=True):
         if not isinstance(answer, Answer):
             continue
-        worse, changes = [], ["is not in the baseline: nothing to compare it with"]
+        worse: list[str] = []
+        changes = ["is not in the baseline: nothing to compare it with"]
         if place in stored:
             worse, changes = differences(answer, stored[place])
         enc = answer.encoding  # positions that belong to a model's weights, or all that was asked
@@ -172,6 +177,11 @@ def judge(
         changed = [Reason(enc.label, "changed", text) for text in changes]
         (reasons if counts else remarks).extend(changed)
     return reasons, remarks
+
+
+def refuse_constant(name: str) -> None:
+    """JSON of a stored answer has no NaN and no infinity."""
+    raise ValueError(name)
 
 
 def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
@@ -222,14 +232,15 @@ def has_changed(a: Any, b: Any) -> bool:
         return any(map(has_changed, a, b))
     if isinstance(a, float | int) and isinstance(b, float | int):
         return abs(a - b) > TOLERANCE * max(abs(a), abs(b))
-    return a != b
+    return bool(a != b)
 
 
 def worse_fields(now: Fields, stored: Fields) -> Iterator[str]:
     """Fields with a better direction that changed in the other, as they are and were."""
     for path, a in now.items():
         direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
-        is_measured = isinstance(a, float | int) and isinstance(b, float | int)
-        if is_measured and direction * (b - a) > TOLERANCE * abs(b):
-            texts = [LADDER[x] if path == "verdict" else number(x) for x in (a, b)]
+        if not (isinstance(a, float | int) and isinstance(b, float | int)):
+            continue
+        if direction * (b - a) > TOLERANCE * abs(b):
+            texts = [LADDER[int(x)] if path == "verdict" else number(x) for x in (a, b)]
             yield f"{printable(path)} {texts[0]}, {texts[1]}"

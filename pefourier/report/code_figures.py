@@ -18,13 +18,16 @@ from pefourier.report import plot
 from pefourier.report.render import Answer, register_renderer
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from pefourier.questions.resize import Resizing
 
 
 MOST_ROWS = 400  # of a picture
 
 
-def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """The table itself: positions down, dimensions across."""
     figure, panels = plot.make_panels(len(answers), 1, (plot.WIDTH, 1.2 + 2.2 * len(answers)), look)
     for axes, a in zip(panels[:, 0], answers, strict=True):
@@ -32,29 +35,36 @@ def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fig
     return figure
 
 
-def encode(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def encode(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """The codes that were written."""
     tables = [Answer(a.encoding, a.encoding.table(a.result.positions)) for a in answers]
     return heatmap(tables, look)
 
 
 def draw_table(
-    axes: plot.Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add, title: str = ""
+    axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add, title: str = ""
 ) -> None:
     """Numbers of codes in colours; of more rows than a picture has, the means of some together.
 
     Single rows of those that are picked out show patterns that are in no code. With `of` the
     largest is shown in place of the mean, of differences, which would cancel.
     """
-    starts = np.unique(np.linspace(0, len(table), min(MOST_ROWS, len(table)), False).astype(int))
+    starts = np.unique(
+        np.linspace(0, len(table), min(MOST_ROWS, len(table)), endpoint=False).astype(int)
+    )
     counts = np.diff([*starts, len(table)])[:, None]
     means = of.reduceat(table, starts) / (counts if of is np.add else 1)
     limit = float(np.abs(table).max()) or 1.0
     sizes = of is np.maximum and (table >= 0).all()
-    shades = {"cmap": "Reds", "vmin": 0.0} if sizes else {"cmap": "RdBu_r", "vmin": -limit}
-    shades |= {"vmax": limit, "interpolation": "nearest", "aspect": "auto"}
-    shades["extent"] = (-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5)
-    image = axes.imshow(means, **shades)
+    image = axes.imshow(
+        means,
+        "Reds" if sizes else "RdBu_r",
+        vmin=0.0 if sizes else -limit,
+        vmax=limit,
+        interpolation="nearest",
+        aspect="auto",
+        extent=(-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5),
+    )
     rows = "row" if a.encoding.domain.kind == "time" else "position"
     axes.set(xlabel="dimension", ylabel=rows)
     axes.set_title(title or plot.entry(axes, a.encoding), loc="left", fontsize=9)
@@ -63,7 +73,7 @@ def draw_table(
     axes.figure.colorbar(image, ax=axes, label=label)
 
 
-def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Both tables and, where they have as many columns, their difference, as far as both go."""
     encoded = [Answer(enc, enc.table()) for enc in answers[0].result.encodings]
     common = min(len(a.result) for a in encoded)
@@ -84,7 +94,7 @@ def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fig
 FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
-def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """The share of energy over cycles from end to end of each axis, before and after."""
     from pefourier.questions.resize import by_cycles
 
@@ -113,7 +123,7 @@ register_renderer("resize", figure=resizing)
 MOST_POINTS = 1000  # of a curve that only falls
 
 
-def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Singular values, for rank and conditioning, and inner products by lag."""
     figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(values_axes, answers)
@@ -124,18 +134,17 @@ def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
     return figure
 
 
-def draw_singular_values(axes: plot.Axes, answers: Sequence[Answer]) -> None:
+def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
     """Singular values over the largest; those at or below its dotted line count as zero."""
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
         label = plot.entry(axes, a.encoding, f" (rank {a.result.rank})")
-        shown = [], []  # of codes that are all 0
-        if sigma[0] > 0:
-            index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
-            shown = index + 1, np.maximum(sigma[index] / sigma[0], np.finfo(float).tiny)
-        (line,) = axes.plot(*shown, label=label)
-        if sigma[0] > 0:
+        index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
+        index = index[: len(index) * bool(sigma[0] > 0)]  # none of vectors that are all 0
+        ratios = np.maximum(sigma[index] / sigma[0], np.finfo(float).tiny)
+        (line,) = axes.plot(index + 1, ratios, label=label)
+        if len(index):
             zero = a.result.rank_tolerance / sigma[0]
             axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
             lowest = min(lowest, zero)
@@ -158,7 +167,7 @@ def model_facts(enc: Encoding) -> dict[str, Any]:
     return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
 
 
-def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Inner products by lag, or that there are none."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     kernels = [a.result.kernel for a in answers]
@@ -168,7 +177,7 @@ def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.F
 
 
 def draw_kernels(
-    axes: plot.Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None]
+    axes: Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None]
 ) -> None:
     """Inner products by lag, of grids along each axis; many lags by their logarithm, in bands."""
     steps = [1.0]
@@ -186,8 +195,8 @@ def draw_kernels(
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
-        shade = {"color": "0.75", "linestyle": "-", "linewidth": 6}
-        axes.plot([], [], label="shaded: least to largest nearby", **shade)
+        name = "shaded: least to largest nearby"
+        axes.plot([], [], label=name, color="0.75", linestyle="-", linewidth=6)
     timed = (a.encoding.domain.kind == "time" for a in answers)
     units = dict.fromkeys("unit of the times" if is_time else "positions" for is_time in timed)
     biases = (a.encoding.injection == "bias" and a.encoding.domain.kind == "lag" for a in answers)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pefourier.version import __version__
@@ -151,7 +152,7 @@ def as_github(page: Page) -> str:
 def workflow_command(command: str, level: str, spec: str, text: str) -> str:
     """A workflow command of GitHub Actions; a SPEC that is a file names it."""
     path, _ = split_spec(spec)
-    properties = {"file": os.path.normpath(path)} if os.path.isfile(path) else {}
+    properties = {"file": os.path.normpath(path)} if Path(path).is_file() else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
     listed = ",".join(f"{key}={in_workflow_property(text)}" for key, text in properties.items())
     return f"::{level} {listed}::{in_workflow_command(text)}\n"
@@ -202,7 +203,7 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
     result["message"] = {"text": printable(text)}
     path, _ = split_spec(spec)
-    if os.path.isfile(path):
+    if Path(path).is_file():
         from urllib.parse import quote
 
         uri = {"uri": quote(os.path.normpath(path))}

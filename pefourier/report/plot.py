@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
     from pefourier.encodings.encoding import Encoding
-else:  # types of annotations, here and in what draws
-    Axes = Figure = Any
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-LINES = ("-", "--", "-.", ":", "-", "--", "-.")
-LINES += ("--", "-.", ":", "-", "-.", ":", "--")  # when colours come again: fourteen are told apart
-STYLE = {
+LINES = ("-", "--", "-.", ":", "-", "--", "-.", "--", "-.", ":", "-", "-.", ":", "--")  # fourteen
+STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "pefourier",
@@ -76,8 +72,7 @@ def figure_style() -> Iterator[None]:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is not writable
     import matplotlib
 
-    defaults = {key: matplotlib.rcParamsDefault[key] for key in matplotlib.rcParamsDefault}
-    settings = defaults | STYLE
+    settings: dict[Any, Any] = {**matplotlib.rcParamsDefault, **STYLE}
     del settings["backend"]  # the context would not restore it
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
@@ -86,8 +81,8 @@ def figure_style() -> Iterator[None]:
 
 
 def make_panels(
-    rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, **shared: bool
-) -> Any:
+    rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, *, share: str = ""
+) -> tuple[Figure, Any]:
     """A figure of so many inches, or as wide as it is to look, and its axes (rows, columns)."""
     from matplotlib.figure import Figure
 
@@ -96,7 +91,9 @@ def make_panels(
     figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, lowest)))
     if look.title:
         figure.suptitle(literal(printable(look.title)))
-    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+    return figure, figure.subplots(
+        rows, columns, squeeze=False, sharex="x" in share, sharey="y" in share
+    )
 
 
 def literal(text: str) -> str:
@@ -112,8 +109,13 @@ def caption(enc: Encoding, room: float = WIDTH) -> str:
 
 def entry(axes: Axes, enc: Encoding, end: str = "") -> str:
     """The SPEC as a legend below some axes shows it, with what it ends with, cut to fit there."""
-    room = axes.figure.get_figwidth() - 0.8  # beside the line of a curve
+    room = width_of(axes) - 0.8  # beside the line of a curve
     return caption(enc, room - LETTER * len(end)) + end
+
+
+def width_of(axes: Axes) -> float:
+    """Inches from left to right of the figure that some axes stand in."""
+    return float(axes.figure.bbox.width / axes.figure.dpi)
 
 
 def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
@@ -125,7 +127,7 @@ def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
     low, high = np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
     counts = np.diff([*starts, len(y)])
     means = [np.add.reduceat(part, starts) / counts for part in (x, y)]
-    (line,) = axes.plot(*means, **style)
+    (line,) = axes.plot(means[0], means[1], **style)
     axes.fill_between(means[0], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
 
 
@@ -133,9 +135,10 @@ def add_legend(figure: Figure, *panels: Axes) -> None:
     """Name the curves of some axes below them, each once, in columns that there is room for."""
     handle_of: dict[tuple[str, str], Any] = {}
     for axes in panels:
-        handles, labels = axes.get_legend_handles_labels()
-        styles = ((label, str(h.get_color())) for h, label in zip(handles, labels, strict=True))
-        handle_of |= dict(zip(styles, handles, strict=True))
+        curves: Any = axes.get_legend_handles_labels()
+        handle_of |= {
+            (name, str(curve.get_color())): curve for curve, name in zip(*curves, strict=True)
+        }
     if handle_of:
         rooms = [LETTER * len(name) + 0.6 for name, _ in handle_of]
         wide = figure.get_figwidth()
@@ -155,8 +158,8 @@ def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUA
 
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
     """A figure of answers as a file of a format; in memory, where no disk fails half-way."""
-    metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-    metadata["Title"] = printable(look.title) or title_of(draw, answers)
+    dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    metadata = {"Title": printable(look.title) or title_of(draw, answers), **dates.get(kind, {})}
     stream = io.BytesIO()
     figure = draw_styled(draw, answers, look)
     check_pixels(kind, figure, look.dpi)
@@ -175,18 +178,26 @@ def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure
 
 def fit_words(figure: Figure) -> None:
     """Names of axes and titles in lines that fit, and numbers that stand apart."""
-    figure.get_layout_engine().execute(figure)  # so that sizes are known
+    from matplotlib.text import Text
+
+    arrange(figure)  # so that sizes are known
     for axes in figure.axes:
         box = axes.get_window_extent()
         right = figure.bbox.x1 - box.x0
         fit_lines(axes.xaxis.label, SLACK * box.width)
         fit_lines(axes.yaxis.label, SLACK * box.height)
-        fit_lines(axes.title, min(box.x1, right))
-        fit_lines(axes._left_title, right)  # type: ignore[attr-defined]
-        fit_lines(axes._right_title, box.x1)  # type: ignore[attr-defined]
+        titles = (x for x in axes.get_children() if isinstance(x, Text) and x not in axes.texts)
+        for title, room in zip(titles, (min(box.x1, right), right, box.x1), strict=True):
+            fit_lines(title, room)
         space_ticks(axes, box.width / figure.dpi)
     if any(axes.images for axes in figure.axes):  # whose sides keep their ratio: it settles now
-        figure.get_layout_engine().execute(figure)
+        arrange(figure)
+
+
+def arrange(figure: Figure) -> None:
+    """Give the panels their places."""
+    if layout := figure.get_layout_engine():
+        layout.execute(figure)
 
 
 def fit_lines(text: Text, room: float) -> None:
@@ -205,7 +216,8 @@ def space_ticks(axes: Axes, wide: float) -> None:
     ends = [form(end) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)]
     letters = max(map(len, ends))
     tick_count = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
-    for axis, direction, count in ((axes.xaxis, "x", tick_count), (axes.yaxis, "y", "auto")):
+    counts: tuple[Any, ...] = (tick_count, "auto")
+    for axis, direction, count in zip((axes.xaxis, axes.yaxis), "xy", counts, strict=True):
         if isinstance(locator := axis.get_major_locator(), AutoLocator):
             ticks: Any = {"integer": counts_whole(axes, direction), "steps": [1, 2, 2.5, 5, 10]}
             axis.set_major_locator(MaxNLocator(count, min_n_ticks=1, **ticks))

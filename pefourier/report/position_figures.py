@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +11,13 @@ from pefourier.ids.spans import EXPECTED
 from pefourier.report import plot
 from pefourier.report.render import Answer, register_renderer
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 PANELS = 4  # rows of a batch that are drawn, those with faults first
 
 
-def draw_positions(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
+def draw_positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """The ids of some rows; grey: as expected, dotted: what is due."""
     result = answers[0].result
     numbers = list(dict.fromkeys([s.row for s in result.bad] + [s.row for s in result.rows]))

@@ -225,7 +225,9 @@ def identity_of(enc: Encoding) -> dict[str, Any]:
 
 def refuse_picture(answers: Sequence[Answer], _: Look) -> Figure:
     """Refuse to draw the answers to a question that has no picture."""
-    raise PefourierError(f"{renderer_of(answers[0].result).command} has no picture; leave --plot out")
+    raise PefourierError(
+        f"{renderer_of(answers[0].result).command} has no picture; leave --plot out"
+    )
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ class Renderer:
 
     command: str
     figure: Callable[[Sequence[Answer], Look], Figure] = refuse_picture
-    chart: Callable[[Sequence[Answer], bool], str] | None = None
+    chart: Callable[..., str] | None = None  # of answers, with colour=
     facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # beside fields, in JSON
 
     def conclude(self, result: Any) -> tuple[str, ...]:

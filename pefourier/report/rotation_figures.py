@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log, pi
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from pefourier.report.render import Answer, register_renderer
 from pefourier.writing.text import printable
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from pefourier.questions.context import Context
     from pefourier.questions.extend import Extensions
     from pefourier.weights.pair_energy import LayerShares
@@ -27,12 +30,12 @@ MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"),
 ACROSS = 64  # letters of the picture where nobody looks at a terminal
 
 
-def bands_charts(answers: Sequence[Answer], colour: bool) -> str:
+def bands_charts(answers: Sequence[Answer], *, colour: bool) -> str:
     """The bands of each answer's rotations."""
-    return "".join(bands_chart(a.result, colour) for a in answers)
+    return "".join(bands_chart(a.result, colour=colour) for a in answers)
 
 
-def bands_chart(result: Context, colour: bool = False) -> str:
+def bands_chart(result: Context, *, colour: bool = False) -> str:
     """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
 
     A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
@@ -77,7 +80,7 @@ GREY = "0.6"
 ABOVE = 14  # points from axes to their title, over the names of lengths
 
 
-def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Each pair at its wavelength, as trained and as scaled."""
     rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
     heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows]
@@ -105,7 +108,7 @@ def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
 
 
-def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -> None:
+def draw_strips(axes: Axes, answer: Answer, r: Rotation, *, with_name: bool) -> None:
     """A tick for each pair, and the trained and the asked length as lines.
 
     One encoding below a title of the user's own is not named again.
@@ -118,13 +121,13 @@ def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -
                 continue
             waves = 2 * pi / omega[those]
             colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
-            label = None if treatment == "same" else treatment
+            label = "_nolegend_" if treatment == "same" else treatment
             axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
     mark_lengths(axes, result.trained.length or 0, result.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
     ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
-    name = plot.caption(answer.encoding, 0.7 * axes.figure.get_figwidth()) if with_name else ""
+    name = plot.caption(answer.encoding, 0.7 * plot.width_of(axes)) if with_name else ""
     name = ", ".join(filter(None, (name, plot.literal(r.name))))
     totals = {state: those.sum() for state, those in members.items()}
     counts = [f"{n} {state}" for state, n in totals.items() if 0 < n < r.rotated]
@@ -134,11 +137,11 @@ def draw_strips(axes: plot.Axes, answer: Answer, r: Rotation, with_name: bool) -
     axes.set_title(pairs, loc="left", fontsize=9, pad=ABOVE)
 
 
-def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
+def mark_lengths(axes: Axes, trained: int, length: int) -> None:
     """Lines at the trained length, 0 where unknown, and at the one asked for, named above."""
     marks = {trained: "trained"} if trained else {}
     marks |= {length: "asked" if length != trained else "trained, asked"}
-    place = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
+    place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
     for position, name in marks.items():
         dashes = "-" if name == "asked" else "--"
         axes.axvline(position, color="black", linestyle=dashes, linewidth=0.9)
@@ -146,19 +149,19 @@ def mark_lengths(axes: plot.Axes, trained: int, length: int) -> None:
         axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
 
 
-def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Wavelengths of each way's pairs, and cosines to the trained rotation."""
     heights = [0.7 + 0.3 * len(answers[0].result.candidates), 2.8]
     figure, ((top,), (low,)) = plot.make_panels(2, 1, (plot.WIDTH, 0.4 + sum(heights)), look)
     top.get_gridspec().set_height_ratios(heights)
     result: Extensions = answers[0].result
     ways = result.candidates
-    for level, extension in enumerate(ways):
+    for row, extension in enumerate(ways):
         waves = 2 * pi / extension.frequencies[extension.frequencies != 0]
         colour = GREY if extension.way == "unchanged" else "C0"
-        top.vlines(waves, -level - 0.35, -level + 0.35, color=colour, linewidth=1)
+        top.vlines(waves, -row - 0.35, -row + 0.35, color=colour, linewidth=1)
     mark_lengths(top, result.trained, result.length)
-    top.set_yticks([-level for level in range(len(ways))], [extension.name for extension in ways])
+    top.set_yticks([-row for row in range(len(ways))], [extension.name for extension in ways])
     top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
     title = f"{plot.brief(answers[0].encoding.spec, 60)}, d {result.d}"
     top.set_title(title, loc="left", fontsize=9, pad=ABOVE)
@@ -184,19 +187,19 @@ CURVES = {  # field of a candidate: the axis, its scale, the criteria it answers
 }
 
 
-def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Each criterion over the base with its best base marked, a curve for each axis of a grid."""
-    figure, panels = plot.make_panels(len(CURVES), 1, (plot.WIDTH, 8.4), look, sharex=True)
+    figure, panels = plot.make_panels(len(CURVES), 1, (plot.WIDTH, 8.4), look, share="x")
     for axes, (field, (label, scale, names)) in zip(panels[:, 0], CURVES.items(), strict=True):
         for i, design in enumerate(answer.result for answer in answers):
             curve = [c for c in design.candidates if getattr(c, field) is not None]
             best = [c for c in curve if names & {n.partition("=")[0] for n in c.best_by.split()}]
             axis = f"axis {design.axis}: " if design.axis else ""
             label_of = f"{axis}{design.length} positions, d {design.d}"
-            styles = (f"C{i}.-", {"label": label_of, "linewidth": 1.2}), ("C6D", {"markersize": 5})
-            for points, (mark, style) in zip((curve, best), styles, strict=True):
-                values = [getattr(c, field) for c in points]
-                axes.plot([c.rho for c in points], values, mark, **style)
+            values = [getattr(c, field) for c in curve]
+            axes.plot([c.rho for c in curve], values, f"C{i}.-", label=label_of, linewidth=1.2)
+            bests = [getattr(c, field) for c in best]
+            axes.plot([c.rho for c in best], bests, "C6D", markersize=5)
         axes.set(xscale="log", yscale=scale)
         axes.set_ylabel(label, fontsize=8)
     panels[-1, 0].set_xlabel("base ρ")
@@ -208,7 +211,7 @@ def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Fi
 MOST_TIMES = 4.0  # even use: the end of the scale of colours
 
 
-def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Shares of the product over wavelength, as times even use; a column for each rotation."""
     result: Usage = answers[0].result
     count = len(result.rotations)
@@ -232,7 +235,7 @@ def edges_of(waves: np.ndarray) -> np.ndarray:
 
 
 def draw_layers(
-    axes: plot.Axes, result: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
+    axes: Axes, result: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
 ) -> None:
     """The mean over heads of each layer, a row a layer."""
     order = np.argsort([pair.wavelength for pair in rotation.pairs])
@@ -240,8 +243,8 @@ def draw_layers(
     means = np.array([np.nanmean(layer.used, axis=0) for layer in layers])
     times = means[:, order] * len(waves)
     rows = np.arange(len(layers) + 1) - 0.5
-    shades = {"cmap": "cividis", "vmin": 0.0, "vmax": MOST_TIMES, "rasterized": True}
-    image = axes.pcolormesh(edges_of(waves), rows, times, **shades)
+    shades: dict[str, Any] = {"cmap": "cividis", "vmax": MOST_TIMES, "rasterized": True}
+    image = axes.pcolormesh(edges_of(waves), rows, times, vmin=0.0, **shades)
     mark_lengths(axes, result.trained, result.length)
     shown = [n for n in (result.trained, result.length) if waves[0] / 2 < n < waves[-1] * 2]
     ends = edges_of(waves)[[0, -1]]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.places import unit_of_waves
 from pefourier.errors import PefourierError
@@ -18,6 +19,9 @@ from pefourier.writing.terminal_chart import chart, limits_of, shades
 from pefourier.writing.text import percent
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from pefourier.questions.reconstruct import Reconstructions
 
 LITTLE = 0.0005  # of the energy
@@ -38,10 +42,10 @@ def by_decade(answers: Sequence[Answer], axis: str) -> bool:
     return axis == "log"
 
 
-def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "auto") -> str:
+def spectrum_chart(answers: Sequence[Answer], *, colour: bool, axis: str = "auto") -> str:
     """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
     flat = [a for a in answers if not a.result.on_grid]
-    text = lines_chart(flat, colour, axis) + "\n" if flat else ""
+    text = lines_chart(flat, colour=colour, axis=axis) + "\n" if flat else ""
     for a in answers:
         if a.result.on_grid:
             density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
@@ -51,7 +55,7 @@ def spectrum_chart(answers: Sequence[Answer], colour: bool, axis: str = "auto") 
     return text
 
 
-def lines_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
+def lines_chart(answers: Sequence[Answer], *, colour: bool, axis: str) -> str:
     """Densities by decade, or over the lattice; over its logarithm where one lies at its start."""
     decades = by_decade(answers, axis)
     some_slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
@@ -68,9 +72,10 @@ def lines_chart(answers: Sequence[Answer], colour: bool, axis: str) -> str:
     return chart(curves, xlabel, f"share of energy {of}", colour=colour, logarithmic=slow)
 
 
-def per_unit(answer: Answer, density: Any) -> np.ndarray:
+def per_unit(answer: Answer, density: Any) -> NDArray[np.float64]:
     """The frequencies of a density: radians per position, or unit of irregular times."""
-    return density.omega / unit_of_waves(answer.encoding)[0]
+    omega: NDArray[np.float64] = density.omega
+    return omega / unit_of_waves(answer.encoding)[0]
 
 
 def units(answers: Sequence[Answer]) -> str:
@@ -99,9 +104,7 @@ def share_at_zero(share: float) -> str:
     return f" ({percent(share)} at 0)" if share >= LITTLE else ""
 
 
-def spectrum(
-    answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str = "auto"
-) -> plot.Figure:
+def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str = "auto") -> Figure:
     """Densities over angular frequency, as Fig. 1 of the paper; of slow waves over its logarithm.
 
     On grids they are pictures, with what they sum to along each axis.
@@ -127,7 +130,7 @@ def spectrum(
     return figure
 
 
-def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
+def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Densities over the logarithm of frequency, with the lengths of the waves above."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
@@ -173,7 +176,7 @@ def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
     return np.fft.fftshift(np.concatenate([energies, mirrored], axis=-1).sum(axis=0))
 
 
-def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
+def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """A row for each encoding: the density over both frequencies, and its sums along each."""
     rows = len(answers)
     figure, panels = plot.make_panels(rows, 2, (plot.WIDTH, 0.4 + 3.2 * rows), look)
@@ -189,7 +192,7 @@ def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure
     return figure
 
 
-def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, result: Any) -> None:
+def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None:
     """A density over the plane of rows and columns, and its two marginals."""
     plane = whole_plane(result.density, result.lattice)
     omega = [2 * np.pi * np.fft.fftshift(np.fft.fftfreq(n)) for n in plane.shape]
@@ -199,8 +202,8 @@ def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, resul
     (top, bottom), (start, end) = (
         (line[0] - np.pi / len(line), line[-1] + np.pi / len(line)) for line in omega
     )
-    shades = {"cmap": "cividis", "vmin": 0, "interpolation": "nearest"}
-    image = picture.imshow(plane, extent=(start, end, bottom, top), **shades)
+    edges = (start, end, bottom, top)
+    image = picture.imshow(plane, "cividis", vmin=0, interpolation="nearest", extent=edges)
     picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
     sums.set_ylim(bottom=0)
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
@@ -209,7 +212,7 @@ def draw_density(figure: plot.Figure, picture: plot.Axes, sums: plot.Axes, resul
     figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
-def reconstruct_chart(answers: Sequence[Answer], colour: bool) -> str:
+def reconstruct_chart(answers: Sequence[Answer], *, colour: bool) -> str:
     """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
     flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
     limits = limits_of(np.concatenate([*flat, [0.0]]))
@@ -234,13 +237,14 @@ def around(r: Reconstructions) -> str:
     return f"position (a circle: {r.lattice} is 0 again)"
 
 
-def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot.Figure:
+def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
     if any_grid(answers):
         return reconstruct_on_grids(answers, look)
     size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
     is_shared = len({a.result.lattice for a in answers}) == 1
-    figure, panels = plot.make_panels(len(answers), 1, size, look, sharex=is_shared, sharey=True)
+    share = "xy" if is_shared else "y"
+    figure, panels = plot.make_panels(len(answers), 1, size, look, share=share)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
@@ -251,7 +255,7 @@ def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> plot
     return figure
 
 
-def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> plot.Figure:
+def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """A row for each encoding: its rebuilt points as pictures, of several frames the peak's."""
     count = max(len(a.result.reconstructions) for a in answers)
     width = look.width or max(3.0, 2.1 * count)

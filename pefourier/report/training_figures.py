@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.report import plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CURVES = ("training loss", "score on validation", "loss on validation")
 MARKERS = "o^sDv"  # one for every so many curves of all colours
@@ -33,7 +36,7 @@ def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, s
     return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
 
 
-def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
+def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
     shown = [dataset for dataset in summary.datasets if dataset.lengths]
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
@@ -61,7 +64,7 @@ def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> plot.Figure:
 
 def learning_curves(
     runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: plot.Look = plot.USUAL
-) -> plot.Figure:
+) -> Figure:
     """Means over runs of training loss, and of score and loss on validation, look by look.
 
     A run that is done keeps its last values. `runs` are rows, each with its curve (looks, 3).
@@ -89,7 +92,7 @@ def learning_curves(
     return figure
 
 
-def comparison(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
+def comparison(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     """Every run's F1 with means, and beside it paired differences; a row of panels a dataset."""
     panels = len(summary.datasets)
     count = max(len(dataset.scores) for dataset in summary.datasets)
@@ -147,7 +150,7 @@ def name_rows(panel: Any, names: Sequence[str]) -> None:
     panel.set_ylim(len(names) - 0.4, -0.6)
 
 
-def critical_difference(summary, look: plot.Look = plot.USUAL) -> plot.Figure:
+def critical_difference(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     """Average ranks over datasets, the best at the left; bars join those not told apart."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     ranks = [summary.ranks[name] for name in names]

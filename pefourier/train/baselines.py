@@ -13,7 +13,6 @@ their means are compared with it.
 """
 
 import time
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
@@ -25,13 +24,6 @@ from pefourier.train.options import BESIDE
 PACKAGES = {"trees": ("sklearn", "digits"), "minirocket": ("aeon", "data")}  # and pip's extra
 LEAST_ROWS = 9  # of MiniRocket's kernels
 LEAVES = 10  # of a tree that a class has room for
-
-
-@dataclass(frozen=True)
-class OtherMethod:
-    """A method that is no transformer."""
-
-    name: str
 
 
 def check_methods(names: tuple[str, ...]) -> None:
@@ -54,8 +46,8 @@ def check_method(name: str, task: Task) -> None:
         )
 
 
-def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Logits (n, K) of validation and test windows of a fold, and the seconds they took."""
+def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray, int, float]:
+    """Logits (n, K) of validation and test windows, the step 1, and the seconds they took."""
     began = time.perf_counter()
     parts = task.folds[fold]
     windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
@@ -63,7 +55,7 @@ def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray
     train, labels = features[parts.train], task.labels[parts.train]
     scores = METHODS[name](train, labels, [features[parts.valid], features[parts.test]])
     valid, test = (as_logits(decisions) for decisions in scores)
-    return valid, test, time.perf_counter() - began
+    return valid, test, 1, time.perf_counter() - began
 
 
 def windows_summed_up(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
@@ -88,7 +80,7 @@ def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
     positions = np.linspace(0, lengths - 1, windows.shape[1], axis=1)  # (W, L)
     before = np.minimum(positions.astype(int), np.maximum(lengths - 2, 0)[:, None])
     low, high = (np.take_along_axis(windows, b[..., None], axis=1) for b in (before, before + 1))
-    return low + (positions - before)[..., None] * (high - low)
+    return np.asarray(low + (positions - before)[..., None] * (high - low))
 
 
 def as_logits(scores: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pefourier.train.data.split import Fold, Task
+from pefourier.train.data.split import Fold, Task, machine_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +23,8 @@ class Resident:
     starts: Tensor  # (W,)
     labels: Tensor  # (W,)
     within: Tensor  # (L,)
-    lengths: Tensor | None = None  # (W,) rows of each window, the rest is padding
-
-    @property
-    def device(self) -> torch.device:
-        return self.rows.device
+    lengths: Tensor | None  # (W,) rows of each window, the rest is padding
+    device: torch.device
 
     def windows(self, index: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
         """Windows (M, n, L, C) of indices (M, n), scaled by each member's fold."""
@@ -49,6 +46,7 @@ def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.f
         torch.as_tensor(task.labels, device=device),
         torch.arange(task.length, device=device),
         None if task.lengths is None else torch.as_tensor(task.lengths, device=device),
+        device,
     )
 
 
@@ -69,7 +67,7 @@ def draw_batches(
     rngs = (np.random.default_rng([seed, number, epoch]) for epoch in epochs)
     shuffled = [rng.permutation(fold.train)[: steps * batch].reshape(steps, batch) for rng in rngs]
     begin = first - epochs[0] * steps
-    return np.concatenate(shuffled)[begin : begin + count]
+    return np.asarray(np.concatenate(shuffled)[begin : begin + count])
 
 
 def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
@@ -82,7 +80,14 @@ def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
 def class_weights(task: Task, fold: Fold) -> np.ndarray:
     """Weights n / (K n_k), under which every class counts the same in training."""
     counts = np.bincount(task.labels[fold.train], minlength=len(task.classes))
-    return len(fold.train) / (len(counts) * counts)
+    return np.asarray(len(fold.train) / (len(counts) * counts))
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes that a device has."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return machine_memory()
 
 
 PROBED = 2  # members of a trial step
@@ -124,7 +129,7 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
 def capture_cuda_graphs(program: Any) -> list[Callable[[], None]]:
     """A look and a step of a `fit.Program` as CUDA graphs; steps that warm up leave no trace."""
     before = {name: p.detach().clone() for name, p in program.parameters.items()}
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*capturable=True")  # these steps are not captured

@@ -1,29 +1,35 @@
-"""What is to be trained: datasets × encodings × seeds × folds, in stacks.
+"""What is to be trained, and what its numbers depend on: an experiment, in stacks.
 
 An encoding as it is, or scaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
 dataset that fit into memory together are a `Stack`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+import platform
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.train import baselines, fit
-from pefourier.train.attention import most_windows
-from pefourier.train.baselines import OtherMethod
-from pefourier.train.data.recordings import machine_memory
+from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
+from pefourier.train.device_data import batch_and_steps, device_memory
+from pefourier.train.fit import AT_ONCE
 from pefourier.train.injection import Injection, load_injection, varies
-from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
 from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
+from pefourier.train.ranks import has_meeting_point
 from pefourier.train.report import words
-from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
-from pefourier.train.store import Key
+from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
+from pefourier.train.store import NOT_NUMBERS, Key, Store
+from pefourier.version import __version__
 from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
@@ -31,30 +37,43 @@ COSTS = {"bias": "biases", "key": "keys"}  # acts that cost more than codes that
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
+MOST_PROCESSES = 8  # started without being asked: each holds the data
+WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
+RULES = {  # that numbers depend on, where an earlier version had others
+    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
+    "then least loss",
+    "size": "@rms: of codes less their mean over positions",
+}
+# what a comparison is of, and what its numbers don't depend on
+APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
+APART |= {"device", "columns", "missing", *NOT_NUMBERS}
 
 
 @dataclass(frozen=True)
 class Run:
     """One training to be done."""
 
+    dataset: str
     arm: Arm
     seed: int
     fold: int
 
-    def key(self, task: Task) -> Key:
+    @property
+    def key(self) -> Key:
         """What its line in results.jsonl is found by."""
-        return task.name, self.arm.name, self.seed, self.fold
+        return self.dataset, self.arm.name, self.seed, self.fold
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedTask:
-    """A task, its classifier, the arms that can be trained on it, and what they inject."""
+    """A task, its classifier, its arms with what they inject, and all runs of these."""
 
     task: Task
     model: Transformer
     arms: tuple[Arm, ...]
     injections: Mapping[str, Injection]  # of each SPEC, for seed 0
     schedule: Schedule
+    runs: Sequence[Run]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +81,7 @@ class Ensemble:
     """Runs of one dataset that are trained together."""
 
     resolved: ResolvedTask
-    model: Transformer | OrderFree | OtherMethod
+    model: Classifier | None  # None: another method, which its arm names
     runs: Sequence[Run]
 
     @property
@@ -71,63 +90,59 @@ class Ensemble:
 
     @property
     def keys(self) -> list[Key]:
-        return [run.key(self.task) for run in self.runs]
+        return [run.key for run in self.runs]
 
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
-    model = Transformer(
-        task.length,
-        task.rows.shape[1],
-        len(task.classes),
-        d=options.d,
-        heads=options.heads,
-        layers=options.layers,
-        **sizes_of_tokens(task.length, options),
-        ffn=options.ffn,
-        grid=task.grid,
-        inject=options.inject,
-    )
-    batch, steps = fit.batch_and_steps(task, options.batch_size)
+    channels, classes = task.rows.shape[1], len(task.classes)
+    patch, stride = sizes_of_tokens(task.length, options)
+    sizes = options.d, options.heads, options.layers, patch, stride, options.ffn
+    model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
+    batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
     arms = []
     for arm in map(parse_arm, options.encoding):
         if arm.spec in BESIDE:
-            baselines.check_method(arm.spec, task)
+            from pefourier.train.baselines import check_method
+
+            check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
-            injections[arm.spec] = load_for(model, arm.spec, 0, options.learn)
+            injections[arm.spec] = load_for(model, arm.spec, 0, learn=options.learn)
         if arm.rms is not None:
             check_scaling(arm, injections[arm.spec])
         arms.append(arm)
-    return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps))
+    runs = plan_runs(task, arms, options.seeds)
+    return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps), runs)
 
 
-def sizes_of_tokens(length: int, options: Options) -> dict[str, int | None]:
+def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     """Rows of a token and from one to the next, as given or so that there are few enough tokens.
 
     >>> sizes_of_tokens(251, Options(tokens=32)), sizes_of_tokens(24, Options(tokens=32))
-    ({'patch': 11, 'stride': 10}, {'patch': 1, 'stride': 1})
+    ((11, 10), (1, 1))
     """
     limit = options.tokens
     if limit is None:
-        return {"patch": options.patch, "stride": None}
+        return options.patch, None
     if limit < 2 or options.patch != Options.patch:
         raise PefourierError(
             f"--tokens must be 2 or more and stands in place of --patch; got {limit}"
         )
-    sizes = (
-        {"patch": patch, "stride": stride}
+    return next(
+        (patch, stride)
         for patch in range(-(-length // limit), length + 1)
         for stride in range(patch, 0, -1)
         if (length - patch) % stride == 0 and (length - patch) // stride < limit
     )
-    return next(sizes)
 
 
-def load_for(model: Transformer, spec: str, seed: int, learn: bool) -> Injection:
+def load_for(model: Transformer, spec: str, seed: int, *, learn: bool) -> Injection:
     """What a SPEC injects into a classifier."""
-    return load_injection(spec, model.tokens, model.d, model.heads, seed, learn, model.grid)
+    return load_injection(
+        spec, model.tokens, model.d, model.heads, seed, learn=learn, grid=model.grid
+    )
 
 
 def check_scaling(arm: Arm, injection: Injection) -> None:
@@ -137,18 +152,6 @@ def check_scaling(arm: Arm, injection: Injection) -> None:
             f"{shown(arm.name)}: {arm.spec} has no size to match: it is not added to the input "
             f"(act {injection.act!r}), or is the same at every position"
         )
-
-
-def stack_injections(
-    stack: Ensemble, learn: bool, load: Callable[..., Injection]
-) -> dict[tuple[str, int], Injection]:
-    """What each SPEC injects for each seed in a stack; `load` is a `load_for` that remembers."""
-    resolved, injections = stack.resolved, dict[tuple[str, int], Injection]()
-    for spec, seed in {(r.arm.spec, r.seed) for r in stack.runs if r.arm.spec not in WITHOUT_CODES}:
-        first = resolved.injections[spec]
-        is_first = seed == 0 or not first.seeded
-        injections[spec, seed] = first if is_first else load(resolved.model, spec, seed, learn)
-    return injections
 
 
 def activations(model: Transformer, batch: int) -> int:
@@ -161,9 +164,7 @@ def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
     """Refuse a classifier that the device's memory does not hold once, before anything is made."""
     # half of them at least, and parameters, their gradients and two means of those
     needs = activations(model, batch) // 2 + 16 * model.size
-    cuda = device.type == "cuda"
-    memory = torch.cuda.get_device_properties(device).total_memory if cuda else machine_memory()
-    if needs > memory:
+    if needs > (memory := device_memory(device)):
         raise PefourierError(
             f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
             f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
@@ -177,14 +178,14 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     members = STACK_BYTES[device.type] // (activations(model, batch) + scores)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
-        members = min(members, windows // max(batch, fit.AT_ONCE))
+        members = min(members, windows // max(batch, AT_ONCE))
     return max(1, min(members, STACK_MOST[device.type]))
 
 
-def plan_runs(resolved: ResolvedTask, seeds: int) -> list[Run]:
+def plan_runs(task: Task, arms: Sequence[Arm], seeds: int) -> list[Run]:
     """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
-    places = product(range(seeds), range(len(resolved.task.folds)), resolved.arms)
-    runs = [Run(a, seed, fold) for seed, fold, a in places if seed < seeds_of(a.spec, seeds)]
+    places = product(range(seeds), range(len(task.folds)), arms)
+    runs = [Run(task.name, a, s, fold) for s, fold, a in places if s < seeds_of(a.spec, seeds)]
     return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_CODES)
 
 
@@ -198,12 +199,15 @@ def facts_of_fold(task: Task, number: int) -> dict[str, Any]:
 
 def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTask]) -> None:
     """Refuse runs that these tasks could not have had."""
-    tasks = {resolved_task.task.name: resolved_task.task for resolved_task in resolved}
+    tasks = {entry.task.name: entry.task for entry in resolved}
     for row in rows:
-        task = tasks.get(row["dataset"])
-        fits = task is not None and row["fold"] < len(task.folds)
-        fits = fits and len(row["confusion"]) == len(task.classes)
-        if not (fits and facts_of_fold(task, row["fold"]).items() <= row.items()):
+        task, number = tasks.get(row["dataset"]), row["fold"]
+        if (
+            task is None
+            or number >= len(task.folds)
+            or len(row["confusion"]) != len(task.classes)
+            or not facts_of_fold(task, number).items() <= row.items()
+        ):
             raise PefourierError(
                 f"--resume: the data cannot have had this run: {shown(row['dataset'])}, "
                 f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}; delete its "
@@ -211,7 +215,7 @@ def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTas
             )
 
 
-def plan_ensembles(resolved: ResolvedTask, seeds: int, size: int) -> list[Ensemble]:
+def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     """Runs of a task in stacks of at most `size`, those beside one another that cost alike.
 
     Biases, and keys of lags, are paid for by all of a stack. Another method's runs are stored one
@@ -220,14 +224,14 @@ def plan_ensembles(resolved: ResolvedTask, seeds: int, size: int) -> list[Ensemb
     model = resolved.model
     blind = OrderFree(model.length, model.channels, model.classes, model.d)
     kinds: dict[str, list[Run]] = {}
-    for run in plan_runs(resolved, seeds):
+    for run in resolved.runs:
         injection = resolved.injections.get(run.arm.spec)
         kind = run.arm.spec if injection is None else COSTS.get(injection.act, "codes")
         kinds.setdefault(kind, []).append(run)
     ensembles = []
     for kind in (*sorted(kinds.keys() - set(WITHOUT_CODES)), *WITHOUT_CODES):
         kind_runs = kinds.get(kind, [])
-        kind_model = OtherMethod(kind) if kind in BESIDE else blind if kind == ORDER_FREE else model
+        kind_model = None if kind in BESIDE else blind if kind == ORDER_FREE else model
         limit = 1 if kind in BESIDE else size
         even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small one at the end
         starts = range(0, len(kind_runs), max(even, 1))
@@ -248,7 +252,7 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
 def remarks_on_task(task: Task) -> list[str]:
     """What to know of a task before training: what is dropped, filled, and who its examples are."""
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
-    facts = [
+    facts: list[tuple[str, Any, dict[str, Any]]] = [
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
         ("filled", task.filled, {"count": task.filled}),
         ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
@@ -270,8 +274,161 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
     remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
-        count = tokens if injection is None or arm.spec == "none" else len(injection.codes)
-        if count < tokens and injection.act == "add":
-            slots = {"encoding": arm.name, "count": count, "tokens": tokens}
-            remarks.append(f"{resolved.task.name}: {words('remarks', 'few codes', **slots)}")
+        if injection is None or injection.act != "add" or arm.spec == "none":
+            continue
+        if (count := len(injection.codes)) < tokens:
+            text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
+            remarks.append(f"{resolved.task.name}: {text}")
     return remarks
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What is to be compared, on which data and device, by which rank, and where results go."""
+
+    options: Options
+    rank: int
+    ranks: int
+    device: torch.device
+    store: Store
+    resolved: Sequence[ResolvedTask]
+    candidates: Sequence[Tuning]  # of each run
+
+    @property
+    def keys(self) -> list[Key]:
+        """All runs that are asked for."""
+        return [run.key for entry in self.resolved for run in entry.runs]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to know before training, each remark once."""
+        lines = [line for entry in self.resolved for line in list_remarks(entry)]
+        return list(dict.fromkeys(lines))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """All that the numbers depend on, and how many runs are trained together at most."""
+        sizes = [-(-len(self.keys) // self.ranks)]
+        for entry in self.resolved:
+            batch, _ = batch_and_steps(entry.task, self.options.batch_size)
+            sizes.append(most_members(entry.model, batch, self.device) // len(self.candidates))
+        versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
+        versions["python"] = platform.python_version()
+        return {
+            **{k: v for k, v in asdict(self.options).items() if k not in NOT_NUMBERS},
+            **describe_data(self.resolved, self.options.resamples),
+            **RULES,
+            **{"device": str(self.device), "versions": versions, "stack": max(1, min(sizes))},
+        }
+
+
+def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
+    """The data, with what can be trained on them."""
+    device = choose_device(options.device)
+    loaded = [load_task(name, options) for name in options.dataset]
+    tasks = name_positives(loaded, options.positive)
+    resolved = [resolve_task(task, options, device) for task in tasks]
+    store, candidates = store_of(options, rank, ranks), list_candidates(options)
+    return Experiment(options, rank, ranks, device, store, resolved, candidates)
+
+
+def choose_device(device: str) -> torch.device:
+    """The device to work on; auto is the GPU of this process where there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        local = int(os.environ.get("LOCAL_RANK", "0")) % max(1, torch.cuda.device_count())
+        device = f"cuda:{local}"
+    if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))):
+        raise PefourierError(
+            f"--device must be auto, cpu, cuda or cuda:0, below {torch.cuda.device_count()} CUDA "
+            f"devices of this machine; got {shown(device)}"
+        )
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+    return torch.device(device)
+
+
+def store_of(options: Options, rank: int, ranks: int) -> Store:
+    """Where a rank writes: of ranks that meet the first alone, else each a file of its own."""
+    meets = has_meeting_point(ranks)
+    if ranks > 1 and options.out is None and not meets:
+        raise PefourierError(
+            f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
+            f"WORLD_SIZE={ranks} to train alone"
+        )
+    path = None if options.out is None or (meets and rank) else Path(options.out)
+    return Store(path, 0 if meets else rank)
+
+
+def count_processes(experiment: Experiment, ranks: int) -> int:
+    """How many processes share the work on this machine, where it is not one of many ranks."""
+    cores, count = torch.get_num_threads(), experiment.options.processes
+    shared = ranks > 1 or experiment.device.type != "cpu"
+    if count is not None and (shared or not 1 <= count <= cores):
+        raise PefourierError(
+            f"--processes must be from 1 to {cores}, the cores that torch uses here; ranks of "
+            f"torchrun, and GPUs, share the work without it; got {count}"
+        )
+    if count is not None or shared:
+        return count or 1
+    tokens = 0  # of training windows in all steps of all runs and candidates
+    for resolved in experiment.resolved:
+        batch, _ = batch_and_steps(resolved.task, experiment.options.batch_size)
+        tokens += len(resolved.runs) * resolved.schedule.steps * batch * resolved.model.tokens
+    tokens *= len(experiment.candidates)
+    return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
+
+
+def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> dict[str, Any]:
+    """What the numbers depend on of data, of their splits, and of codes that no name tells."""
+    tasks = [entry.task for entry in resolved]
+    return {
+        "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
+        "splits": dict(split for task in tasks for split in splits_of(task, resamples)),
+        "data": {task.name: fingerprint(task.rows) for task in tasks},
+        "tables": {
+            f"{spec} on {entry.task.name}": fingerprint(injection.table())
+            for entry in resolved
+            for spec, injection in entry.injections.items()
+            if source_of(spec) != "name"
+        },
+        "dropped": {task.name: [asdict(drop) for drop in task.dropped] for task in tasks},
+    }
+
+
+def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
+    """A checksum of all parts; of resamples one of each, as more may be asked for later."""
+    cuts = {task.name: task.folds}
+    if resamples is not None:
+        cuts = {f"{task.name}, resample {i}": (fold,) for i, fold in enumerate(task.folds)}
+    lengths = [] if task.lengths is None else [task.lengths]
+    return [
+        (name, checksum(task.labels, *parts, *lengths))
+        for name, folds in cuts.items()
+        for parts in [[part for f in folds for part in (f.train, f.valid, f.test)]]
+    ]
+
+
+def checksum(*arrays: np.ndarray) -> str:
+    """CRC-32 of whole numbers and of how many there are in each array."""
+    numbers = np.concatenate([np.array([len(array) for array in arrays]), *arrays])
+    return f"{zlib.crc32(numbers.astype('<i8').tobytes()):08x}"
+
+
+def fingerprint(array: np.ndarray) -> list[float]:
+    """Two numbers that a change of (n, k) values, or of their order, moves, and rounding does not.
+
+    >>> table = np.arange(6.0).reshape(3, 2)
+    >>> fingerprint(table), fingerprint(table[::-1]), fingerprint(2 * table)
+    ([1.10779, -0.0393903], [1.10779, 1.13711], [1.80093, -0.0393903])
+    """
+    size = float(np.sqrt(np.einsum("ij,ij->", array, array, dtype=float) / array.size)) or 1.0
+    down, across = (np.cos(np.arange(n)) for n in array.shape)
+    along = np.einsum("i,ij,j->", down, array, across, dtype=float) / size / array.size**0.5
+    return [float(f"{number:.6g}") for number in (np.log(size), along)]
+
+
+def settings_in_common(options: Options) -> dict[str, Any]:
+    """What all models of a comparison have in common."""
+    return {k: v for k, v in asdict(options).items() if k not in APART} | RULES

@@ -33,34 +33,28 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train import metrics
-from pefourier.train.attention import StackCodes, as_tensor, stack_codes
+from pefourier.train import device_data, metrics
 from pefourier.train.data.split import Task
-from pefourier.train.device_data import (
-    Resident,
-    batch_and_steps,
-    capture_cuda_graphs,
-    class_weights,
-    count_fitting,
-    draw_batches,
-    padded_indices,
-    training_precision,
-)
+from pefourier.train.device_data import Resident, class_weights
 from pefourier.train.injection import Injection
 from pefourier.train.model import (
+    Classifier,
     Dropout,
     OrderFree,
     Parameters,
-    Transformer,
+    as_tensor,
     draw_parameters,
+    stack_codes,
 )
 from pefourier.train.request import FASTER, Schedule, Tuning
 from pefourier.train.store import Checkpoint
 
 AT_ONCE = 64  # windows a member in evaluation
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
-MEMORY_ENDS = ("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED")
-MEMORY_ENDS += ("CUBLAS_STATUS_NOT_INITIALIZED",)  # there is no room for its workspace
+MEMORY_ENDS = (
+    *("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED"),
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # there is no room for its workspace
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +74,11 @@ class Replica:
         return 1_000_003 * self.fold + self.seed
 
 
+def no_rows() -> np.ndarray:
+    """What there is of codes that a model does not take, and of looks at one fitted at once."""
+    return np.zeros((0, 3))
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What one member came to: logits of validation and test windows with the weights kept."""
@@ -89,10 +88,10 @@ class Outcome:
     test: np.ndarray
     step: int  # 0 where training diverged at once: the weights it began with
     seconds: float  # of its stack, over its members
-    codes: np.ndarray | None = None  # trained codes of all places
+    codes: np.ndarray = field(default_factory=no_rows)  # trained ones of all places
     frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, where they are known
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
-    curve: np.ndarray | None = None  # (looks, 3): training loss, score and loss on validation
+    curve: np.ndarray = field(default_factory=no_rows)  # (looks, 3): loss; score, loss validated
 
     @property
     def finite(self) -> bool:
@@ -105,7 +104,7 @@ class Program:
     """The state of a stack in training."""
 
     data: Resident
-    model: Transformer | OrderFree
+    model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
     eager: bool = False  # on a GPU: no graphs are captured
@@ -118,20 +117,28 @@ class Program:
         injections = [m.injection for m in self.members]
         blind = isinstance(self.model, OrderFree)  # it takes no codes
         self.injected = {} if blind else stack_codes(injections, device, dtype)
-        self.parameters = initial_parameters(self.model, self.members, self.injected, device, dtype)
+        self.parameters = self.draw_parameters()
         folds = [task.folds[m.fold] for m in self.members]
         shape = (len(folds), 1, 1, -1)
         self.mean = as_tensor([f.mean for f in folds], device, dtype).view(shape)
         self.scale = as_tensor([f.scale for f in folds], device, dtype).view(shape)
         self.weights = as_tensor([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
-        size = (len(folds), batch_and_steps(task, self.schedule.batch_size)[0])
+        size = (len(folds), device_data.batch_and_steps(task, self.schedule.batch_size)[0])
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(folds), device=device)
         self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
         self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
         self.set_pace()
         if device.type == "cuda" and not self.eager:
-            self.replay_look, self.replay = capture_cuda_graphs(self)
+            self.replay_look, self.replay = device_data.capture_cuda_graphs(self)
+
+    def draw_parameters(self) -> Parameters:
+        """Every member's first parameters, the same for all encodings of a seed and fold."""
+        shapes, kind = self.model.shapes(), self.data.rows
+        of_members = [draw_parameters(shapes, m.key) for m in self.members]
+        begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
+        begun |= {f"codes.{act}": c.start for act, c in self.injected.items() if c.trained}
+        return {name: p.to(kind).clone().requires_grad_() for name, p in begun.items()}
 
     def set_pace(self) -> None:
         """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
@@ -153,7 +160,7 @@ class Program:
 
     def loss(self, index: Tensor) -> Tensor:
         """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
-        with training_precision(self.data.device):
+        with device_data.training_precision(self.data.device):
             drop = self.drop and self.drop.begin(self.done)
             logits, y = self.logits(index, drop), self.data.labels[index]
         entropy = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none").view_as(y)
@@ -170,18 +177,21 @@ class Program:
         """One step of Adam for every member on the windows in `index`."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.index).mean(dim=1)  # (M,)
-        loss.sum().backward()  # members share no parameter: each gets its own gradient
-        before = [] if self.pace is None else [p.detach().clone() for p in self.parameters.values()]
-        self.optimizer.step()
-        if self.pace is not None:
-            self.shorten_step(before)
+        # members share no parameter: each gets its own gradient
+        torch.autograd.backward(loss.sum())
+        if self.pace is None:
+            self.optimizer.step()
+        else:
+            before = [p.detach().clone() for p in self.parameters.values()]
+            self.optimizer.step()
+            self.shorten_step(self.pace, before)
         self.count += 1
         self.total += loss.detach()
 
     @torch.no_grad()
-    def shorten_step(self, before: Sequence[Tensor]) -> None:
+    def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
         """Go back part of the way to the parameters before a step, each member its own."""
-        share = self.pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
+        share = pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
         for start, p in zip(before, self.parameters.values(), strict=True):
             p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
 
@@ -189,7 +199,10 @@ class Program:
         """Train for some steps; mean training loss of each member."""
         span = self.done, steps, self.schedule.batch_size
         keys = [(m.seed, m.fold) for m in self.members]
-        batches = {key: draw_batches(self.data.task, *key, *span) for key in dict.fromkeys(keys)}
+        batches = {
+            key: device_data.draw_batches(self.data.task, *key, *span)
+            for key in dict.fromkeys(keys)
+        }
         order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
         self.total.zero_()
         for index in order.to(self.data.device):
@@ -216,8 +229,8 @@ class Program:
     def evaluate(self, part: str) -> list[np.ndarray]:
         """Logits (n, K) of each member's windows of a part."""
         indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
-        index = padded_indices(indices).to(self.data.device)
-        logits = torch.cat([self.evaluated(chunk) for chunk in index.split(AT_ONCE, dim=1)], dim=1)
+        index = device_data.padded_indices(indices).to(self.data.device)
+        logits = torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)
         padded = logits.cpu().double().numpy()
         return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
 
@@ -228,12 +241,10 @@ class Program:
 
     def state(self) -> dict[str, Tensor]:
         """Parameters and Adam's means, all with the member first, by name."""
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for name, p in self.parameters.items():
-            means = {k: value for k, value in self.optimizer.state[p].items() if k != "step"}
-            tensors |= {
-                f"{key}.{name}": value for key, value in {"now": p.detach(), **means}.items()
-            }
+            now = {"now": p.detach(), **self.optimizer.state[p]}
+            tensors |= {f"{key}.{name}": value for key, value in now.items() if key != "step"}
         return tensors
 
     @torch.no_grad()
@@ -266,25 +277,7 @@ def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, 
     if not np.isfinite(logits).all():
         return np.nan, np.nan
     loss = metrics.cross_entropy(logits, labels, class_weights(task, fold))
-    return metrics.validation_score(logits, labels, task.positive is None), loss
-
-
-def initial_parameters(
-    model: Transformer | OrderFree,
-    members: Sequence[Replica],
-    injected: Mapping[str, StackCodes],
-    device: torch.device,
-    dtype: torch.dtype,
-) -> Parameters:
-    """Every member's first parameters, the same for all encodings of a seed and fold."""
-    shapes = model.shapes()
-    of_members = [draw_parameters(shapes, m.key) for m in members]
-    begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
-    begun |= {f"codes.{act}": codes.start for act, codes in injected.items() if codes.trained}
-    return {
-        name: value.to(device=device, dtype=dtype).clone().requires_grad_()
-        for name, value in begun.items()
-    }
+    return metrics.validation_score(logits, labels, macro=task.positive is None), loss
 
 
 def is_code(name: str) -> bool:
@@ -297,16 +290,16 @@ Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss
 
 def fit(
     data: Resident,
-    model: Transformer | OrderFree,
+    model: Classifier,
     members: Sequence[Replica],
     schedule: Schedule,
-    progress: Progress = lambda steps, members, loss: None,
+    progress: Progress = lambda *_: None,
     checkpoint: Checkpoint | None = None,
 ) -> list[Outcome]:
     """Train members together, or as many at a time as memory holds."""
-    outcomes, checkpoint = [], checkpoint or Checkpoint(None)
+    outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
     try:
-        size = count_fitting(
+        size = device_data.count_fitting(
             data.device,
             len(members),
             lambda count: Program(data, model, members[:count], schedule, eager=True).step(),
@@ -330,7 +323,7 @@ class Training:
     """Members trained together, with the best weights of each so far."""
 
     data: Resident
-    model: Transformer | OrderFree
+    model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
     checkpoint: Checkpoint
@@ -339,10 +332,10 @@ class Training:
         self.running = Program(self.data, self.model, self.members, self.schedule)
         self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
-        self.highest = np.tile([-1.0, np.inf], (count, 1))  # score and loss
-        self.best_step = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
-        self.curve = np.zeros((0, count, 3))  # of each look; nan of those who are done
-        self.active = np.arange(count)  # members in `running`
+        self.highest: np.ndarray = np.tile([-1.0, np.inf], (count, 1))  # score and loss
+        self.best_step: np.ndarray = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
+        self.curve: np.ndarray = np.zeros((0, count, 3))  # of each look; nan of those who are done
+        self.active: np.ndarray = np.arange(count)  # members in `running`
         self.seconds = 0.0
 
     def run(self, progress: Progress) -> list[Outcome]:
@@ -371,13 +364,14 @@ class Training:
         self.highest[members], self.best_step[members] = scores[better], self.running.done
         rows, of_all = (torch.as_tensor(x, device=self.data.device) for x in (better, members))
         for name, p in self.running.parameters.items():
-            self.best[name][of_all, *map(slice, p.shape[1:])] = p.detach()[rows]
+            places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
+            self.best[name][places] = p.detach()[rows]
         return float(loss.mean())
 
     def is_patient(self) -> np.ndarray:
         """Which members of `running` have steps left without better weights."""
         waited = self.running.done - self.best_step[self.active]
-        return (waited < self.schedule.patience) | (self.schedule.patience == 0)
+        return np.asarray(waited < (self.schedule.patience or np.inf))
 
     def leave(self) -> None:
         """Let those leave whose patience has ended; on a GPU only all together."""
@@ -404,16 +398,17 @@ class Training:
         arrays = self.checkpoint.load()
         if arrays is None:
             return
-        names = ("highest", "kept", "curve", "there", "numbers")
-        self.highest, self.best_step, self.curve, self.active, numbers = map(arrays.get, names)
-        self.seconds, device = float(numbers[1]), self.data.device
+        names = ("highest", "kept", "curve", "there")
+        self.highest, self.best_step, self.curve, self.active = (arrays[name] for name in names)
+        done, self.seconds = map(float, arrays["numbers"])
+        device = self.data.device
         tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
-        members = [self.members[i] for i in self.active]
+        members = [self.members[i] for i in self.active.tolist()]
         if 0 < len(members) < len(self.members):
             self.running = Program(self.data, self.model, members, self.schedule)
         if members:
-            self.running.set_state(tensors, int(numbers[0]))
+            self.running.set_state(tensors, int(done))
 
     def collect_outcomes(self) -> list[Outcome]:
         """What each member came to, with its best weights."""
@@ -453,24 +448,24 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
     array([ True,  True, False])
     """
     (score, loss), (highest, lowest) = scores.T, before.T
-    return (score > highest) | ((score == highest) & (loss < lowest - LEAST_GAIN))
+    return np.asarray((score > highest) | ((score == highest) & (loss < lowest - LEAST_GAIN)))
 
 
 @torch.no_grad()
-def trained_codes(program: Program) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
+def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """The codes of all places of each member, and the frequencies of its rotation."""
     injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
-        return [(None, injection.frequencies) for injection in injections]
-    trained = {act: program.parameters.get(f"codes.{act}") for act in program.injected}
-    tables = {act: codes.table(trained[act]).cpu() for act, codes in program.injected.items()}
+        return [(no_rows(), injection.frequencies) for injection in injections]
+    p = program.parameters
+    tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in program.injected.items()}
     pairs = []
     for i, injection in enumerate(injections):
         codes, waves = injection.table(), injection.frequencies
         if injection.act in tables:
             codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
         if injection.learn and waves is not None:
-            moved = trained["rotate"][i, : len(waves)].cpu().double().numpy()
+            moved = p["codes.rotate"].detach()[i, : len(waves)].cpu().double().numpy()
             waves = np.where(waves != 0, moved, waves)
         pairs.append((codes, waves))
     return pairs

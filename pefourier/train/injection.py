@@ -64,7 +64,7 @@ class Injection:
 
     def table(self) -> np.ndarray:
         """The code of every place, shape (places, k)."""
-        return self.codes[self.index]
+        return np.take(self.codes, self.index, axis=0)
 
     def turned(self, change: np.ndarray) -> "Injection":
         """The rotation with other frequencies, by a change (axes, k / 2) of them."""
@@ -80,6 +80,7 @@ def load_injection(
     d: int,
     heads: int,
     seed: int,
+    *,
     learn: bool = False,
     grid: tuple[int, ...] = (),
 ) -> Injection:
@@ -112,9 +113,8 @@ def load_injection(
     if enc.injection == "rotate":
         waves = waves_of_rotation(enc, table)
         indices = np.arange(length)
-        return Injection(
-            "rotate", table, indices, trained and bool(waves), params=enc.params, **waves
-        )
+        trained = trained and bool(waves)
+        return Injection("rotate", table, indices, trained, params=enc.params, **waves)
     codes, index = np.unique(table, axis=0, return_inverse=True)
     return Injection(enc.injection, codes, index.reshape(-1), trained, enc.params)
 
@@ -168,7 +168,7 @@ def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarra
     """The code of each place (places, k)."""
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
-        return table[displacement_of_each_pair(enc.domain, length, enc.spec)]
+        return np.take(table, displacement_of_each_pair(enc.domain, length, enc.spec), axis=0)
     if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
         way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
         raise PefourierError(
@@ -176,7 +176,8 @@ def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarra
         )
     if enc.domain.kind == "lag" and enc.injection == "bias":
         positions = np.arange(length)
-        return table[(positions - positions[:, None] + length - 1).ravel()]  # key - query
+        lags = (positions - positions[:, None] + length - 1).ravel()  # key - query
+        return np.take(table, lags, axis=0)
     if enc.injection == "bias":  # a query's biases to all keys, heads side by side
         return table.reshape(length, heads, length).transpose(0, 2, 1).reshape(-1, heads)
     return in_halves(enc, table, k) if enc.injection == "rotate" else table

@@ -8,72 +8,64 @@ need, or says why not: codes that were trained must all have been, and what is a
 positions apart. Fixed codes of the first positions may change with the length, which is said.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.train.baselines import OtherMethod
 from pefourier.train.data.split import Task
-from pefourier.train.ensembles import Ensemble, Run, load_for
+from pefourier.train.ensembles import Ensemble
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.metrics import Scores, decide, score
-from pefourier.train.model import OrderFree, Transformer
-from pefourier.train.options import WITHOUT_CODES
+from pefourier.train.model import Classifier, OrderFree
 from pefourier.train.saved_models import apply_classifier
 from pefourier.writing.text import agreeing
 
 
-@dataclass(eq=False)
-class Longer:
-    """A task at other lengths, with what its encodings inject there."""
+def score_lengths(
+    stack: Ensemble, outcome: Outcome, tasks: Sequence[Task], load: Callable[..., Injection]
+) -> list[dict[str, Any]]:
+    """Scores of a trained run at the lengths of tasks, or why there are none.
 
-    tasks: Sequence[Task]
-    learn: bool
-    load: Callable[..., Injection] = load_for
-
-    def test(
-        self, stack: Ensemble, outcome: Outcome, model: Transformer | OrderFree | OtherMethod
-    ) -> list[dict[str, Any]]:
-        """Scores of a trained run at each length, or why there are none."""
-        run = stack.runs[outcome.member.number]
-        fold = stack.task.folds[run.fold]
-        rows: list[dict[str, Any]] = []
-        for task in self.tasks:
-            try:
-                if isinstance(model, OtherMethod):
-                    raise PefourierError("it takes windows as long as those that it has learned")
-                longer = replace(model, length=task.length)
-                injection = self.injected(stack, run, outcome, longer)
-            except PefourierError as error:
-                nothing = dict.fromkeys(Scores.__dataclass_fields__)
-                rows.append({"length": task.length, **nothing, "reason": str(error)})
-                continue
+    `load` gives what a SPEC injects, by classifier, SPEC and seed.
+    """
+    fold, rows = stack.task.folds[outcome.member.fold], []
+    labels, macro = stack.task.labels[fold.valid], stack.task.positive is None
+    for task in tasks:
+        scores: Mapping[str, Any] = dict.fromkeys(Scores.__dataclass_fields__)
+        try:
+            if stack.model is None:
+                raise PefourierError("it takes windows as long as those that it has learned")
+            longer, reason = replace(stack.model, length=task.length), ""
+            injection = injection_at(stack, outcome, longer, load)
+        except PefourierError as error:
+            reason = str(error)
+        else:
             x = task.rows.reshape(len(task.starts), task.length, -1)
             x = (x - fold.mean) / fold.scale
             logits = apply_classifier(longer, outcome.parameters, injection, x)
-            labels = stack.task.labels[fold.valid]
-            macro = stack.task.positive is None
-            predicted = decide(outcome.valid, labels, logits, macro)
-            scores = asdict(score(predicted, logits, task.labels, macro))
-            rows.append({"length": task.length, **scores, "reason": ""})
-        return rows
+            predicted = decide(outcome.valid, labels, logits, macro=macro)
+            scores = asdict(score(predicted, logits, task.labels, macro=macro))
+        rows.append({"length": task.length, **scores, "reason": reason})
+    return rows
 
-    def injected(
-        self, stack: Ensemble, run: Run, outcome: Outcome, model: Transformer | OrderFree
-    ) -> Injection | None:
-        """What a run injects at another length; refused where it has not got that."""
-        if run.arm.spec in WITHOUT_CODES:
-            return None
-        longer = self.load(model, run.arm.spec, run.seed, self.learn)
-        if run.arm.rms is not None:
-            trained = replace(model, length=stack.task.length)
-            unscaled = self.load(trained, run.arm.spec, run.seed, self.learn)
-            longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
-        return lengthen(outcome, longer, model.tokens)
+
+def injection_at(
+    stack: Ensemble, outcome: Outcome, model: Classifier, load: Callable[..., Injection]
+) -> Injection | None:
+    """What a run injects at another length; refused where it has not got that."""
+    if isinstance(model, OrderFree):
+        return None
+    run = stack.runs[outcome.member.number]
+    longer = load(model, run.arm.spec, run.seed)
+    if run.arm.rms is not None:
+        trained = replace(model, length=stack.task.length)
+        unscaled = load(trained, run.arm.spec, run.seed)
+        longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
+    return lengthen(outcome, longer, model.tokens)
 
 
 def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
@@ -85,7 +77,7 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
         )
     if not injection.learn:
         return longer
-    if injection.frequencies is not None:
+    if injection.frequencies is not None and outcome.frequencies is not None:
         return longer.turned(outcome.frequencies - injection.frequencies)
     place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
     trained = {injection.codes[u].tobytes(): outcome.codes[row] for u, row in place.items()}

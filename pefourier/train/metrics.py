@@ -26,24 +26,24 @@ class Scores:
     accuracy: float  # share of windows whose class is the one that is said
 
 
-def score(predicted: np.ndarray, logits: np.ndarray, labels: np.ndarray, macro: bool) -> Scores:
+def score(predicted: np.ndarray, logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> Scores:
     """Scores of the classes that are said, and of logits (n, K)."""
     if macro:
         scores = macro_scores(predicted, labels)
     else:
         scores = precision_recall_f1(predicted == 1, labels == 1)
-    auprc, accuracy = mean_precision(logits, labels, macro), float((predicted == labels).mean())
-    return Scores(*scores, auprc, accuracy)
+    auprc = mean_precision(logits, labels, macro=macro)
+    return Scores(*scores, auprc, float((predicted == labels).mean()))
 
 
 def decide(
-    valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray, macro: bool
+    valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray, *, macro: bool
 ) -> np.ndarray:
     """The class that is said of each logits (n, K): from a threshold on, or the largest one's."""
     if macro:
-        return logits.argmax(axis=1)
+        return np.asarray(logits.argmax(axis=1))
     limit = best_threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
-    return (logits[:, 1] - logits[:, 0] >= limit).astype(int)
+    return np.asarray(logits[:, 1] - logits[:, 0] >= limit, dtype=int)
 
 
 def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
@@ -55,19 +55,19 @@ def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) ->
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def validation_score(logits: np.ndarray, labels: np.ndarray, macro: bool) -> float:
+def validation_score(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> float:
     """What epochs are chosen by: average precision of two classes, macro F1 of more.
 
     Of more classes the largest logit decides, and average precision, class by class, may be 1
     where that is wrong:
 
     >>> labels, logits = np.arange(3), np.eye(3) + [2.0, 0.0, 0.0]
-    >>> mean_precision(logits, labels, True), validation_score(logits, labels, True)
+    >>> mean_precision(logits, labels, macro=True), validation_score(logits, labels, macro=True)
     (1.0, 0.16666666666666666)
     """
     if macro:
         return macro_scores(logits.argmax(axis=1), labels)[2]
-    return mean_precision(logits, labels, macro)
+    return mean_precision(logits, labels, macro=False)
 
 
 def macro_scores(chosen: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
@@ -88,7 +88,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -
     return float((weights[labels] * (total - logits[np.arange(len(labels)), labels])).mean())
 
 
-def mean_precision(logits: np.ndarray, labels: np.ndarray, macro: bool) -> float:
+def mean_precision(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> float:
     """Average precision of logits (n, K): of class 1, or over the classes there are."""
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
@@ -162,7 +162,8 @@ def score_terms(
     shares = (terms * total).sum(axis=(1, 3, 4)) / np.maximum(
         (total**2).sum(axis=(0, 2, 3)), 1e-300
     )
-    return shares.T.tolist()
+    heads: list[list[float]] = shares.T.tolist()
+    return heads
 
 
 def by_head(x: np.ndarray, heads: int) -> np.ndarray:

@@ -10,14 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from pefourier.train import run
 from pefourier.train.data.split import Dropped, Task
-from pefourier.train.ensembles import ResolvedTask, plan_runs
+from pefourier.train.ensembles import Experiment, ResolvedTask, count_processes, resolve
 from pefourier.train.options import Options
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
 from pefourier.train.report import tables_in_words, words
-from pefourier.train.request import list_candidates, without_new_folders
+from pefourier.train.request import without_new_folders
+from pefourier.train.run import settle_options
 from pefourier.train.store import Key, key_of
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import paragraph, printable
@@ -59,28 +59,30 @@ class DatasetPlan:
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """What would be trained on each dataset; nothing is, and nothing is written."""
     with without_new_folders(options.out, options.save_models):
-        options = run.settle_options(options)
+        options = settle_options(options)
         rank, ranks = read_rank()
         if rank:
             return ()
-        experiment = run.resolve(options, rank, ranks)
-        run.count_processes(experiment, ranks)
+        experiment = resolve(options, rank, ranks)
+        count_processes(experiment, ranks)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
-    run.note_remarks(experiment, note)
-    return tuple(plan_of(resolved, options, finished) for resolved in experiment.resolved)
+    if note is not None:
+        for line in experiment.remarks:
+            note(line)
+    return tuple(plan_of(resolved, experiment, finished) for resolved in experiment.resolved)
 
 
-def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> DatasetPlan:
+def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) -> DatasetPlan:
     """What would be trained on a dataset, in numbers and in words."""
     task = resolved.task
-    keys = {planned.key(task) for planned in plan_runs(resolved, options.seeds)}
+    keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
-        seeds=options.seeds,
+        seeds=experiment.options.seeds,
         folds=tuple(map(partial(count_windows, task), range(len(task.folds)))),
         classes=task.classes,
         positive=task.positive,
@@ -89,7 +91,7 @@ def plan_of(resolved: ResolvedTask, options: Options, finished: set[Key]) -> Dat
         length=task.length,
         runs=unfinished,
         finished=len(keys & finished),
-        candidates=len(list_candidates(options)),
+        candidates=len(experiment.candidates),
         budget=resolved.schedule.budget,
         dropped=task.dropped,
         conclusion=f"{task.name}: {unfinished} runs of at most {steps} steps.{dropped}",

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from os import _exit  # `os._exit` is refused while a user's code runs
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,6 +31,7 @@ import torch.distributed as dist
 from pefourier.errors import PefourierError
 from pefourier.writing.text import printable
 
+Result = TypeVar("Result")
 LOOK = 0.1  # seconds between looks at what others have done
 TIMEOUT = 300.0  # seconds that ranks wait for one another
 
@@ -73,14 +74,17 @@ class Group:
             raise PefourierError(
                 f"rank {self.rank}: rank 0 has planned nothing in {TIMEOUT:g} s; see what it says"
             ) from error
-        return json.loads(self.store.get("plan"))
+        plan: dict[str, Any] = json.loads(self.store.get("plan"))
+        return plan
 
     def claims(self, total: int) -> Iterator[int]:
         """Numbers of stacks to be trained by this rank."""
         while (number := self.store.add("next", 1) - 1) < total:
             yield number
 
-    def finish(self, number: int, rows: Sequence[Mapping[str, Any]], traces: Sequence[bytes]):
+    def finish(
+        self, number: int, rows: Sequence[Mapping[str, Any]], traces: Sequence[bytes]
+    ) -> None:
         """Say that a stack is finished, and hand its rows and traces to rank 0."""
         if self.rank == 0:
             self.finished.add(number)
@@ -154,7 +158,7 @@ def join_group(rank: int, ranks: int) -> Iterator[Group]:
         ) from error
 
 
-def launch(count: int, work: Callable[..., Any], *arguments: Any) -> Any:
+def launch(count: int, work: Callable[[], Result]) -> Result:
     """What `work` returns on rank 0 of so many ranks on this machine, or the error that it met."""
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -174,7 +178,7 @@ def launch(count: int, work: Callable[..., Any], *arguments: Any) -> Any:
     threads = max(1, torch.get_num_threads() // count)
     handlers = {code: signal.getsignal(code) for code in (signal.SIGINT, signal.SIGTERM)}
     try:
-        answers = elastic_launch(config, take_part)(os.getpid(), threads, work, arguments)
+        answers = elastic_launch(config, take_part)(os.getpid(), threads, work)
     except ChildFailedError as error:
         raise PefourierError(
             f"a process that shared the work ended early ({len(error.failures)} of {count}); what "
@@ -185,20 +189,20 @@ def launch(count: int, work: Callable[..., Any], *arguments: Any) -> Any:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    error, result = answers[0]
-    if error is not None:
-        raise PefourierError(error)
+    result: Result | PefourierError = answers[0]
+    if isinstance(result, PefourierError):
+        raise result
     return result
 
 
-def take_part(parent: int, threads: int, work: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+def take_part(parent: int, threads: int, work: Callable[[], Result]) -> Result | PefourierError:
     """Work as one of the ranks that `launch` starts; this one ends with its parent."""
     threading.Thread(target=leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
     try:
-        return None, work(*arguments)
+        return work()
     except PefourierError as error:
-        return str(error), None
+        return error
     except KeyboardInterrupt:
         _exit(130)
 

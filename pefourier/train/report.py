@@ -111,10 +111,12 @@ def fill_verdict(
 
 def conclude_all(summary: Summary) -> str:
     """The verdict on all encodings, which is best, and where training was cut short."""
-    pairs = [(o, o.differences[name]) for o, name, c in summary.verdicts if c == summary.verdict]
-    pairs = sorted(pairs, key=lambda pair: pair[1].needed or 0) or [(summary.datasets[0], None)]
-    parts = [f"{summary.verdict.upper()}."]
-    parts += fill_verdict("all", summary.verdict, summary, *pairs[-1]).values()
+    code, data, d = summary.verdict, summary.datasets[0], None
+    for other, name, verdict in summary.verdicts:  # that needs most units, of equal ones the last
+        of = other.differences[name]
+        if verdict == code and (d is None or (of.needed or 0) >= (d.needed or 0)):
+            data, d = other, of
+    parts = [f"{code.upper()}.", *fill_verdict("all", code, summary, data, d).values()]
     parts += [verdicts_sentence(summary.datasets[0])] if len(summary.datasets) == 1 else []
     parts += leaders_sentences(summary)
     if cut := [data for data in summary.datasets if data.cut_short]:
@@ -129,17 +131,20 @@ def verdicts_sentence(data: DatasetSummary) -> str:
     for name, code in data.verdicts.items():
         mean = f" {data.differences[name].mean:+.3f}" if code in MARKS else ""
         codes.setdefault(code, []).append(name + mean)
-    d = next(iter(data.differences.values()), None)
-    where = " on these test windows" if d is not None and d.over == "runs" else ""
+    if (d := next(iter(data.differences.values()), None)) is None:
+        return ""
+    where = " on these test windows" if d.over == "runs" else ""
     parts = [f"{code}: {', '.join(names)}" for code, names in codes.items()]
-    return f"F1 against {d.reference}{where}: {'; '.join(parts)}." if parts else ""
+    return f"F1 against {d.reference}{where}: {'; '.join(parts)}."
 
 
 def leaders_sentences(summary: Summary) -> list[str]:
     """Which encoding is best and what is not told apart from it; over datasets by rank."""
     if summary.ranked:
         excluded = {e for data in summary.datasets for e in data.cut_short} | set(WITHOUT_CODES)
-        order = sorted((e for e in summary.ranks if e not in excluded), key=summary.ranks.get)
+        order = sorted(
+            (e for e in summary.ranks if e not in excluded), key=summary.ranks.__getitem__
+        )
         if len(order) < 2 or not summary.shows_ranks or any(d.leaky for d in summary.datasets):
             return []
         slots = {"over": summary.over, "best": order[0], "rank": summary.ranks[order[0]]}
@@ -226,9 +231,11 @@ def difference_row(data: DatasetSummary, encoding: str) -> list[str]:
 def length_row(data: DatasetSummary, encoding: str) -> list[str]:
     """F1 and accuracy of an encoding at each length."""
     scores = data.scores[encoding]
-    pairs = [(scores["f1"], scores["accuracy"])]
-    pairs += [(row.f1, row.accuracy) for row in data.lengths[encoding]]
-    cells = (f"{three_decimals(f1.mean)} / {score_cell(acc)}" if f1 else "–" for f1, acc in pairs)
+    pairs = [(row.f1, row.accuracy) for row in data.lengths[encoding]]
+    cells = [
+        f"{three_decimals(f1.mean)} / {score_cell(accuracy)}" if f1 and accuracy else "–"
+        for f1, accuracy in [(scores["f1"], scores["accuracy"]), *pairs]
+    ]
     return [encoding, *cells]
 
 

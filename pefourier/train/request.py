@@ -4,21 +4,19 @@ An encoding as it is, or scaled, is an `Arm`. What only data can refuse is refus
 read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
-from pefourier.encodings.loader import parse_parameters, source_of
-from pefourier.encodings.registry import convert
+from pefourier.encodings.loader import source_of
+from pefourier.encodings.registry import convert, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.baselines import check_methods
 from pefourier.train.data.load import check_dataset, load_task
 from pefourier.train.data.split import MOST_ROWS, Task
 from pefourier.train.data.synthetic import sides_of_task, with_length
@@ -33,7 +31,6 @@ from pefourier.train.options import (
     SYNTHETIC,
     WITHOUT_CODES,
     Options,
-    flag_of,
 )
 from pefourier.writing.files import check_suffix, reason
 
@@ -93,29 +90,32 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
     >>> schedule_of(Options(), 2).budget, schedule_of(Options(steps=90), 40).every
     ({'steps': 1000, 'patience': 250, 'every': 25}, 40)
     """
-    steps = steps_of(options, ("steps", "epochs"), epoch, STEPS, EPOCHS)
-    patience = steps_of(options, ("patience_steps", "patience"), epoch, PATIENCE_STEPS, PATIENCE)
-    look = min(max(epoch, LOOK), steps)
-    lasting = {"steps": steps, "patience": patience, "every": look}
-    settings = {name: getattr(options, name) for name in ("batch_size", *TUNED)}
-    return Schedule(**lasting, warmup=options.warmup * epoch, **settings)
+    o, names = options, (("--steps", "--epochs"), ("--patience-steps", "--patience"))
+    steps = count_steps(names[0], o.steps, o.epochs, 1, epoch) or max(EPOCHS * epoch, STEPS)
+    patience = count_steps(names[1], o.patience_steps, o.patience, 0, epoch)
+    return Schedule(
+        steps=steps,
+        patience=max(PATIENCE * epoch, PATIENCE_STEPS) if patience is None else patience,
+        every=min(max(epoch, LOOK), steps),
+        batch_size=o.batch_size,
+        rate=o.rate,
+        dropout=o.dropout,
+        warmup=o.warmup * epoch,
+    )
 
 
-def steps_of(options: Options, names: tuple[str, str], epoch: int, fewest: int, epochs: int) -> int:
-    """Steps that two options give, one in steps and one in epochs; else those of a default."""
-    (in_steps, in_epochs), bound = names, int(names[0] == "steps")  # no patience: 0
-    steps, passes = getattr(options, in_steps), getattr(options, in_epochs)
-    if steps is not None and passes is not None:
-        raise PefourierError(
-            f"{flag_of(in_steps)} and {flag_of(in_epochs)} say the same; give one of them"
-        )
+def count_steps(
+    flags: tuple[str, str], steps: int | None, epochs: int | None, fewest: int, epoch: int
+) -> int | None:
+    """Steps that two options give, one in steps and one in epochs, if either is given."""
+    if steps is not None and epochs is not None:
+        raise PefourierError(f"{flags[0]} and {flags[1]} say the same; give one of them")
     if steps is not None:
-        check_count(flag_of(in_steps), steps, bound, MOST_STEPS)
-        return steps
-    if passes is not None:
-        check_count(flag_of(in_epochs), passes, bound, MOST_EPOCHS)
-        return passes * epoch
-    return max(epochs * epoch, fewest)
+        check_count(flags[0], steps, fewest, MOST_STEPS)
+    if epochs is not None:
+        check_count(flags[1], epochs, fewest, MOST_EPOCHS)
+        return epochs * epoch
+    return steps
 
 
 @dataclass(frozen=True)
@@ -145,15 +145,7 @@ def parse_arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One choice of settings."""
-
-    values: Mapping[str, Any]  # of those that are chosen among
-    tuning: Tuning
-
-
-def list_candidates(options: Options) -> list[Choice]:
+def list_candidates(options: Options) -> list[Tuning]:
     """All choices that --search leaves; one without a choice where nothing is searched."""
     searched = parse_search(options.search)
     count = int(np.prod([len(values) for values in searched.values()], dtype=object))
@@ -161,9 +153,10 @@ def list_candidates(options: Options) -> list[Choice]:
         raise PefourierError(
             f"--search has {count} combinations; at most {MOST_CHOICES} are trained"
         )
-    choices = [dict(zip(searched, chosen, strict=True)) for chosen in product(*searched.values())]
-    plain = {name: getattr(options, name) for name in TUNED}
-    return [Choice(values, Tuning(**plain | values)) for values in choices]
+    fixed = {name: [getattr(options, name)] for name in TUNED if name not in searched}
+    settings = searched | fixed
+    choices = product(*settings.values())
+    return [Tuning(**dict(zip(settings, chosen, strict=True))) for chosen in choices]
 
 
 def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
@@ -221,7 +214,10 @@ def check_options(options: Options) -> None:
     """Refuse numbers that no run could have, and what is named twice."""
     schedule_of(options, 1)
     list_candidates(options)
-    check_methods((*options.beside, *(e for e in options.encoding if e in BESIDE)))
+    if methods := (*options.beside, *(e for e in options.encoding if e in BESIDE)):
+        from pefourier.train.baselines import check_methods
+
+        check_methods(methods)
     for name in options.dataset:
         check_dataset(name)
         draw_longer(name, parse_lengths(options.test_length))

@@ -51,9 +51,10 @@ def file_of_run(folder: Path, key: Key) -> Path:
     return folder / FOLDER / f"{name_of_run(key)}.npz"
 
 
-def trace_of(task: Task, outcome: "Outcome", key: Key) -> bytes:
+def trace_of(task: Task, outcome: "Outcome") -> bytes:
     """What a run left behind, as a file."""
-    fold = task.folds[outcome.member.fold]
+    member, fold = outcome.member, task.folds[outcome.member.fold]
+    key = task.name, member.encoding, member.seed, member.fold
     arrays = {
         "valid": outcome.valid.astype(np.float32),
         "valid_labels": task.labels[fold.valid],

@@ -19,12 +19,11 @@ import torch
 from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.train.attention import stack_codes
 from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
-from pefourier.train.model import OrderFree, Transformer
+from pefourier.train.model import Classifier, OrderFree, Transformer, stack_codes
 from pefourier.train.run_artifacts import name_of_run, threshold_of
 from pefourier.train.store import Key, parse_json
 from pefourier.writing.files import label, write_whole
@@ -37,7 +36,7 @@ CPU = torch.device("cpu")
 
 @torch.no_grad()
 def apply_classifier(
-    model: Transformer | OrderFree,
+    model: Classifier,
     parameters: Mapping[str, np.ndarray],
     injection: Injection | None,
     x: np.ndarray,
@@ -65,7 +64,7 @@ class TrainedClassifier:
     """A trained classifier of windows (length, channels)."""
 
     encoding: str
-    model: Transformer | OrderFree
+    model: Classifier
     parameters: Mapping[str, np.ndarray]
     injection: Injection | None
     mean: np.ndarray  # (channels,)
@@ -93,16 +92,16 @@ class TrainedClassifier:
         """The class of each window, as an index into `classes`."""
         logits = self.logits(x, lengths)
         if self.threshold is None:
-            return logits.argmax(axis=1)
-        return (logits[:, 1] - logits[:, 0] >= self.threshold).astype(int)
+            return np.asarray(logits.argmax(axis=1))
+        return np.asarray(logits[:, 1] - logits[:, 0] >= self.threshold, dtype=int)
 
 
-def save_model(folder: str, task: Task, outcome: Outcome, model: Transformer | OrderFree) -> None:
+def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
     """Write the classifier that a run came to into a folder."""
     m, fold, injection = outcome.member, task.folds[outcome.member.fold], None
     if isinstance(model, Transformer):
-        places, waves = np.arange(len(outcome.codes)), outcome.frequencies
-        injection = Injection(m.injection.act, outcome.codes, places, False, frequencies=waves)
+        codes, places, waves = outcome.codes, np.arange(len(outcome.codes)), outcome.frequencies
+        injection = Injection(m.injection.act, codes, places, learn=False, frequencies=waves)
     threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
     classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)

@@ -107,7 +107,7 @@ def paired_units(
 
 
 def corrected_error(
-    differences: np.ndarray, ratio: float, windows: float = np.inf, are_folds: bool = True
+    differences: np.ndarray, ratio: float, windows: float = np.inf, *, are_folds: bool = True
 ) -> float:
     """The standard error of the mean of units (n,) that share training windows, tested on N.
 
@@ -122,7 +122,7 @@ def corrected_error(
 
 
 def t_test(
-    differences: np.ndarray, ratio: float, windows: float = np.inf, are_folds: bool = True
+    differences: np.ndarray, ratio: float, windows: float = np.inf, *, are_folds: bool = True
 ) -> tuple[float, float, float]:
     """Two-sided p of the mean of units (n,), and its 95 % interval within [-1, 1].
 
@@ -131,7 +131,7 @@ def t_test(
     ([0.0341, 0.0122, 0.1878], [0.1249, -0.0434, 0.2434])
     """
     n, mean = len(differences), float(differences.mean())
-    error = corrected_error(differences, ratio, windows, are_folds)
+    error = corrected_error(differences, ratio, windows, are_folds=are_folds)
     if n < 2:
         return float("nan"), float("nan"), float("nan")
     if error < 1e-12:  # all alike
@@ -170,7 +170,7 @@ def units_needed(
 
     if np.isnan(deviation):  # of one unit none is known
         return LEAST_UNITS
-    place = bisect_left(units, True, key=finds)
+    place = bisect_left(units, 1, key=finds)
     return units[place] if place < len(units) else None
 
 
@@ -235,7 +235,7 @@ def paired_differences(
     for name, reference in references.items():
         pairs, units, several = paired_units(runs[name], runs[reference], folds)
         share = ratio if several else 0.0
-        p, low, high = t_test(units, share, windows, several)
+        p, low, high = t_test(units, share, windows, are_folds=several)
         deviation = float(units.std(ddof=1)) if len(units) > 1 else float("nan")
         differences[name] = Difference(
             reference=reference,
@@ -251,8 +251,9 @@ def paired_differences(
         )
     tested = {name: d for name, d in differences.items() if d.units > 1}
     adjusted = holm([d.p for d in tested.values()]).tolist()
-    pairs = zip(tested.items(), adjusted, strict=True)
-    return differences | {name: replace(d, p_holm=p) for (name, d), p in pairs}
+    for (name, d), p in zip(tested.items(), adjusted, strict=True):
+        differences[name] = replace(d, p_holm=p)
+    return differences
 
 
 def leaders(
@@ -273,7 +274,11 @@ def leaders(
     for a, b in pairs:
         _, units, several = paired_units(runs[a], runs[b], folds)
         share = ratio if several else 0.0
-        p.append(t_test(units, share, windows, several)[0] if len(units) >= LEAST_UNITS else 1.0)
+        p.append(
+            t_test(units, share, windows, are_folds=several)[0]
+            if len(units) >= LEAST_UNITS
+            else 1.0
+        )
     adjusted = dict(zip(pairs, holm(p).tolist(), strict=True))
     return order[:1] + [n for n in order[1:] if adjusted[order[0], n] >= LEVEL]
 
@@ -286,7 +291,7 @@ def average_ranks(scores: np.ndarray) -> np.ndarray:
     """
     above = (scores[:, None, :] > scores[:, :, None]).sum(axis=2)
     equal = (scores[:, None, :] == scores[:, :, None]).sum(axis=2)
-    return (above + (equal + 1) / 2).mean(axis=0)
+    return np.asarray((above + (equal + 1) / 2).mean(axis=0))
 
 
 def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ when results are read, and what is no `Row` is refused.
 import errno
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,16 +19,12 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import write_tensors
-from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.train.options import MOST_SEEDS, Options
 from pefourier.writing.files import reason, write_whole
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ModuleNotFoundError:  # Windows
-    fcntl = None
 
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
@@ -40,6 +37,9 @@ NOT_NUMBERS |= {"beside"}  # methods stand among encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
 GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, as training is now
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
+FACTS: dict[str, Any] = dict.fromkeys(("data", "tables"), dict[str, list[float]])
+FACTS |= {"windows": dict[str, list[int]], "splits": dict[str, str], "stack": int}
+FACTS |= {"versions": dict[str, Any]}
 CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
 
 
@@ -119,9 +119,8 @@ def check_type(name: str, value: Any, kind: Any) -> None:
 def is_of_type(value: Any, kind: Any) -> bool:
     """Whether a value of JSON is of a type: numbers in range, lists and objects all through."""
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is float or kind is int:
-        types = (int, float) if kind is float else (int,)
-        return type(value) in types and abs(value) < LARGEST
+    if kind is float or kind is int:  # True is neither
+        return type(value) in (int, kind) and abs(value) < LARGEST
     if is_typeddict(kind):
         hints = get_type_hints(kind)
         fits = isinstance(value, dict) and value.keys() == hints.keys()
@@ -129,12 +128,9 @@ def is_of_type(value: Any, kind: Any) -> bool:
     if origin in (list, tuple):
         return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
     if origin is dict:
-        entries = value.values() if isinstance(value, dict) else [None]
-        return isinstance(value, dict) and all(is_of_type(item, inner[1]) for item in entries)
-    if origin is Literal:
-        return isinstance(value, str) and value in inner
-    if inner:  # a type or another
-        return any(is_of_type(value, choice) for choice in inner)
+        return isinstance(value, dict) and all(is_of_type(v, inner[1]) for v in value.values())
+    if inner:  # a choice, or a type or another
+        return value in inner if origin is Literal else any(is_of_type(value, k) for k in inner)
     return kind is Any or isinstance(value, kind)
 
 
@@ -171,10 +167,9 @@ class Store:
     path: Path | None
     rank: int = 0
 
-    @property
-    def results_file(self) -> Path:
+    def results_file(self, folder: Path) -> Path:
         """The file that this rank appends to."""
-        return self.path / (f"results.rank{self.rank}.jsonl" if self.rank else "results.jsonl")
+        return folder / (f"results.rank{self.rank}.jsonl" if self.rank else "results.jsonl")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -184,19 +179,18 @@ class Store:
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            name = self.results_file if self.rank else self.path
+            name = self.results_file(self.path) if self.rank else self.path
             handle = os.open(name, os.O_RDWR | os.O_CREAT if self.rank else os.O_RDONLY, 0o644)
         except OSError as error:
             raise PefourierError(f"{self.path}: {reason(error)}; choose another --out") from error
         try:
-            if fcntl is not None:
-                take_lock(handle, self.path)
+            take_lock(handle, self.path)
             yield
         finally:
             os.close(handle)
 
-    def begin(self, config: Mapping[str, Any], resume: bool) -> dict[str, Any]:
-        """Write the configuration, or see that it is the one that there is; the one that holds.
+    def settle(self, config: Mapping[str, Any], *, resume: bool) -> dict[str, Any]:
+        """Write the configuration, or check it against the file; return the one that holds.
 
         Ranks of a job array begin in any order: where they resume, the first to come writes it.
         """
@@ -217,7 +211,7 @@ class Store:
                 )
         elif self.rank == 0 or resume:
             write_json(file, config)
-        self.drop_torn_line()
+        drop_torn_line(self.results_file(self.path))
         return dict(config)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -235,18 +229,13 @@ class Store:
                     )
         return list(runs.values())
 
-    def drop_torn_line(self) -> None:
-        """Drop this rank's torn line, so that the next one begins on a line of its own."""
-        if self.results_file.is_file():
-            content = self.results_file.read_bytes()
-            os.truncate(self.results_file, content.rfind(b"\n") + 1)
-
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add runs, each as one line in one write."""
         if self.path is None:
             return
+        file = self.results_file(self.path)
         try:
-            handle = os.open(self.results_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             with os.fdopen(handle, "ab", buffering=0):
                 for row in rows:
                     line = (json.dumps(row) + "\n").encode()
@@ -255,12 +244,20 @@ class Store:
                 os.fsync(handle)
         except OSError as error:
             raise PefourierError(
-                f"{self.results_file}: {reason(error)}; nothing finished is lost, --resume goes on"
+                f"{file}: {reason(error)}; nothing finished is lost, --resume goes on"
             ) from error
+
+
+def drop_torn_line(file: Path) -> None:
+    """Drop the line that a crash cut, so that the next one begins on a line of its own."""
+    if file.is_file():
+        os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
 
 
 def take_lock(handle: int, path: Path) -> None:
     """Lock a file or folder that is open, unless its file system has no locks."""
+    if sys.platform == "win32":
+        return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -273,13 +270,10 @@ def take_lock(handle: int, path: Path) -> None:
 
 def read_configuration(file: Path) -> dict[str, Any]:
     """Read the configuration in a folder; options that it lacks had their defaults."""
-    facts = dict.fromkeys(("data", "tables"), dict[str, list[float]])
-    facts |= {"windows": dict[str, list[int]], "splits": dict[str, str], "stack": int}
-    facts["versions"] = dict[str, Any]
     try:
-        config = parse_json(file.read_bytes())
+        config: dict[str, Any] = parse_json(file.read_bytes())
         check_type("it", config, dict[str, Any])
-        for name, kind in (get_type_hints(Options) | facts).items():
+        for name, kind in (get_type_hints(Options) | FACTS).items():
             if name in config:
                 check_type(name, config[name], kind)
         if not config.get("dataset") or not config.get("encoding"):
@@ -294,8 +288,9 @@ def read_configuration(file: Path) -> dict[str, Any]:
 def stored_options(config: Mapping[str, Any]) -> Options:
     """The options that a configuration was made of."""
     names = {field.name for field in fields(Options)} - NOT_NUMBERS
-    options = {name: config[name] for name in names & config.keys()}
-    return Options(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
+    given: dict[str, Any] = {name: config[name] for name in names & config.keys()}
+    given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return Options(**given)
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:
@@ -389,12 +384,16 @@ class Checkpoint:
         """What was saved last; None where nothing was."""
         if self.path is None or not self.path.is_file():
             return None
+        from pefourier.encodings.sources.tables import open_arrays
+
         with open_arrays(str(self.path), advice="delete it") as file:
             return {name: np.array(file.load(name)) for name in file.arrays}
 
     def save_at_times(self, state: Callable[[], Mapping[str, np.ndarray]]) -> None:
         """Save what training goes on from, if the last time is long enough ago."""
         if self.path is not None and time.monotonic() - self.saved >= EVERY:
+            from pefourier.encodings.sources.formats import write_tensors
+
             tensors = {name: np.ascontiguousarray(value) for name, value in state().items()}
             self.path.parent.mkdir(exist_ok=True)
             write_whole(str(self.path), lambda stream: write_tensors(stream, tensors))

@@ -170,8 +170,8 @@ def summarize_runs(
     ranks = dict(zip(shared, statistics.average_ranks(f1).tolist(), strict=True)) if shared else {}
     several = len(datasets) > 1
     cliques = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if several else []
-    runs, cliques = tuple(map(dict, rows)), tuple(map(tuple, cliques))
-    return Summary(reference, datasets, ranks, cliques, runs, training or {})
+    groups, runs = tuple(map(tuple, cliques)), tuple(map(dict, rows))
+    return Summary(reference, datasets, ranks, groups, runs, training or {})
 
 
 def summarize_dataset(
@@ -307,7 +307,8 @@ def test_to_train(rows: Rows) -> float:
     >>> test_to_train([{"windows": 40, "trained": 32}])
     1.25
     """
-    return max(statistics.TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
+    ratios = [float(row["windows"] / row["trained"]) for row in rows]
+    return max(statistics.TEST_TO_TRAIN, *ratios)
 
 
 def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
@@ -317,8 +318,10 @@ def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
     for length, of in scores.items():
         reason = next((tested["reason"] for tested in of if tested["reason"]), "")
         columns = ([tested[measure] for tested in of] for measure in ("f1", "accuracy", "auprc"))
-        of_measures = [None if reason else statistics.interval(np.array(c)) for c in columns]
-        means.append(LengthMeans(length, *of_measures, reason))
+        f1, accuracy, auprc = (
+            None if reason else statistics.interval(np.array(column)) for column in columns
+        )
+        means.append(LengthMeans(length, f1, accuracy, auprc, reason))
     return tuple(means)
 
 

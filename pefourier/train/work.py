@@ -3,182 +3,286 @@
 A stack that lacks a run after a crash is trained again, from its checkpoint where there is one,
 with the same members beside one another: so resumed numbers are those of an undisturbed run, bit
 for bit on a CPU.
+
+`--search` names values of several settings; a candidate is one of each. Every run (arm, seed, fold)
+trains all candidates on its training windows, as members of one stack, and keeps the one that is
+best on its own validation windows by the rule that keeps weights (score, then least loss; of equal
+ones the first). So every arm has the same budget, no run's choice depends on another, and no test
+window has a say.
 """
 
+import json
+import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from pefourier.errors import PefourierError
-from pefourier.train import device_data, ensembles, fit, search
-from pefourier.train.baselines import OtherMethod
-from pefourier.train.ensembles import Ensemble, ResolvedTask
-from pefourier.train.lengths import Longer
+from pefourier.errors import PefourierError, shown
+from pefourier.train import ensembles, request
+from pefourier.train.data.split import Task
+from pefourier.train.device_data import Resident, put_on_device
+from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
+from pefourier.train.fit import AT_ONCE, Outcome, Replica, fit, score_and_loss
+from pefourier.train.injection import ACTS, Injection, scale_to_rms
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.progress import Reporter
-from pefourier.train.ranks import Group
-from pefourier.train.request import draw_longer, list_candidates, parse_lengths
-from pefourier.train.run_artifacts import trace_of, write_trace
-from pefourier.train.saved_models import save_model
-from pefourier.train.store import FOLDER, Checkpoint, Key, Store, check_handed_over, key_of
+from pefourier.train.progress import Note, Reporter, report_progress
+from pefourier.train.ranks import Group, has_meeting_point, join_group, read_rank
+from pefourier.train.store import FOLDER, Checkpoint, Key, check_handed_over, check_same, key_of
+from pefourier.train.summary import Summary, summarize_runs
+from pefourier.writing.files import remove_old_drafts
+
+Rows = list[dict[str, Any]]  # of results.jsonl
+NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
+
+
+def start_rank(options: Options, *, is_noted: bool) -> Summary | None:
+    """Train as one of the ranks that this machine has started."""
+    rank, ranks = read_rank()
+    note = (lambda line: print(f"pefourier: {line}", file=sys.stderr)) if is_noted else None
+    return train_rank(ensembles.resolve(options, rank, ranks), None if rank else note)
+
+
+def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
+    """Train what the folder lacks as one rank; the last one that is done sums up."""
+    options, store, begun = experiment.options, experiment.store, time.time()
+    say: Note = note or (lambda _: None)
+    meets = has_meeting_point(experiment.ranks)
+    meeting = join_group(experiment.rank, experiment.ranks) if meets else nullcontext()
+    with meeting as group:
+        config, done = agree_on_configuration(experiment, group)
+        for line in experiment.remarks:
+            say(line)
+        planned = [
+            e for r in experiment.resolved for e in ensembles.plan_ensembles(r, config["stack"])
+        ]
+        first, step = (0, 1) if meets else (experiment.rank, experiment.ranks)
+        share = range(first, len(planned), step)  # of stacks, as far as they are known
+        unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
+        with report_progress(unfinished, note) as reporter:
+            work = Work(experiment, group, planned, done, reporter)
+            work.train_share(share)
+        if options.save_models is not None:
+            note_lost_models(options.save_models, planned, done, say)
+        if options.resume and store.path is not None:
+            folders = [store.path, *store.path.glob("*/")]
+            remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
+        rows = {key_of(row): row for row in (*work.rows, *store.rows())}
+        if group is not None and experiment.rank:
+            return None
+        keys = experiment.keys
+        if set(keys) - rows.keys():  # of other ranks of a job array, which are at work
+            count = experiment.ranks
+            say(f"rank {experiment.rank} is done; the last of {count} ranks sums up")
+            return None
+        params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
+        return summarize_runs(
+            [rows[key] for key in keys], params, ensembles.settings_in_common(options)
+        )
+
+
+def note_lost_models(folder: str, planned: Sequence[Ensemble], done: set[Key], say: Note) -> None:
+    """Say how many runs that finished before have no model in the folder."""
+    from pefourier.train.saved_models import file_of_model
+
+    keys = {key for stack in planned if stack.model is not None for key in stack.keys}
+    if lost := sum(not file_of_model(folder, key).is_file() for key in keys & done):
+        say(f"no model in {shown(folder)} for {lost} of the runs that finished before")
+
+
+def agree_on_configuration(
+    experiment: Experiment, group: Group | None
+) -> tuple[dict[str, Any], set[Key]]:
+    """The configuration that holds for all ranks, and the runs that are finished before."""
+    if group is not None and experiment.rank:
+        plan = group.plan()
+        check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
+        return plan["config"], set(map(tuple, plan["done"]))
+    config = experiment.store.settle(experiment.description, resume=experiment.options.resume)
+    rows = experiment.store.rows()
+    ensembles.check_runs(rows, experiment.resolved)
+    done = [key_of(row) for row in rows]
+    if group is not None:
+        group.publish({"config": json.loads(json.dumps(config)), "done": done})
+    return config, set(done)
 
 
 @dataclass(eq=False)
 class Work:
-    """Stacks and what has come of them."""
+    """The stacks of a comparison, and what this rank has made of its share."""
 
-    options: Options
-    device: torch.device
-    store: Store
+    experiment: Experiment
     group: Group | None
     ensembles: Sequence[Ensemble]
-    share: Sequence[int]  # numbers of this rank's stacks, as far as they are known
     done: set[Key]  # runs that were finished before
+    reporter: Reporter
 
     def __post_init__(self) -> None:
-        self.candidates = list_candidates(self.options)
-        self.rows: list[dict[str, Any]] = []
-        self.device_data: device_data.Resident | None = None
-        self.load = cache(ensembles.load_for)
-        numbers, learn = parse_lengths(self.options.test_length), self.options.learn
-        self.longer = {
-            name: Longer(draw_longer(name, numbers), learn, self.load)
-            for name in self.options.dataset
-        }
+        self.options, self.store = self.experiment.options, self.experiment.store
+        self.rows: Rows = []
+        self.resident: Resident | None = None
+        self.load = cache(partial(ensembles.load_for, learn=self.options.learn))
+        lengths = request.parse_lengths(self.options.test_length)
+        self.longer = {name: request.draw_longer(name, lengths) for name in self.options.dataset}
 
-    def train_share(self, reporter: Reporter) -> None:
+    def train_share(self, share: Iterable[int]) -> None:
         """Train this rank's stacks, one after another, except those that are finished."""
-        numbers: Iterable[int] = self.share
-        if self.group is not None:
-            numbers = self.group.claims(len(self.ensembles))
-        take_over: Callable[[], None] = partial(self.take_over, reporter)
-        leads = self.group is not None and self.group.rank == 0
-        if leads:
-            reporter.after_look = take_over
-        for number in numbers:
-            self.train(number, reporter)
-        if leads:
-            self.group.wait_for_all(len(self.ensembles), take_over)
+        group, count = self.group, len(self.ensembles)
+        if group is None:
+            for number in share:
+                self.train(number)
+            return
+        take_over = partial(self.take_over, group)
+        if group.rank == 0:
+            self.reporter.after_look = take_over
+        for number in group.claims(count):
+            group.finish(number, *self.train(number))
+        if group.rank == 0:
+            group.wait_for_all(count, take_over)
 
-    def take_over(self, reporter: Reporter) -> None:
+    def take_over(self, group: Group) -> None:
         """Store what other ranks have handed over, on rank 0."""
-        for number, rows, traces in self.group.arrived(len(self.ensembles)):
+        for number, rows, traces in group.arrived(len(self.ensembles)):
             check_handed_over(rows, self.ensembles[number].keys)
-            reporter.finished += bool(rows)
+            self.reporter.finished += bool(rows)
             self.put_away(rows, traces)
 
-    def put_away(self, rows: Sequence[dict[str, Any]], traces: Sequence[bytes]) -> None:
+    def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
         """Store rows, and what their runs left behind."""
         if self.store.path is not None:
+            from pefourier.train.run_artifacts import write_trace
+
             for row, trace in zip(rows, traces, strict=True):
                 write_trace(self.store.path, key_of(row), trace)
         self.store.append(row for row in rows if key_of(row) not in self.done)
         self.rows += rows
 
-    def train(self, number: int, reporter: Reporter) -> None:
+    def train(self, number: int) -> tuple[Rows, list[bytes]]:
         """Train a stack unless it is finished, and keep what comes of it."""
-        stack = self.ensembles[number]
-        rows, traces = [], []
-        if not self.done.issuperset(stack.keys):
-            checkpoint = self.checkpoint_of(stack)
-            chosen = self.outcomes_of(stack, reporter, checkpoint)
-            rows, traces = self.keep(stack, chosen)
-            checkpoint.drop()
-            reporter.finished += 1
-            lost = [outcome.member for outcome, _ in chosen if not outcome.finite]
-            if lost:  # those beside it are stored by now
-                raise PefourierError(
-                    f"{lost[0].encoding}, seed {lost[0].seed}, fold {lost[0].fold}: non-finite "
-                    "logits; its codes may be too large: SPEC@rms=SIZE scales them"
-                )
-        if self.group is not None:
-            self.group.finish(number, rows, traces)
-
-    def checkpoint_of(self, stack: Ensemble) -> Checkpoint:
-        """Where a stack goes on after an interruption."""
-        if self.store.path is None or isinstance(stack.model, OtherMethod):
-            return Checkpoint(None)
+        stack, folder = self.ensembles[number], self.store.path
+        if self.done.issuperset(stack.keys):
+            return [], []
         name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
-        return Checkpoint(self.store.path / FOLDER / name)
+        checkpoint = Checkpoint(folder and folder / FOLDER / name)
+        outcomes = self.fit_runs(stack, checkpoint)
+        rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
+        checkpoint.drop()
+        self.reporter.finished += 1
+        lost = [outcome.member for outcome in outcomes if not outcome.finite]
+        if lost:  # those beside it are stored by now
+            raise PefourierError(
+                f"{lost[0].encoding}, seed {lost[0].seed}, fold {lost[0].fold}: non-finite "
+                "logits; its codes may be too large: SPEC@rms=SIZE scales them"
+            )
+        return rows, traces
 
-    def outcomes_of(
-        self, stack: Ensemble, reporter: Reporter, checkpoint: Checkpoint
-    ) -> list[search.Chosen]:
-        """What training made of the runs of a stack."""
-        if isinstance(stack.model, OtherMethod):
-            return search.fit_beside(stack)
-        if self.device_data is None or self.device_data.task is not stack.task:
-            self.device_data = device_data.put_on_device(stack.task, self.device)
-        injections = ensembles.stack_injections(stack, self.options.learn, self.load)
-        reporter.steps = stack.resolved.schedule.steps
-        arguments = self.candidates, injections, reporter.count_steps, checkpoint
-        return search.train_candidates(self.device_data, stack, *arguments)
+    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[Outcome]:
+        """What training made of the runs of a stack: of each its best candidate."""
+        tunings: Sequence[request.Tuning | None] = [None]
+        if stack.model is not None:
+            tunings = self.experiment.candidates
+        members = [
+            Replica(run.arm.name, injection, run.seed, run.fold, tuning, number)
+            for number, run in enumerate(stack.runs)
+            for injection in [self.injection_of(stack.resolved, run)]
+            for tuning in tunings
+        ]
+        if stack.model is None:
+            from pefourier.train.baselines import fit_method
 
-    def keep(
-        self, stack: Ensemble, chosen: Sequence[search.Chosen]
-    ) -> tuple[list[dict[str, Any]], list[bytes]]:
+            method = stack.runs[0].arm.spec
+            return [Outcome(m, *fit_method(method, stack.task, m.fold)) for m in members]
+        if self.resident is None or self.resident.task is not stack.task:
+            self.resident = put_on_device(stack.task, self.experiment.device)
+        schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
+        progress = self.reporter.count_steps
+        outcomes = fit(self.resident, stack.model, members, schedule, progress, checkpoint)
+        rank = partial(rank_candidate, stack.task)
+        candidates = groupby(outcomes, lambda outcome: outcome.member.number)
+        return [max(of_run, key=rank) for _, of_run in candidates]
+
+    def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
+        """What a run injects; the order-free baseline and other methods have no codes."""
+        injection = resolved.injections.get(run.arm.spec, NOTHING)
+        if run.seed and injection.seeded:
+            injection = self.load(resolved.model, run.arm.spec, run.seed)
+        return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
+
+    def keep(self, stack: Ensemble, outcomes: Sequence[Outcome]) -> tuple[Rows, list[bytes]]:
         """Score and store what a stack came to, and save what is asked of it."""
-        task, longer, options = stack.task, self.longer.get(stack.task.name), self.options
-        finite = [pair for pair in chosen if pair[0].finite]
-        rows = [row_of(stack.resolved, *pair, self.device) for pair in finite]
-        for row, (outcome, _) in zip(rows, finite, strict=True):
-            row["terms"] = terms_of(stack, outcome)
-            row["tested"] = longer.test(stack, outcome, stack.model) if longer else []
-        outcomes = [outcome for outcome, _ in finite]
-        traces = [trace_of(task, o, key_of(row)) for row, o in zip(rows, outcomes, strict=True)]
-        for outcome in outcomes:
-            if options.save_models is not None and not isinstance(stack.model, OtherMethod):
-                save_model(options.save_models, task, outcome, stack.model)
+        task, folder, traces = stack.task, self.options.save_models, list[bytes]()
+        rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
+        if longer := self.longer.get(task.name):
+            from pefourier.train.lengths import score_lengths
+
+            for row, outcome in zip(rows, outcomes, strict=True):
+                row["tested"] = score_lengths(stack, outcome, longer, self.load)
+        if self.store.path is not None or self.group is not None:
+            from pefourier.train.run_artifacts import trace_of
+
+            traces = [trace_of(task, outcome) for outcome in outcomes]
+        if folder is not None and stack.model is not None:
+            from pefourier.train.saved_models import save_model
+
+            for outcome in outcomes:
+                save_model(folder, task, outcome, stack.model)
         self.put_away(rows, traces)  # last: a run with a row is not trained again
         return rows, traces
 
 
-def row_of(
-    resolved: ResolvedTask,
-    outcome: fit.Outcome,
-    settings: Mapping[str, Any],
-    device: torch.device,
-) -> dict[str, Any]:
-    """A line of results.jsonl; `settings` are those that were chosen on validation."""
-    member, task = outcome.member, resolved.task
+def rank_candidate(task: Task, outcome: Outcome) -> tuple[float, float]:
+    """How good a candidate is on validation: its score, and less its loss."""
+    if not outcome.finite:
+        return -1.0, -np.inf
+    score, loss = score_and_loss(task, outcome.member.fold, outcome.valid)
+    return score, -loss
+
+
+def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[str, Any]:
+    """A line of results.jsonl."""
+    member, task = outcome.member, stack.task
+    searched = () if member.tuning is None else request.parse_search(experiment.options.search)
     fold, macro = task.folds[member.fold], task.positive is None
     labels = task.labels[fold.test]
-    predicted = decide(outcome.valid, task.labels[fold.valid], outcome.test, macro)
+    predicted = decide(outcome.valid, task.labels[fold.valid], outcome.test, macro=macro)
     confusion = count_confusions(predicted, labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,
         "seed": member.seed,
         "fold": member.fold,
-        **asdict(score(predicted, outcome.test, labels, macro)),
+        **asdict(score(predicted, outcome.test, labels, macro=macro)),
         "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
         **ensembles.facts_of_fold(task, member.fold),
         "confusion": confusion.tolist(),
         "shortest": task.shortest,
         "uneven": task.uneven,
-        "budget": resolved.schedule.budget,
-        "device": str(device),
+        "budget": stack.resolved.schedule.budget,
+        "device": str(experiment.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "chosen": dict(settings),
+        "chosen": {name: getattr(member.tuning, name) for name in searched},
+        "terms": terms_of(stack, outcome),
+        "tested": [],
     }
 
 
-def terms_of(stack: Ensemble, outcome: fit.Outcome) -> list[list[float]]:
+def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
     """Shares of the four terms of scores of some test windows; [] unless codes are added."""
     task, injection = stack.task, outcome.member.injection
     added = injection.act == "add" and injection.has_codes and task.lengths is None
     if not isinstance(stack.model, Transformer) or not added:
         return []
     fold = task.folds[outcome.member.fold]
-    starts = task.starts[fold.test[: fit.AT_ONCE]]
+    starts = task.starts[fold.test[:AT_ONCE]]
     windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
     return score_terms(stack.model, outcome.parameters, outcome.codes, windows)

@@ -98,8 +98,13 @@ def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
         for name in tensors:
             module = name.removesuffix(end).removesuffix(".")
             layer = LAYER.search(module)
-            fits = name.endswith(end) and name[: -len(end)][-1:] in ("", ".") and layer
-            if not fits or module in modules or any(w in module for w in names["apart"]):
+            fits = name.endswith(end) and name[: -len(end)][-1:] in ("", ".")
+            if (
+                not layer
+                or not fits
+                or module in modules
+                or any(w in module for w in names["apart"])
+            ):
                 continue
             if all(dotted(module, leaf, "weight") in tensors for leaf in leaves):
                 modules.add(module)
@@ -203,7 +208,7 @@ def gains_of(tensors: Tensors, module: str, names: list[str]) -> tuple[str, ...]
     for name in names:
         if (tensor := dotted(module, name, "weight")) in tensors:
             return (tensor,)
-        gains = []
+        gains: list[str] = []
         while (tensor := dotted(module, name, "norms", str(len(gains)), "weight")) in tensors:
             gains.append(tensor)
         if gains:

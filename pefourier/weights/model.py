@@ -6,17 +6,18 @@ Rows are read once, with gains multiplied in.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.loader import open_model
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.model_positions import (
     ModelPositions,
     describe_positions,
 )
-from pefourier.encodings.sources.config import HEADS, rotary
-from pefourier.encodings.sources.gguf_file import GgufFile
+from pefourier.encodings.sources.gguf_file import GgufFile, open_gguf
+from pefourier.encodings.sources.huggingface import ModelFile, open_config
 from pefourier.errors import PefourierError, shown
 from pefourier.weights.heads import (
     Attention,
@@ -27,10 +28,10 @@ from pefourier.weights.heads import (
     known_names,
 )
 from pefourier.weights.tensors import Tensor, list_tensors
-from pefourier.writing.files import split_spec, suffix_of
+from pefourier.writing.files import inside, is_folder, split_spec, suffix_of
 
 AT_ONCE = 2**18  # numbers of a tensor in memory at a time: two threads seldom wait for another
-Scale = Callable[[int, int], np.ndarray]  # of rows from one to another
+Scale = Callable[[int, int], NDArray[np.float32]]  # of rows from one to another
 KV_HEADS = "num_key_value_heads num_kv_heads n_kv_heads n_head_kv multi_query_group_num".split()
 
 
@@ -39,15 +40,18 @@ class ModelWeights:
     """The tensors of a model, and where its positions are told."""
 
     label: str
-    spec: str  # of its config, or the .gguf file
     tensors: Mapping[str, Tensor]
-    gguf: GgufFile | None
-    kind: str  # model_type, or the architecture of a GGUF file
+    file: ModelFile | GgufFile
+
+    @property
+    def kind(self) -> str:
+        """The model_type, or the architecture of a GGUF file."""
+        return self.file.kind
 
     @property
     def plus_one(self) -> bool:
         """Whether norms multiply by 1 + weight."""
-        return self.gguf is None and self.kind in known_names()["plus_one"]
+        return isinstance(self.file, ModelFile) and self.kind in known_names()["plus_one"]
 
     def centred(self, norm: str | None) -> bool:
         """Whether a norm before a projection, None: none with numbers, takes out the mean."""
@@ -62,16 +66,14 @@ def open_model_weights(spec: str) -> ModelWeights:
     path, part = split_spec(spec)
     tensors = list_tensors(path)
     if suffix_of(path) == ".gguf":
-        file = open_model(path)
-        return ModelWeights(shown(path), path, tensors, file, file.architecture)
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
-    config = os.path.join(folder, "config.json")
-    if not os.path.isfile(config):
+        return ModelWeights(shown(path), tensors, open_gguf(path))
+    config = inside(path if is_folder(path) else os.path.split(path)[0], "config.json")
+    if not Path(config).is_file():
         raise PefourierError(
             f"{shown(path)} has no config.json beside it, which tells its rotation; put it there"
         )
-    config = f"{config}#{part}" if part else config
-    return ModelWeights(shown(path), config, tensors, None, open_model(config).model.kind)
+    spec = f"{config}#{part}" if part else config
+    return ModelWeights(shown(path), tensors, open_config(spec))
 
 
 def rotations_of_model(spec: str) -> ModelPositions:
@@ -83,6 +85,13 @@ def rotations_of_model(spec: str) -> ModelPositions:
             f"{turned.layers[0].kind}"
         )
     return turned
+
+
+def frequencies_of(turned: ModelPositions) -> list[NDArray[np.float64]]:
+    """The frequencies of each rotation, one a pair."""
+    return [
+        enc.measure.frequencies for enc in turned.rotations if isinstance(enc, DeclaredEncoding)
+    ]
 
 
 def find_attentions(
@@ -103,8 +112,9 @@ def find_attentions(
 
     def rotation_of(layer: int) -> int | None:
         run = of_layer.get(layer) if of_layer else runs[0]
-        is_turned = run is not None and run.kind == "rotary" and (layers is None or layer in layers)
-        return turned.parts.index(run.part) if is_turned else None
+        if run is None or run.kind != "rotary" or (layers is not None and layer not in layers):
+            return None
+        return turned.parts.index(run.part)
 
     sizes = [sizes_of(model, enc) for enc in turned.rotations]
     attentions = find_heads(model.tensors, rotation_of, sizes, model.label)
@@ -121,16 +131,12 @@ def find_attentions(
 
 def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     """The sizes of heads that are turned by a rotation."""
-    d, kind = int(enc.params["d"]), model.kind
-    if model.gguf is not None:
-        return gguf_sizes(model, model.gguf, d, 2 * len(enc.measure.frequencies))
-    file = open_model(model.spec)
+    d, kind, file = int(enc.params["d"]), model.kind, model.file
+    if isinstance(file, GgufFile):
+        return gguf_sizes(model, file, d, enc.params["rotated"])
     config, row = file.model.config, file.model.row
     by_type = "layers" in row  # types of layers may have key heads of their own
-    keys, usual = (
-        rotary(row, next(iter(row.get("layers", {"": {}})))).heads if row else (HEADS, None)
-    )
-    heads = config.count(*keys, *HEADS) or usual
+    heads = file.model.query_heads
     kv = None if by_type else config.count(*KV_HEADS)
     grouped = kind in known_names()["grouped"]
     if kind == "falcon":
@@ -160,8 +166,8 @@ class LayerEnergies:
 
     layer: int
     rotation: int
-    q: np.ndarray  # (heads, d)
-    k: np.ndarray  # (kv_heads, d)
+    q: NDArray[np.float64]  # (heads, d)
+    k: NDArray[np.float64]  # (kv_heads, d)
     gains: bool  # whether those of the norm before are there
     normed: bool  # whether queries or keys are normalised again
 
@@ -169,13 +175,13 @@ class LayerEnergies:
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
     """The energies of the rows of a layer's heads, a tensor at a time."""
     q, k = attention.q, attention.k
-    energies = (row_energies(model, part) for part in (q, k))
-    normed = bool(q.gains or k.gains)
-    return LayerEnergies(attention.layer, attention.rotation, *energies, k.norm is not None, normed)
+    rows_q, rows_k = row_energies(model, q), row_energies(model, k)
+    place, normed = (attention.layer, attention.rotation), bool(q.gains or k.gains)
+    return LayerEnergies(*place, rows_q, rows_k, k.norm is not None, normed)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end
-def row_energies(model: ModelWeights, part: Projection) -> np.ndarray:
+def row_energies(model: ModelWeights, part: Projection) -> NDArray[np.float64]:
     r"""Energies (heads, d) of the rows of a projection with its gains.
 
     A norm that takes out the mean of its input leaves of a row w with gains g
@@ -199,22 +205,23 @@ def row_energies(model: ModelWeights, part: Projection) -> np.ndarray:
         energies[start:stop] = np.maximum(sizes - np.square(mean) / columns, 0.0)
     heads, d = part.index.shape
     gains = gains_of_norms(model, part.gains, [d, heads * d], f"{heads} heads of {d} rows")
-    energies = energies[part.index] * gains.reshape(-1, d) ** 2
-    if not np.isfinite(energies).all():
+    scaled: NDArray[np.float64] = energies[part.index] * gains.reshape(-1, d) ** 2
+    if not np.isfinite(scaled).all():
         raise PefourierError(
             f"{shown(tensor.name)} of {shown(tensor.path)}, or its gains, hold NaN, infinities or "
             "numbers beyond 1e19"
         )
-    return energies
+    return scaled
 
 
 def gains_of_norms(
     model: ModelWeights, names: Sequence[str], lengths: Sequence[int], of: str
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """The gains of norms, one behind the other, of one of some lengths; ones without a norm."""
     if not names:
         return np.ones(lengths[0])
-    gains = np.concatenate([model.tensors[name].vector() for name in names]) + model.plus_one
+    parts = [model.tensors[name].vector() for name in names]
+    gains: NDArray[np.float64] = np.concatenate(parts) + model.plus_one
     if len(gains) not in lengths:
         raise PefourierError(f"{shown(names[0])} has {len(gains)} gains for {of}")
     return gains

@@ -13,16 +13,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.loader import open_model
+from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.weights.model import LayerEnergies, ModelWeights
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
 LEAST_LIKENESS = 0.1  # correlation, and lead over the other, below which pairs are not told
-PAIRINGS = {"interleaved": "neighbours", "halves": "halves", "axes": "halves"}  # of llama.cpp
+PAIRINGS = {  # "interleaved" and "axes" are words of llama.cpp
+    **{"halves": "halves", "neighbours": "neighbours"},
+    **{"interleaved": "neighbours", "axes": "halves"},
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class PairLayout:
         return ", ".join(f"{n} {v:+.2f}" for n, v in values.items() if v is not None)
 
 
-def pair_rows(count: int, name: str) -> np.ndarray:
+def pair_rows(count: int, name: str) -> NDArray[np.int64]:
     """The two rows of each of so many pairs (2, pairs).
 
     >>> pair_rows(2, "halves").tolist(), pair_rows(2, "neighbours").tolist()
@@ -66,7 +69,9 @@ def pair_rows(count: int, name: str) -> np.ndarray:
     return np.arange(2 * count).reshape((2, count), order="C" if name == "halves" else "F")
 
 
-def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float | None]:
+def layout_likeness(
+    rows: Sequence[tuple[NDArray[np.float64], int]],
+) -> tuple[float | None, float | None]:
     r"""How alike the rows are that each layout pairs: the correlation of logarithms of their norms.
 
     Parameters
@@ -80,27 +85,28 @@ def layout_likeness(rows: Sequence[tuple[np.ndarray, int]]) -> dict[str, float |
     rows of a pair, and neighbouring frequencies get like energies too: of both layouts the right
     one has the larger correlation.
     """
-    likeness: dict[str, float | None] = {}
     logs = [np.log(np.maximum(energies[:, : 2 * count], 1e-300)) for energies, count in rows]
     logs = [log - log.mean(axis=1, keepdims=True) for log in logs]
-    for name in ("halves", "neighbours"):
+
+    def likeness(name: str) -> float | None:
         pairs = [log[:, pair_rows(log.shape[1] // 2, name)].swapaxes(0, 1) for log in logs]
         x, y = np.concatenate([log.reshape(2, -1) for log in pairs], axis=1)
         x, y = np.r_[x, y], np.r_[y, x]  # neither row of a pair is the first
-        likeness[name] = float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
-    return likeness
+        return float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
+
+    return likeness("halves"), likeness("neighbours")
 
 
-def choose_pairing(model: ModelWeights, rows: Sequence[tuple[np.ndarray, int]]) -> PairLayout:
+def choose_pairing(
+    model: ModelWeights, rows: Sequence[tuple[NDArray[np.float64], int]]
+) -> PairLayout:
     """The layout that a config or an architecture tells, or the one that rows look like.
 
     `rows` are energies as `layout_likeness` takes them.
     """
-    if model.gguf is not None:
-        name, source = PAIRINGS.get(model.gguf.pairing), "architecture"
-    else:
-        name, source = open_model(model.spec).pairing, "config"
-    layout = PairLayout(name or "", source, **layout_likeness(rows))
+    source = "config" if isinstance(model.file, ModelFile) else "architecture"
+    name = PAIRINGS.get(model.file.pairing or "")
+    layout = PairLayout(name or "", source, *layout_likeness(rows))
     if name is not None:
         return layout
     if layout.likely is None:
@@ -119,38 +125,41 @@ class LayerShares:
     layer: int
     rotation: int
     kv_heads: int
-    q: np.ndarray  # (heads, pairs)
-    k: np.ndarray  # of the keys of the head's group
-    product: np.ndarray
+    q: NDArray[np.float64]  # (heads, pairs)
+    k: NDArray[np.float64]  # of the keys of the head's group
+    product: NDArray[np.float64]
 
     @property
-    def used(self) -> np.ndarray:
+    def used(self) -> NDArray[np.float64]:
         """The shares of the product, or of queries where nothing is known of keys."""
         return self.q if np.isnan(self.product).all() else self.product
 
 
-def normalise_pair_energy(layer: int, rotation: int, q: np.ndarray, k: np.ndarray) -> LayerShares:
+def normalise_pair_energy(
+    layer: int, rotation: int, q: NDArray[np.float64], k: NDArray[np.float64]
+) -> LayerShares:
     """Shares of the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
     shares_q, shares_k = (normalised(np.repeat(e, len(q) // len(e), axis=0)) for e in (q, k))
     product = normalised(shares_q * shares_k)  # of shares, so that nothing overflows
     return LayerShares(layer, rotation, len(k), shares_q, shares_k, product)
 
 
-def shares_of(layer: LayerEnergies, enc: Encoding, layout: str) -> LayerShares:
+def shares_of(layer: LayerEnergies, frequencies: NDArray[np.float64], layout: str) -> LayerShares:
     """The shares of the pairs that turn in each query head of a layer."""
-    frequencies = enc.measure.frequencies
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
-    energies = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
-    return normalise_pair_energy(layer.layer, layer.rotation, *energies)
+    q, k = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
+    return normalise_pair_energy(layer.layer, layer.rotation, q, k)
 
 
-def normalised(energies: np.ndarray) -> np.ndarray:
+def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
     """Shares of each head (heads, pairs); NaN for a head of zeros."""
     totals = energies.sum(axis=1, keepdims=True)
-    return np.divide(energies, totals, out=np.full(energies.shape, np.nan), where=totals > 0)
+    shares = np.full(energies.shape, np.nan)
+    np.divide(energies, totals, out=shares, where=totals > 0)
+    return shares
 
 
-def shares_of_means(path: str, turning: np.ndarray) -> Iterator[LayerShares]:
+def shares_of_means(path: str, turning: NDArray[np.bool_]) -> Iterator[LayerShares]:
     """The shares of the squares of mean lengths, by layers, in a file of means of activations.
 
     `turning` (pairs,) says which pairs turn. Keys may be those of groups of heads, under the first
@@ -161,10 +170,10 @@ def shares_of_means(path: str, turning: np.ndarray) -> Iterator[LayerShares]:
     PefourierError
         For a file without such names, with a head left out, or of another number of pairs.
     """
-    means: dict[int, dict[str, dict[int, np.ndarray]]] = {}
+    means: dict[int, dict[str, dict[int, NDArray[np.float64]]]] = {}
     with open_arrays(path, regular=True) as file:
-        for name in filter(MEANS.fullmatch, file.arrays):
-            layer, head, part = MEANS.fullmatch(name).groups()
+        for match in filter(None, map(MEANS.fullmatch, file.arrays)):
+            name, (layer, head, part) = match[0], match.groups()
             row = file.load(name, "float64").reshape(-1)
             if len(row) != len(turning) or not np.isfinite(row).all():
                 raise PefourierError(

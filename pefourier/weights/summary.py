@@ -1,10 +1,11 @@
 """What do the heads of all layers of a rotation have in common?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import pi
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.errors import PefourierError
 from pefourier.weights.pair_energy import LayerShares
@@ -110,16 +111,16 @@ class RotationUse:
             band = order[start : start + size]
             ends = "…".join(number(pair.wavelength, 3) for pair in (band[0], band[-1]))
             index = ranges(sorted(pair.index for pair in band))
-            parts = ([getattr(p, key) for p in band] for key in ("share_q", "share_k", "share"))
-            sums = (None if None in part else sum(part) for part in parts)
-            portion = Portion(len(band), len(band) / len(order), *sums)
+            q = sum(pair.share_q for pair in band)
+            k, product = total(pair.share_k for pair in band), total(pair.share for pair in band)
+            portion = Portion(len(band), len(band) / len(order), q, k, product)
             yield PairKind(self.part, f"{index} ({ends})", portion)
         yield PairKind(self.part, "never turn", self.never_turn)
         yield PairKind(self.part, f"turn more than {OFTEN} times", self.often)
 
 
 def summarise(
-    name: str, frequencies: np.ndarray, length: int, shares: Sequence[LayerShares]
+    name: str, frequencies: NDArray[np.float64], length: int, shares: Sequence[LayerShares]
 ) -> RotationUse:
     """What the heads of the layers of one rotation use, whose pairs have these frequencies."""
     used = np.concatenate([layer.used for layer in shares])
@@ -128,16 +129,17 @@ def summarise(
         raise PefourierError("all queries, or all keys, are zero; there is nothing to share out")
     index = np.flatnonzero(frequencies)
     omega = frequencies[index]
-    means = [
-        head_mean([getattr(layer, part) for layer in shares]) for part in ("q", "k", "product")
-    ]
+    mean_q = np.nanmean(np.concatenate([layer.q for layer in shares]), axis=0)
+    mean_k = head_mean([layer.k for layer in shares])
+    mean_product = head_mean([layer.product for layer in shares])
     turns = omega * length / (2 * pi)
     entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
 
-    def portion(members: np.ndarray) -> Portion:
-        sums = (m if m is None else float(m[members].sum()) for m in means)
+    def portion(members: NDArray[np.bool_]) -> Portion:
         uniform = float(members.sum() / len(index))
-        return Portion(int(members.sum()), uniform, *sums, shuffled_spread(shares, uniform))
+        q, k = float(mean_q[members].sum()), share_of(mean_k, members)
+        product, spread = share_of(mean_product, members), shuffled_spread(shares, uniform)
+        return Portion(int(members.sum()), uniform, q, k, product, spread)
 
     return RotationUse(
         name=name,
@@ -146,7 +148,9 @@ def summarise(
                 int(number),
                 float(2 * pi / omega[i]),
                 float(turns[i]),
-                *(None if m is None else float(m[i]) for m in means),
+                float(mean_q[i]),
+                share_of(mean_k, i),
+                share_of(mean_product, i),
             )
             for i, number in enumerate(index)
         ),
@@ -157,7 +161,18 @@ def summarise(
     )
 
 
-def head_mean(parts: Sequence[np.ndarray]) -> np.ndarray | None:
+def total(shares: Iterable[float | None]) -> float | None:
+    """The sum of shares, which all or none of the pairs have."""
+    known = [share for share in shares if share is not None]
+    return sum(known) if known else None
+
+
+def share_of(means: NDArray[np.float64] | None, pairs: int | NDArray[np.bool_]) -> float | None:
+    """The mean share of one pair, or of several; None where no head has shares."""
+    return None if means is None else float(means[pairs].sum())
+
+
+def head_mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64] | None:
     """The mean over heads of shares in some layers; None where none has them."""
     heads = np.concatenate(parts)
     return None if np.isnan(heads).all() else np.nanmean(heads, axis=0)
@@ -177,7 +192,7 @@ def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
     return float(np.sqrt(squares * part * (1 - part) * pairs))
 
 
-def fewest_holding(shares: np.ndarray, part: float) -> np.ndarray:
+def fewest_holding(shares: NDArray[np.float64], part: float) -> NDArray[np.int64]:
     """The fewest of some shares whose sum is at least a part of all, in order.
 
     >>> fewest_holding(np.array([0.1, 0.4, 0.2, 0.3]), 0.5).tolist()

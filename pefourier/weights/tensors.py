@@ -4,23 +4,24 @@ Weights are a folder of .safetensors files, one such file, or a .gguf file, whos
 the package gguf decodes. A tensor is never in memory as a whole: `Tensor.rows` reads some rows.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.sources.formats import DECODERS, KINDS, bfloat16
-from pefourier.encodings.sources.gguf_file import BLOCKS, NUMPY, read_header
+from pefourier.encodings.sources.formats import DECODERS, KINDS, RawArray, bfloat16
+from pefourier.encodings.sources.gguf_header import BLOCKS, NUMPY, read_header
+from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.encodings.sources.weights import all_tensors
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.files import missing, os_errors, status_of, suffix_among
+from pefourier.writing.files import is_folder, missing, os_errors, status_of, suffix_among
 
-Decoder = Callable[[np.ndarray], np.ndarray]
+Decoder = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Tensor:
     row_bytes: int
     decode: Decoder | None  # of bytes (rows, row_bytes); None: unknown
 
-    def rows(self, first: int, last: int) -> np.ndarray:
+    def rows(self, first: int, last: int) -> NDArray[Any]:
         """Some rows (last - first, columns)."""
         if self.decode is None:
             raise PefourierError(
@@ -51,7 +52,7 @@ class Tensor:
             )
         return self.decode(stored.reshape(last - first, self.row_bytes))
 
-    def vector(self) -> np.ndarray:
+    def vector(self) -> NDArray[Any]:
         """All numbers in a row, float64 (n,): of the gains of a norm, of scales."""
         return self.rows(0, row_count(self.shape)).astype(float).reshape(-1)
 
@@ -71,7 +72,7 @@ def list_tensors(path: str) -> dict[str, Tensor]:
     """
     if status_of(path) is None:
         raise missing(path)
-    if not os.path.isdir(path):
+    if not is_folder(path):
         is_gguf = suffix_among(path, (".safetensors", ".gguf")) == ".gguf"
         return dict(gguf_tensors(path) if is_gguf else safetensors_of(path))
     file_of = dict(all_tensors(path))
@@ -80,7 +81,7 @@ def list_tensors(path: str) -> dict[str, Tensor]:
             f"{shown(path)} holds no weights that are read here: model.safetensors, or files that "
             "model.safetensors.index.json names; name a .gguf file itself"
         )
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for file in dict.fromkeys(file_of.values()):
         tensors |= {n: tensor for n, tensor in safetensors_of(file) if file_of.get(n) == file}
     if absent := file_of.keys() - tensors.keys():
@@ -95,10 +96,11 @@ def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
     with open_arrays(path, regular=True) as file:
         arrays = file.arrays
     for name, stored in arrays.items():
-        width = stored.file_bytes // max(row_count(stored.shape), 1)
-        decode = DECODERS.get(stored.kind)
-        reader = partial(as_numbers, stored.bits, decode) if stored.kind in KINDS else None
-        yield name, Tensor(path, name, stored.shape, stored.kind, stored.start, width, reader)
+        if isinstance(stored, RawArray):  # as all of such a file are
+            width = stored.file_bytes // max(row_count(stored.shape), 1)
+            decode = DECODERS.get(stored.kind)
+            reader = partial(as_numbers, stored.bits, decode) if stored.kind in KINDS else None
+            yield name, Tensor(path, name, stored.shape, stored.kind, stored.start, width, reader)
 
 
 def gguf_tensors(path: str) -> Iterator[tuple[str, Tensor]]:
@@ -114,13 +116,13 @@ def gguf_tensors(path: str) -> Iterator[tuple[str, Tensor]]:
         yield name, Tensor(path, name, place.shape, place.type, place.start, width, decode)
 
 
-def as_numbers(dtype: np.dtype, decode: Decoder | None, stored: np.ndarray) -> np.ndarray:
+def as_numbers(dtype: np.dtype[Any], decode: Decoder | None, stored: NDArray[Any]) -> NDArray[Any]:
     """The numbers of rows of bytes."""
     bits = stored.view(dtype)
     return decode(bits) if decode else bits
 
 
-def dequantised(kind: str, stored: np.ndarray) -> np.ndarray:
+def dequantised(kind: str, stored: NDArray[Any]) -> NDArray[Any]:
     """The numbers of rows of quantised blocks, by the package gguf."""
     try:
         from gguf import GGMLQuantizationType, quants
@@ -129,5 +131,5 @@ def dequantised(kind: str, stored: np.ndarray) -> np.ndarray:
             f"tensors of type {kind} need gguf, which is not installed; pip install gguf"
         ) from error
     with suppress(NotImplementedError, AttributeError):
-        return quants.dequantize(stored, getattr(GGMLQuantizationType, kind))
+        return np.asarray(quants.dequantize(stored, getattr(GGMLQuantizationType, kind)))
     raise PefourierError(f"tensors of type {kind} are not decoded by this version of gguf")

@@ -16,13 +16,14 @@ down. Shares are those of a head, and means over layers and query heads; the key
 are those of its group. A turn is 2 pi. Weights alone say nothing of the means of activations.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
@@ -36,6 +37,7 @@ from pefourier.weights.model import (
     LayerEnergies,
     energies_at,
     find_attentions,
+    frequencies_of,
     open_model_weights,
     rotations_of_model,
 )
@@ -61,7 +63,7 @@ class HeadUse:
 
     layer: int
     head: int
-    share: np.ndarray  # (pairs,)
+    share: NDArray[np.float64]  # (pairs,)
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,7 @@ def use_of_model(
     spec: str,
     length: int | None = None,
     layers: range | None = None,
+    *,
     every_head: bool = False,
     against: str | None = None,
     stats: str | None = None,
@@ -228,7 +231,7 @@ def use_of_model(
         shares = (
             read_weights(weights, layers, begin) if means is None else read_means(weights, means)
         )
-        return usage_of(shares, length, layers, every_head)
+        return usage_of(shares, length, layers, every_head=every_head)
 
     usage = measure(spec, stats)
     if against is None:
@@ -257,7 +260,8 @@ class ModelShares:
 def read_weights(spec: str, layers: range | None, begin: Progress | None) -> ModelShares:
     """What the weights in a folder or file put into pairs."""
     turned, energies, pairing = measure_rows(spec, layers, begin=begin)
-    shares = tuple(shares_of(e, turned.rotations[e.rotation], pairing.name) for e in energies)
+    frequencies = frequencies_of(turned)
+    shares = tuple(shares_of(e, frequencies[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
     notes = tuple(notes_on_usage(turned, pairing, energies))
     return ModelShares(spec, turned, shares, pairing, gains, notes)
@@ -274,7 +278,7 @@ def measure_rows(
     Of all layers, or of a limited number, evenly spread.
     """
     model = open_model_weights(spec)
-    turned = rotations_of_model(model.spec)
+    turned = rotations_of_model(model.file.spec)
     attentions = find_attentions(model, turned, layers)
     if limit:
         last = len(attentions) - 1
@@ -286,7 +290,7 @@ def measure_rows(
         energies.append(layer)
         if show:
             show(len(energies), len(attentions))
-    pairs = [len(enc.measure.frequencies) for enc in turned.rotations]
+    pairs = list(map(len, frequencies_of(turned)))
     rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
     return turned, energies, choose_pairing(model, rows)
 
@@ -296,9 +300,9 @@ def with_pairing(enc: Encoding) -> Encoding:
 
     By some layers. As it was where there are no weights, or none that are known.
     """
-    folder = os.path.dirname(str(enc.params["path"])) or "."
+    folder = Path(str(enc.params["path"])).parent
     try:
-        turned, energies, pairing = measure_rows(folder, limit=SAMPLED)
+        turned, energies, pairing = measure_rows(str(folder), limit=SAMPLED)
     except PefourierError:  # which `usage` says where it is asked
         return enc
     notes = notes_on_usage(turned, pairing, energies)
@@ -314,14 +318,14 @@ def read_means(spec: str, stats: str) -> ModelShares:
             f"{shown(spec)} has {len(turned.rotations)} rotations, by type of layer; name one "
             "behind #"
         )
-    shares = tuple(shares_of_means(stats, turned.rotations[0].measure.frequencies != 0))
+    shares = tuple(shares_of_means(stats, frequencies_of(turned)[0] != 0))
     name = open_model(spec).pairing if source_of(spec) == "config" else None
     pairing = PairLayout(name or "halves", "stats", None, None)
     return ModelShares(spec, turned, shares, pairing, "none", (finding("usage-activations"),))
 
 
 def usage_of(
-    model: ModelShares, length: int | None, layers: range | None, every_head: bool
+    model: ModelShares, length: int | None, layers: range | None, *, every_head: bool
 ) -> Usage:
     """The answer about a model at a length."""
     turned, length = model.turned, length or model.turned.trained_or_native
@@ -329,9 +333,9 @@ def usage_of(
     if not chosen:
         raise PefourierError(f"{shown(model.spec)} has none of the layers that were asked for")
     numbers = sorted({layer.rotation for layer in chosen})  # all, but of chosen layers
-    rotations = []
+    rotations, frequencies = [], frequencies_of(turned)
     for n in numbers:
-        omega = turned.rotations[n].measure.frequencies
+        omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(turned.parts[n], omega, length, own_shares)
         rows = pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
@@ -362,9 +366,9 @@ def used_layers(
         rotation = parts.index(run.part) if is_turned else None
         index = run.index or tuple(dict.fromkeys(s.layer for s in shares if is_turned))
         if chosen := tuple(i for i in index if layers is None or i in layers):
-            heads = [(len(s.q), s.kv_heads) for s in shares if s.rotation == rotation]
-            counts = heads[0] if heads else (None, None)
-            yield UsedLayers(chosen, run.kind, rotation, *counts, run.part or None)
+            first = next((s for s in shares if s.rotation == rotation), None)
+            heads, kv_heads = (len(first.q), first.kv_heads) if first else (None, None)
+            yield UsedLayers(chosen, run.kind, rotation, heads, kv_heads, run.part or None)
 
 
 def notes_on_usage(

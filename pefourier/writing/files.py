@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from pefourier.errors import PefourierError, shown, unknown
 
 DRAFT = ".pefourier-"  # what the name of a file begins with while it is written
-DRAFTS: set[str] = set()  # paths of those that this process is writing
+DRAFTS: set[Path] = set()  # paths of those that this process is writing
 
 
 @cache  # files of the package, which do not change while they are used
@@ -31,11 +31,17 @@ def label(path: str) -> str:
 def status_of(path: str) -> os.stat_result | None:
     """What the system knows of a path, links followed; None where nothing is there."""
     try:
-        return os.stat(path)
+        return Path(path).stat() if path else None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:  # ValueError: a NUL or a lone surrogate in the path
         raise PefourierError(f"cannot reach {shown(path)}: {reason(error)}") from error
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder; refuses one that cannot be reached."""
+    status = status_of(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 @contextmanager
@@ -59,7 +65,7 @@ UNREAD = {".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".html", ".py", ".md"
 def missing(path: str) -> PefourierError:
     """The error for a file that is not there, with the nearest name in its folder."""
     folder, name = os.path.split(path)
-    if not os.path.isdir(folder or "."):
+    if not is_folder(folder or "."):
         return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
     hint = f"There is no such file in {shown(folder or '.')}."
     return unknown("file", name, data_names(folder, name), hint)
@@ -69,7 +75,16 @@ def data_names(folder: str, name: str) -> list[str]:
     """The names in a folder that may be of data, but one."""
     with os_errors("look into", folder or "."), os.scandir(folder or ".") as entries:
         names = [entry.name for entry in islice(entries, 10_000) if entry.name != name]
-    return [path for path in names if os.path.splitext(path)[1].lower() not in UNREAD]
+    return [name for name in names if suffix_of(name) not in UNREAD]
+
+
+def inside(folder: str, name: str) -> str:
+    """The path of a file in a folder, written as the folder is, not made plain.
+
+    >>> inside("./model", "config.json"), inside("", "a.npy")
+    ('./model/config.json', 'a.npy')
+    """
+    return f"{folder}{'/' if folder and not folder.endswith('/') else ''}{name}"
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -88,7 +103,8 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 def suffix_of(path: str) -> str:
     """The suffix in lower case, with its dot; empty where there is none."""
-    return os.path.splitext(path)[1].lower()
+    name = os.path.split(path)[1].lstrip(".")
+    return f".{name.rpartition('.')[2].lower()}" if "." in name else ""
 
 
 def suffix_among(path: str, allowed: Collection[str]) -> str:
@@ -109,10 +125,10 @@ def check_suffix(path: str, allowed: Collection[str]) -> str:
 def check_place(path: str) -> None:
     """Refuse a folder, a path in no folder, and what may not be written."""
     status = status_of(path)
-    folder = os.path.dirname(os.path.realpath(path))
+    folder = str(Path(os.path.realpath(path)).parent)
     if status and stat.S_ISDIR(status.st_mode):
         raise PefourierError(f"cannot write {shown(path)}: it is a folder; name a file in it")
-    if not os.path.isdir(folder):
+    if not is_folder(folder):
         raise PefourierError(f"cannot write {shown(path)}: make the folder {shown(folder)} first")
     places = [path] if status else []
     if not (status and in_place(path, status)):
@@ -126,11 +142,11 @@ def check_place(path: str) -> None:
 
 def in_place(path: str, status: os.stat_result) -> bool:
     """Whether a path is a pipe, a device or an open stream: written in place, never replaced."""
-    streams = ("/dev", "/dev/fd", "/proc/self/fd")
-    return not stat.S_ISREG(status.st_mode) or os.path.dirname(os.path.abspath(path)) in streams
+    folder = os.path.split(os.path.normpath(Path(path).absolute()))[0]  # links not followed
+    return not stat.S_ISREG(status.st_mode) or folder in ("/dev", "/dev/fd", "/proc/self/fd")
 
 
-def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
+def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     """Write a file so that it is there as a whole or, after any failure, as it was before."""
     from secrets import token_hex
     from shutil import copymode
@@ -139,23 +155,23 @@ def write_whole(path: str, write: Callable[[BinaryIO], None]) -> None:
     status = status_of(path)
     with os_errors("write", path):
         if status and in_place(path, status):
-            with open(path, "wb") as stream:
+            with Path(path).open("wb") as stream:
                 write(stream)
             return
-        target = os.path.realpath(path)  # a link keeps naming the file it named
-        draft = os.path.join(os.path.dirname(target), f"{DRAFT}{token_hex(8)}")
+        target = Path(os.path.realpath(path))  # a link keeps naming the file it named
+        draft = target.with_name(f"{DRAFT}{token_hex(8)}")
         DRAFTS.add(draft)
         try:
-            with open(draft, "xb") as stream:
+            with draft.open("xb") as stream:
                 write(stream)
                 stream.flush()
                 os.fsync(stream.fileno())
             if status is not None:
                 copymode(target, draft)
-            os.replace(draft, target)
+            draft.replace(target)
         finally:
             with suppress(OSError):
-                os.unlink(draft)
+                draft.unlink()
             DRAFTS.discard(draft)
 
 
@@ -172,4 +188,4 @@ def remove_drafts() -> None:
     """Remove what this process has not finished writing, before it ends."""
     for draft in list(DRAFTS):
         with suppress(OSError):
-            os.unlink(draft)
+            draft.unlink()

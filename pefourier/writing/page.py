@@ -38,7 +38,7 @@ class Page:
     words: Callable[[], str]
     records: Callable[[], Iterable[Any]]  # mappings or dataclasses: the objects of JSON
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
-    chart: Callable[[bool], str] | None = None  # drawn between both on a terminal, in colour?
+    chart: Callable[..., str] | None = None  # drawn between both on a terminal, in colour?
     conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
     reasons: Sequence[Reason] = ()  # why the answer is "no" to what was asked
     remarks: Sequence[Reason] = ()  # what is no reason, and worth a warning

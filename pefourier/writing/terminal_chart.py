@@ -5,6 +5,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.errors import shorten
 from pefourier.writing.text import printable
@@ -18,9 +19,14 @@ SEVERAL = -1  # owner of what more than one curve has drawn
 USUAL = 100  # letters of a line where nobody looks at a terminal
 MARKS = "●▲■◆▼★"  # tell the curves apart in the legend where there are no colours
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Curve = tuple[str, Floats, Floats]  # its label, x and y
+Limits = tuple[float, float]
+
 
 def chart(
-    curves: Sequence[tuple[str, np.ndarray, np.ndarray]],
+    curves: Sequence[Curve],
     xlabel: str,
     ylabel: str,
     *,
@@ -51,21 +57,23 @@ def chart(
     x, y = x[np.isfinite(x)], y[np.isfinite(y)]
     if len(y) == 0:
         return f"{ylabel}: nothing to draw\n"
-    start, right = x.min(), x.max()
+    start, right = float(x.min()), float(x.max())
     low, high = ylimits or limits_of(y)
     columns = get_terminal_size((USUAL, 24)).columns
     width = width or max(columns - margin_of(low, high) - 3, 8)
     cells, owner = draw_curves(curves, (start, right), (low, high), width, height)
-    rows = [paint_row(line, owners, colour) for line, owners in zip(cells, owner, strict=True)]
+    rows = [
+        paint_row(line, owners, colour=colour) for line, owners in zip(cells, owner, strict=True)
+    ]
     if not colour and len(curves) > 1:
         rows = with_marks(rows, curves, (start, right), (low, high))
-    ends = [10.0**x if logarithmic else x for x in (start, right)]
+    ends = (10.0**start, 10.0**right) if logarithmic else (start, right)
     lines = draw_frame(rows, width, ends, (low, high), xlabel, ylabel, columns)
     labels = [printable(label) for label, _, _ in curves]
-    return "\n".join(lines) + legend(labels, colour, columns)
+    return "\n".join(lines) + legend(labels, columns, colour=colour)
 
 
-def shades(values: np.ndarray, label: str, limit: int = 32) -> str:
+def shades(values: Floats, label: str, limit: int = 32) -> str:
     """A picture of numbers (rows, columns): two characters a number, blank at 0 or below.
 
     Of more than `most` rows or columns, or than the terminal has room for, neighbours are drawn as
@@ -90,7 +98,7 @@ def shades(values: np.ndarray, label: str, limit: int = 32) -> str:
     return "\n".join([*wrap(f"{label}; █ is {top:.3g}", columns), *rows, ""])
 
 
-def limits_of(values: np.ndarray) -> tuple[float, float]:
+def limits_of(values: Floats) -> tuple[float, float]:
     """The least, or 0 where none is below, and the largest of the finite values.
 
     >>> limits_of(np.array([0.5, np.nan, 1.0]))
@@ -105,10 +113,12 @@ def margin_of(low: float, high: float) -> int:
     return max(len(f"{value:.3g}") for value in (low, high)) + 1
 
 
-def draw_curves(curves, xlimits, ylimits, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_curves(
+    curves: Sequence[Curve], xlimits: Limits, ylimits: Limits, width: int, height: int
+) -> tuple[Integers, Integers]:
     """Braille bits (height, width) of all curves, and the curve that drew each, or `SEVERAL`."""
-    cells = np.zeros((height, width), dtype=int)
-    owner = np.zeros((height, width), dtype=int)
+    cells = np.zeros((height, width), dtype=np.int64)
+    owner = np.zeros((height, width), dtype=np.int64)
     for number, (_, x, y) in enumerate(curves):
         bits = braille_bits(raster(x, y, xlimits, ylimits, 2 * width, 4 * height))
         owner[bits > 0] = np.where(cells > 0, SEVERAL, number)[bits > 0]
@@ -116,7 +126,9 @@ def draw_curves(curves, xlimits, ylimits, width: int, height: int) -> tuple[np.n
     return cells, owner
 
 
-def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
+def raster(
+    x: Floats, y: Floats, xlimits: Limits, ylimits: Limits, columns: int, rows: int
+) -> NDArray[np.bool_]:
     """Dots (rows, columns) of a polygon through the points, the first row on top."""
     dots = np.zeros((rows, columns), dtype=bool)
     good = np.isfinite(x) & np.isfinite(y)
@@ -132,20 +144,20 @@ def raster(x, y, xlimits, ylimits, columns: int, rows: int) -> np.ndarray:
     return dots
 
 
-def index_between(values: np.ndarray, limits: tuple[float, float], count: int) -> np.ndarray:
+def index_between(values: Floats, limits: Limits, count: int) -> Integers:
     """Index 0 … count - 1 of each value between the limits."""
     low, high = limits
-    share = (values - low) / (high - low) if high > low else np.zeros(len(values))
-    return np.rint(share * (count - 1)).astype(int)
+    share: Floats = (values - low) / (high - low) if high > low else np.zeros(len(values))
+    return np.rint(share * (count - 1)).astype(np.int64)
 
 
-def braille_bits(dots: np.ndarray) -> np.ndarray:
+def braille_bits(dots: NDArray[np.bool_]) -> Integers:
     """Braille bits (height, width) of dots (4 height, 2 width)."""
     blocks = dots.reshape(dots.shape[0] // 4, 4, dots.shape[1] // 2, 2)
-    return (blocks * DOTS[:, None, :]).sum(axis=(1, 3))
+    return np.asarray((blocks * DOTS[:, None, :]).sum(axis=(1, 3)))
 
 
-def paint_row(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
+def paint_row(bits: Integers, owner: Integers, *, colour: bool) -> str:
     """A row of braille characters, each in the colour of the curve that drew it."""
     letters = [chr(0x2800 + int(b)) for b in bits]
     if not colour:
@@ -156,7 +168,9 @@ def paint_row(bits: np.ndarray, owner: np.ndarray, colour: bool) -> str:
     )
 
 
-def with_marks(rows: list[str], curves, xlimits, ylimits) -> list[str]:
+def with_marks(
+    rows: list[str], curves: Sequence[Curve], xlimits: Limits, ylimits: Limits
+) -> list[str]:
     """Rows with each curve's mark at a few of its points, where there are no colours."""
     grid = [list(row) for row in rows]
     width, height = len(grid[0]), len(grid)
@@ -173,7 +187,13 @@ def with_marks(rows: list[str], curves, xlimits, ylimits) -> list[str]:
 
 
 def draw_frame(
-    rows, width: int, xlimits, ylimits, xlabel: str, ylabel: str, columns: int
+    rows: Sequence[str],
+    width: int,
+    xlimits: Limits,
+    ylimits: Limits,
+    xlabel: str,
+    ylabel: str,
+    columns: int,
 ) -> list[str]:
     """Rows between axes with the limits written at their ends, the label beside or below them."""
     low, high = ylimits
@@ -192,7 +212,7 @@ def draw_frame(
     return [*lines, f"{line}  {xlabel}" if fits else line, *under, ""]
 
 
-def legend(labels: Sequence[str], colour: bool, columns: int) -> str:
+def legend(labels: Sequence[str], columns: int, *, colour: bool) -> str:
     """The curves' names behind their colours or marks, in lines of the terminal's width."""
     lines, room = [""], 0
     for i, label in enumerate(labels):

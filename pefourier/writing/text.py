@@ -162,11 +162,11 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
         room = [max(int(width * KEY_SHARE) // keys - GAP, 4)] * keys
         room += [max(width - breadth(room) - GAP, 4)] * (len(widths) - keys)
         widths = list(map(min, widths, room))
-    tables = []
+    texts = []
     for part in parts_within(widths, keys, width):
         table = [[*row[:keys], *row[part]] for row in rows]
-        tables.append(in_columns(table, [*widths[:keys], *widths[part]]))
-    return "\n".join(tables)
+        texts.append(in_columns(table, [*widths[:keys], *widths[part]]))
+    return "\n".join(texts)
 
 
 def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
@@ -253,7 +253,7 @@ def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
     return f"{goes_on}\n".join(lines) + "\n"
 
 
-def number(value: float | int | bool | str | None, digits: int = 4, missing: str = "–") -> str:
+def number(value: float | str | None, digits: int = 4, missing: str = "–") -> str:
     """A value for a person: few digits for a float, `missing` where there is none.
 
     >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131.07, 2)
@@ -364,13 +364,13 @@ def read_sides(text: str) -> tuple[int, ...]:
     >>> read_sides("14x14")
     (14, 14)
     """
-    sides = [whole_number(part) for part in text.replace("×", "x").split("x")]
-    if any(side is None or side < 1 for side in sides):
+    sides = tuple(whole_number(part) or 0 for part in text.replace("×", "x").split("x"))
+    if min(sides) < 1:
         raise PefourierError(
             f"{shown(text)} is not a grid; write sides of at least 1, such as 14x14 (rows x "
             "columns) or 8x30x52 (frames x rows x columns)"
         )
-    return tuple(sides)
+    return sides
 
 
 def capital(text: str) -> str:

@@ -8,7 +8,7 @@ from double_loop import assert_agree, by_definition
 from grids import waves_on
 
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
 from pefourier.geometry import closest as room
 from pefourier.geometry import closest_rows
 from pefourier.geometry.closest import ClosestPair, closest_pair
@@ -21,13 +21,15 @@ def waves(frequencies, length, weights=None, **facts):
     """The encoding of cosines and sines that a measure declares."""
     omega = np.asarray(frequencies, dtype=float)
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    measure = Measure(omega, weights, facts.pop("squared_length", 1.0), **facts)
+    measure = KernelMeasure(omega, weights, **{"squared_length": 1.0, **facts})
 
     def codes(x):
         phases = measure.phases(x)
         return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
 
-    return Encoding("waves", positions(length), 2 * len(omega), codes, measure)
+    return ShiftInvariantEncoding(
+        "waves", positions(length), 2 * len(omega), codes, measure=measure
+    )
 
 
 def dft(period, length):
@@ -148,8 +150,8 @@ def expected_of(name):
     return by_definition(TABLES[name])
 
 
-@pytest.mark.parametrize("name", TABLES)
 @pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("name", TABLES)
 def test_pair_distance_and_count_are_those_of_the_double_loop(name):
     assert_agree(closest_pair(from_table(TABLES[name])), expected_of(name))
 
@@ -182,7 +184,7 @@ def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, monkeypatch):
     )
     table[9_000] = table[70] + 1e-14
     monkeypatch.setattr(closest_rows, "search_blocks", lambda *_: pytest.fail("pair by pair"))
-    distance, pair = closest_rows.closest_rows(table, lambda _done, _total: None)
+    distance, pair = closest_rows.closest_rows(table, lambda *_: None)
     assert pair == (70, 9_000)
     assert distance == pytest.approx(1e-14 * np.sqrt(table.shape[1]), rel=0.2)
 

@@ -35,7 +35,7 @@ def test_rows_are_hashed_once_where_few_columns_tell_them_apart(monkeypatch):
 def test_rows_that_share_a_key_by_chance_stay_apart(monkeypatch, rng):
     table = rng.integers(0, 9, size=(300, 1)).astype(float)
     few = np.stack([table[:, 0] % 2, table[:, 0]], axis=1).astype(np.uint64) << np.uint64(40)
-    monkeypatch.setattr(precision, "row_hashes", lambda _rows: few)
+    monkeypatch.setattr(precision, "row_hashes", lambda _: few)
     expected = np.array([np.flatnonzero(table[:, 0] == x)[0] for x in table[:, 0]])
     np.testing.assert_array_equal(first_duplicate(table), expected)
 
@@ -81,9 +81,9 @@ def test_a_grid_by_its_axes_is_what_its_table_is(name):
 def test_a_grid_by_its_axes_is_never_decomposed_whole(monkeypatch):
     shapes, factor = [], singular_values.factor
 
-    def record(entries, n, m, progress):
+    def record(entries, n, m):
         shapes.append((n, m))
-        return factor(entries, n, m, progress)
+        return factor(entries, n, m)
 
     monkeypatch.setattr(singular_values, "factor", record)
     enc = build("axial", d=256, grid=(40, 44))

@@ -10,7 +10,7 @@ import torch
 
 from pefourier.errors import PefourierError
 from pefourier.report import plot
-from pefourier.train import ranks, search
+from pefourier.train import ranks, work
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
@@ -34,7 +34,7 @@ def train_aside(folder, *, resume=False, timeout=60, epochs=SMALL["epochs"], sto
     """What a process that a test starts does: the small request, its figures left out."""
     plot.save = lambda *_: None
     if stop:  # in its first stack, until it is killed
-        search.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
+        work.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
     warnings.simplefilter("error")
     ranks.TIMEOUT = float(timeout)
     own = {"out": str(folder), "resume": resume, "epochs": epochs}
@@ -92,7 +92,7 @@ def numbers(rows):
 
 def injection(spec, seed=0, *, learn=False, sizes=SIZES):
     """What a SPEC injects into the small classifier."""
-    return load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn)
+    return load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn=learn)
 
 
 EVENTS = tuple((50 + 120 * i, 60 + 120 * i) for i in range(10))

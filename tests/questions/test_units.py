@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sinusoids import GRID, NORMAL, S, waves
 
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import from_table, with_measure
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
@@ -60,7 +60,7 @@ def scaled(enc, factor):
     measure = enc.measure
     if enc.stationary:
         measure = replace(measure, squared_length=measure.squared_length * factor**2)
-    return replace(enc, codes=lambda x: factor * enc.codes(x), measure=measure)
+    return with_measure(replace(enc, codes=lambda x: factor * enc.codes(x)), measure)
 
 
 @pytest.fixture(params=enumerate([*sorted(BUILDERS), *TABLES]), ids=lambda row: row[1])

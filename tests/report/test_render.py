@@ -15,7 +15,7 @@ import pefourier
 from pefourier import context
 from pefourier.encodings import load
 from pefourier.encodings.domain import lattice, positions
-from pefourier.encodings.encoding import Encoding, Finding, Measure, from_table
+from pefourier.encodings.encoding import Finding, ShiftInvariantEncoding, equal_pairs, from_table
 from pefourier.encodings.registry import BUILDERS
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
@@ -79,8 +79,10 @@ def table(array, grid=()):
 
 def of_waves(steps):
     """Waves of 16 / k positions, on a lattice of 16."""
-    measure = Measure(2 * np.pi * np.array(steps) / 16, np.full(len(steps), 1 / len(steps)), 1.0)
-    return Encoding("test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure)
+    measure = equal_pairs(2 * np.pi * np.array(steps) / 16)
+    return ShiftInvariantEncoding(
+        "test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure=measure
+    )
 
 
 def turns(n, *periods):

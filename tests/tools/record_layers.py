@@ -22,7 +22,7 @@ from rotary_modules import TYPES, models_of, quiet, torch
 from survey_transformers import changed
 from torch import nn
 
-from pefourier.encodings.sources.config import type_row
+from pefourier.encodings.sources.huggingface import type_row
 
 FILE = Path(__file__).parents[1] / "helpers" / "recorded_layers.json"
 TURNS = re.compile(r"rot(ary|ate)|rope|multimodal")

@@ -3,8 +3,8 @@
 Every configuration class is made with its defaults, its model built without weights, its rotary
 modules run: with the defaults, and with one key changed at a time, which tells the keys that count,
 in their order, and what stands in for those left out. A row of the file is one model type; keys of
-rows are explained in `pefourier.encodings.sources.config`. What running cannot tell stands in the
-table by hand beside it.
+rows are explained in `pefourier.encodings.sources.huggingface.config`. What running cannot tell
+stands in the table by hand beside it.
 """
 
 import json
@@ -31,7 +31,7 @@ from rotary_modules import (
     rotations,
 )
 
-SOURCES = Path(__file__).parents[2] / "pefourier" / "encodings" / "sources"
+SOURCES = Path(__file__).parents[2] / "pefourier" / "encodings" / "sources/huggingface"
 FILE = SOURCES / "models.json"
 BY_HAND = json.loads((SOURCES / "models_by_hand.json").read_text())
 SWITCHED = {  # keys without which a type does not rotate

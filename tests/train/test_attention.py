@@ -5,11 +5,11 @@ import pytest
 import torch
 from training import CPU, SIZES
 
-from pefourier.train import attention, model
+from pefourier.train import model
 from pefourier.train.ensembles import most_members
 from pefourier.train.injection import load_injection
 
-LENGTHS = (3, attention.FEW_TOKENS + 1)  # written out, and by torch's kernel
+LENGTHS = (3, model.FEW_TOKENS + 1)  # written out, and by torch's kernel
 
 
 def summed(q, k, v, bias, hidden, keys, values):
@@ -31,9 +31,9 @@ def summed(q, k, v, bias, hidden, keys, values):
 
 def attended(q, k, v, bias, hidden, keys, values):
     if keys is not None:
-        lags = attention.bias_of_lag_keys(q, keys)
+        lags = model.bias_of_lag_keys(q, keys)
         bias = lags if bias is None else bias + lags
-    return attention.attend(q, k, v, bias, hidden, values)
+    return model.attend(q, k, v, bias, hidden, values)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -51,7 +51,7 @@ def test_attention_and_its_gradients_are_those_of_the_sums(rng, length, padded, 
     found = []
     for act in (attended, summed):
         p = {name: torch.tensor(x, requires_grad=True) for name, x in drawn.items()}
-        bias = attention.bias_of_pairs(p["bias"], length) if "bias" in p else None
+        bias = model.bias_of_pairs(p["bias"], length) if "bias" in p else None
         own = (bias, hidden if padded else None, p.get("key"), p.get("value"))
         out = act(p["q"], p["k"], p["v"], *own)
         (out * back).sum().backward()
@@ -66,7 +66,7 @@ def test_xpos_is_turned_as_its_definition_says(rng):
     table = torch.as_tensor(load_injection(f"xpos:span={span}", 6, d, 1, 0).table())[None]
     q, k = rng.normal(size=(2, d))
     parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
-    turned = attention.turn_by_positions(*parts, table)
+    turned = model.turn_by_positions(*parts, table)
     got = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in turned))
     theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
     pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
@@ -76,8 +76,8 @@ def test_xpos_is_turned_as_its_definition_says(rng):
 
 
 def test_a_gpus_stack_stays_within_what_its_attention_can_index():
-    assert attention.most_windows(1, 64, 8) == 2**16 - 1
-    elements = attention.most_windows(8, 300, 64) * 8 * 384 * 64
+    assert model.most_windows(1, 64, 8) == 2**16 - 1
+    elements = model.most_windows(8, 300, 64) * 8 * 384 * 64
     assert 2**31 - 8 * 384 * 64 < elements <= 2**31
     gpu = torch.device("cuda")
     wide = model.Transformer(1024, 2, 2, d=512, heads=16)

@@ -71,6 +71,6 @@ def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
     ):
         with pytest.raises(PefourierError, match=named):
             run_comparison(Options(**{**SMALL, **given}))
-    monkeypatch.setattr(baselines, "find_spec", lambda _name: None)
+    monkeypatch.setattr(baselines, "find_spec", lambda _: None)
     with pytest.raises(PefourierError, match="needs sklearn"):
         run_comparison(Options(**SMALL, beside=("trees",)))

@@ -8,10 +8,10 @@ import pytest
 from training import SMALL
 
 from pefourier.errors import PefourierError
-from pefourier.train.ensembles import list_remarks, plan_ensembles, sizes_of_tokens
+from pefourier.train.ensembles import list_remarks, plan_ensembles, resolve, sizes_of_tokens
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.run import resolve, run_comparison
+from pefourier.train.run import run_comparison
 
 
 def test_codes_that_do_not_vary_have_no_size_to_match(tmp_path):
@@ -57,11 +57,14 @@ def test_an_arm_is_resolved_once_for_each_task_and_seed(tmp_path, rng, monkeypat
 def test_tokens_are_as_many_as_fit_and_cover_the_rows():
     for length in (*range(2, 70), 97, 251, 1460):
         for most in range(2, 12):
-            own = sizes_of_tokens(length, Options(tokens=most))
-            steps, rest = divmod(length - own["patch"], own["stride"])
+            patch, stride = sizes_of_tokens(length, Options(tokens=most))
+            steps, rest = divmod(length - patch, stride)
             assert (rest, steps < most) == (0, True)
-            assert own["stride"] <= own["patch"]
-            assert Transformer(length, 1, 2, d=8, heads=2, **own).tokens == steps + 1
+            assert stride <= patch
+            assert (
+                Transformer(length, 1, 2, d=8, heads=2, patch=patch, stride=stride).tokens
+                == steps + 1
+            )
 
 
 def test_runs_that_cost_alike_are_trained_together():
@@ -69,7 +72,7 @@ def test_runs_that_cost_alike_are_trained_together():
     arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
     options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
     (task,) = resolve(options).resolved
-    found = plan_ensembles(task, 7, 16)
+    found = plan_ensembles(task, 16)
     kinds = [{run.arm.spec for run in stack.runs} for stack in found]
     codes, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
     assert kinds == [biases, codes, codes, {"shaw"}, {"order-free"}, {"trees"}]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from training import CPU, EPOCH, SIZES, epochs, injection
 
-from pefourier.train import fit, metrics
+from pefourier.train import device_data, fit, metrics
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
 from pefourier.train.device_data import class_weights, draw_batches, put_on_device
@@ -159,8 +159,9 @@ def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
 
 
 def test_patience_ends_a_member_and_changes_no_other(held):
-    learned = [(name, seed) for name in ("dft", "learned", "t5") for seed in (0, 1)]
-    members = [member(name, seed, learn=True) for name, seed in learned]
+    members = [
+        member(name, seed, learn=True) for name in ("dft", "learned", "t5") for seed in (0, 1)
+    ]
     members += [member(name) for name in ("rope", "shaw:values=true", "shaw", "alibi")]
     left = []
     all_looks, short = (
@@ -250,7 +251,7 @@ def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, na
     members = [member(name, seed) for seed in (0, 1)]
     exact = program(task, members, torch.float32).train(EPOCH)
     cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
-    monkeypatch.setattr(fit, "training_precision", lambda _device: cast)
+    monkeypatch.setattr(device_data, "training_precision", lambda _: cast)
     running = program(task, members, torch.float32)
     rounded = running.train(EPOCH)
     assert (rounded != exact).all()

@@ -65,7 +65,7 @@ def nothing_of_the_host(monkeypatch):
 @pytest.fixture
 def stack(monkeypatch):
     """A stack of all acts that learn, drop and go at different rates, on the device."""
-    monkeypatch.setattr(torch, "autocast", lambda *_args, **_kwargs: nullcontext())
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     for module in ("adam", "optimizer"):
         of = import_module(f"torch.optim.{module}")  # torch.optim has no such attribute
         supported = "_get_fused_kernels_supported_devices"
@@ -77,7 +77,13 @@ def stack(monkeypatch):
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
         held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
-            fit.Replica(name, one, 0, 0, Tuning(1 + i, 0.1 + i * share))
+            fit.Replica(
+                name,
+                injection(name, 0, learn=bool(i % 2), sizes=of),
+                0,
+                0,
+                Tuning(1 + i, 0.1 + i * share),
+            )
             for i, name in enumerate(names)
             for one in (injection(name, 0, learn=i % 2, sizes=of),)
         ]
@@ -113,23 +119,24 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
 def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     """Of CUDA the calls alone: what is captured is the next step of an untouched program."""
     held = data_on("cpu")
-    learned = {name: injection(name, 0, learn=True) for name in ("dft", "t5", "rope")}
-    members = [fit.Replica(name, one, 0, 0) for name, one in learned.items()]
+    members = [
+        fit.Replica(name, injection(name, 0, learn=True), 0, 0) for name in ("dft", "t5", "rope")
+    ]
     running, fresh = (fit.Program(held, SIZES, members, epochs(1, warmup=9)) for _ in range(2))
     running.done = fresh.done = 5
     captured = []
 
     @contextmanager
-    def graph(*_, **__):
+    def graph(_, **__):
         captured.append({k: p.detach().clone() for k, p in running.parameters.items()})
         states = [v for s in running.optimizer.state.values() for v in s.values()]
         assert not any(value.any() for value in states)
         assert (running.count, running.total.any()) == (5, False)
         yield
 
-    stream = SimpleNamespace(wait_stream=lambda _other: None)
+    stream = SimpleNamespace(wait_stream=lambda _: None)
     fakes = {"Stream": lambda: stream, "current_stream": lambda: stream, "graph": graph}
-    fakes |= {"stream": lambda _one: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
+    fakes |= {"stream": lambda _: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     assert device_data.capture_cuda_graphs(running) == [7, 7]
@@ -157,7 +164,7 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     held = data_on("cpu")
     members, told = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
     whole = fit.fit(held, SIZES, members, epochs(1))
-    monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
+    monkeypatch.setattr(device_data, "count_fitting", lambda *_: 3)
     parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: told.append(now[1]))
     assert told == [3, 3, 2]
     for one, other in zip(whole, parts, strict=True):

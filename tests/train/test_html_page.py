@@ -90,7 +90,7 @@ def test_names_are_text_whatever_they_are(run, folder):
 
 
 REFUSED = {  # how a folder is changed, what is asked for beside it, and what is named
-    "no run": (lambda config, _rows: (config, []), (), "--resume"),
+    "no run": (lambda config, _: (config, []), (), "--resume"),
     "no common run": (
         lambda config, rows: (
             config,

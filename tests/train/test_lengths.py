@@ -1,6 +1,7 @@
 """Tested on longer windows: what goes on there, what cannot and says why."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pefourier.pages.training import read_train_folder
 from pefourier.report.training_figures import score_by_length
 from pefourier.train import device_data, fit, lengths, model, report
 from pefourier.train.data.load import load_task
-from pefourier.train.ensembles import Ensemble, ResolvedTask, Run
+from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for
 from pefourier.train.injection import scale_to_rms
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
@@ -20,6 +21,7 @@ from pefourier.train.run import run_comparison
 TASK = "order:count=60,length=8"
 SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
 LONG = replace(SIZES, length=24)
+LOAD = partial(load_for, learn=False)
 
 
 def outcome(spec, rms=None, *, learn=False, task=None):
@@ -79,11 +81,11 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
 
 
 def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
-    task, run = load_task(TASK), Run(parse_arm("sinusoidal@rms=0.25"), 0, 0)
-    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None), SIZES, [run])
+    task, run = load_task(TASK), Run(TASK, parse_arm("sinusoidal@rms=0.25"), 0, 0)
+    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
-    injected = lengths.Longer([], learn=False).injected(stack, run, found, LONG).table()
+    injected = lengths.injection_at(stack, found, LONG, LOAD).table()
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())
@@ -96,13 +98,17 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     task = replace(task, folds=(replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale),))
     found, _ = outcome("sinusoidal", task=task)
     stack = Ensemble(
-        ResolvedTask(task, SIZES, (), {}, None), SIZES, [Run(parse_arm("sinusoidal"), 0, 0)]
+        ResolvedTask(task, SIZES, (), {}, None, ()),
+        SIZES,
+        [Run(TASK, parse_arm("sinusoidal"), 0, 0)],
     )
     given, decide = [], lengths.decide
-    monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
-    (row,) = lengths.Longer([task], learn=False).test(stack, found, SIZES)
-    ((valid, of_valid, logits, _),) = given
+    monkeypatch.setattr(
+        lengths, "decide", lambda *a, **k: [given.append((a, k)), decide(*a, **k)][1]
+    )
+    (row,) = lengths.score_lengths(stack, found, [task], LOAD)
+    (((valid, of_valid, logits), macro),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     np.testing.assert_array_equal(valid, found.valid)
     np.testing.assert_array_equal(of_valid, task.labels[fold.valid])
-    assert row["accuracy"] == np.mean(decide(*given[0]) == task.labels)
+    assert row["accuracy"] == np.mean(decide(valid, of_valid, logits, **macro) == task.labels)

@@ -24,8 +24,8 @@ def test_what_is_said_is_what_is_scored(rng, classes, macro):
     """Of two classes from the threshold of validation on, of more the largest logit."""
     valid, test = rng.normal(size=(2, 60, classes))
     of_valid, labels = rng.integers(0, classes, (2, 60))
-    chosen = metrics.decide(valid, of_valid, test, macro)
-    found = metrics.score(chosen, test, labels, macro)
+    chosen = metrics.decide(valid, of_valid, test, macro=macro)
+    found = metrics.score(chosen, test, labels, macro=macro)
     if classes == 2 and not macro:
         limit = metrics.best_threshold(valid[:, 1] - valid[:, 0], of_valid == 1)
         np.testing.assert_array_equal(chosen, test[:, 1] - test[:, 0] >= limit)

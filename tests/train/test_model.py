@@ -9,7 +9,7 @@ from training import CPU, SIZES, injection
 
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
-from pefourier.train import attention, metrics, model
+from pefourier.train import metrics, model
 
 
 def test_side_by_side_is_a_first_map_of_input_and_codes(rng):
@@ -17,7 +17,7 @@ def test_side_by_side_is_a_first_map_of_input_and_codes(rng):
     sizes = replace(SIZES, inject="concat")
     p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
     x, codes = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))), injection("dft")
-    injected = attention.stack_codes([codes], CPU, torch.float64)
+    injected = model.stack_codes([codes], CPU, torch.float64)
     got = sizes.tokens_with_codes(p, injected["add"].table(None), x)[0]
     wide = torch.cat([p["project.w"][0], p["inject.w"][0]])
     both = torch.cat([x[0], torch.as_tensor(codes.table()).expand(4, -1, -1)], dim=2)
@@ -64,7 +64,7 @@ def test_it_is_torchs_transformer_encoder(rng, patch, stride, ffn):
             p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape))
     x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2)))
     codes = torch.as_tensor(build("dft", length=sizes.tokens, d=16).table())
-    injected = attention.stack_codes([injection("dft", sizes=sizes)], CPU, torch.float64)
+    injected = model.stack_codes([injection("dft", sizes=sizes)], CPU, torch.float64)
     starts = range(0, 9 - patch, stride or patch)
     cut = torch.stack([x[0, :, s : s + patch].flatten(1) for s in starts], dim=1)
     h = cut @ p["project.w"][0] + p["project.b"][0] + codes
@@ -98,7 +98,7 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
     p = {k: v[None] for k, v in model.draw_parameters(SIZES.shapes(), 0).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     for name in ("none", "sinusoidal", "rope", "t5", "shaw", "shaw:values=true"):
-        injected = attention.stack_codes([injection(name)], CPU, torch.float64)
+        injected = model.stack_codes([injection(name)], CPU, torch.float64)
         apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
         assert (apart.abs().max() < 1e-12) == (name == "none"), name
 

@@ -9,7 +9,9 @@ from training import CPU, SIZES, SMALL, injection
 
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.train import attention, model
+from pefourier.train import model
+from pefourier.train.data.load import load_task
+from pefourier.train.device_data import put_on_device
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.saved_models import load_classifier
@@ -42,17 +44,17 @@ def shortened(one, tokens):
 
 @pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
 def test_padding_changes_no_logit_with_any_encoding(rng, monkeypatch, few):
-    monkeypatch.setattr(attention, "FEW_TOKENS", few)
+    monkeypatch.setattr(model, "FEW_TOKENS", few)
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     other = x.clone()
     other[:, 0, 5:], other[:, 1, 2:] = 9.0, -3.0
     lengths, acts = torch.tensor([[5, 2, 8]]), set()
     for name, one in injectable():
-        p, codes = drawn(SIZES), attention.stack_codes([one], CPU, torch.float64)
+        p, codes = drawn(SIZES), model.stack_codes([one], CPU, torch.float64)
         got = SIZES.logits(p, codes, x, None, lengths)
         assert (got - SIZES.logits(p, codes, other, None, lengths)).abs().max() < 1e-12, name
         for i, n in enumerate(lengths[0].tolist()):
-            alone = attention.stack_codes([shortened(one, n)], CPU, torch.float64)
+            alone = model.stack_codes([shortened(one, n)], CPU, torch.float64)
             own = replace(SIZES, length=n).logits(p, alone, x[:, i : i + 1, :n])
             assert (got[:, i] - own[:, 0]).abs().max() < 1e-12, (name, n)
         acts.add(one.act)
@@ -64,9 +66,7 @@ def test_padding_changes_no_logit_with_any_patch(rng):
     short, p = replace(sizes, length=8), drawn(sizes)
     x = torch.as_tensor(rng.normal(size=(1, 4, 12, 2)))
     x[:, :, 8:] = 7.0
-    codes = [
-        attention.stack_codes([injection("none", sizes=s)], CPU, x.dtype) for s in (sizes, short)
-    ]
+    codes = [model.stack_codes([injection("none", sizes=s)], CPU, x.dtype) for s in (sizes, short)]
     got = sizes.logits(p, codes[0], x, None, torch.full((1, 4), 8))
     assert (got - short.logits(p, codes[1], x[:, :, :8])).abs().max() < 1e-12
     blind = model.OrderFree(12, 2, 3, 4)
@@ -89,3 +89,16 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
     saved = load_classifier(next(models.glob("*none*")))
     other = np.where((np.arange(6) < lengths[:, None])[..., None], x, -5.0)
     np.testing.assert_array_equal(saved.logits(x, lengths), saved.logits(other, lengths))
+
+
+def test_rows_from_a_windows_length_on_are_zero_on_the_device():
+    task = load_task("order:count=40,length=8")
+    lengths = np.arange(len(task.starts)) % 8 + 1
+    held = put_on_device(replace(task, lengths=lengths), CPU, torch.float64)
+    index = torch.arange(len(lengths))[None]
+    one = torch.ones(1, 1, 1, 2, dtype=torch.float64)
+    (windows,) = held.windows(index, -one, one).numpy()
+    whole = task.rows[task.starts[:, None] + np.arange(8)] + 1.0
+    there = np.arange(8) < lengths[:, None]
+    np.testing.assert_allclose(windows[there], whole[there])
+    assert not windows[~there].any()

@@ -8,7 +8,7 @@ import pytest
 from training import SMALL, lines
 
 from pefourier.errors import PefourierError
-from pefourier.train import search
+from pefourier.train import work
 from pefourier.train.options import Options
 from pefourier.train.plan import plan_training
 from pefourier.train.run import run_comparison
@@ -23,7 +23,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
     own = {**SMALL, "dataset": (path,), "encoding": ("none", "dft"), "seeds": 2, **folders}
     options = Options(**own, beside=("trees",))
     with monkeypatch.context() as patched:
-        patched.setattr(search, "fit", lambda *_a: pytest.fail("trained"))
+        patched.setattr(work, "fit", lambda *_: pytest.fail("trained"))
         (plan,) = plan_training(options)
     assert {file.name for file in tmp_path.iterdir()} == {"own.npz"}
     run_comparison(options)

@@ -15,9 +15,10 @@ from forked import Forked
 from training import SMALL, lines, numbers, train_aside
 
 from pefourier.errors import PefourierError
-from pefourier.train import ranks, run
+from pefourier.train import ranks, work
+from pefourier.train.ensembles import count_processes, resolve
 from pefourier.train.options import Options
-from pefourier.train.run import count_processes, resolve, run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
 
 
@@ -127,8 +128,10 @@ def test_torchrun_answers_once(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "2", "-e", "dft"]
     command = [*launcher, "-m", "pefourier", "train", *task, "-e", "none", "--out", tmp_path]
-    command, env = [*command, "--quiet"], {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "--quiet"], check=False, capture_output=True, text=True, env=env
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("P / R / F1") == 1
     assert len(lines(tmp_path)) == 4
@@ -203,7 +206,7 @@ def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone,
 
 
 def test_a_rank_notes_on_stderr_and_leaves_stdout_to_the_answer(capsys, monkeypatch):
-    monkeypatch.setattr(run, "train_as", lambda _, note: note("begun"))
-    run.train_as_rank(Options(**SMALL), is_noted=True)
+    monkeypatch.setattr(work, "train_rank", lambda _, note: note("begun"))
+    work.start_rank(Options(**SMALL), is_noted=True)
     out, err = capsys.readouterr()
     assert (out, "begun" in err) == ("", True)

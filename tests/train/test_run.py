@@ -8,7 +8,7 @@ import pytest
 from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import model, search
+from pefourier.train import model, work
 from pefourier.train.options import Options, flag_of
 from pefourier.train.run import run_comparison
 
@@ -94,7 +94,7 @@ def test_a_torn_line_is_trained_again_and_what_is_finished_is_not(tmp_path, monk
     assert file.read_bytes() == before
     for cut in (1, 40, 900, 0):
         if not cut:
-            monkeypatch.setattr(search, "fit", lambda *_a: pytest.fail("trained again"))
+            monkeypatch.setattr(work, "fit", lambda *_: pytest.fail("trained again"))
         file.write_bytes(file.read_bytes()[: -cut or None])
         again = run_comparison(asked(out=str(out), resume=True))
         assert numbers(whole.runs) == numbers(again.runs)
@@ -147,7 +147,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("options", "named"), REFUSED)
 def test_bad_options_are_refused_in_one_line_before_training(monkeypatch, options, named):
-    monkeypatch.setattr(search, "fit", lambda *_a: pytest.fail("trained"))
+    monkeypatch.setattr(work, "fit", lambda *_: pytest.fail("trained"))
     with pytest.raises(PefourierError, match=named) as caught:
         run_comparison(asked(**options))
     assert "\n" not in str(caught.value)
@@ -169,14 +169,14 @@ def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, run, rng):
 
 
 def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
-    out, said, whole = str(tmp_path / "out"), [], search.fit
+    out, said, whole = str(tmp_path / "out"), [], work.fit
 
     def fit(data, sizes, *more):
         if isinstance(sizes, model.OrderFree):
             raise KeyboardInterrupt
         return whole(data, sizes, *more)
 
-    monkeypatch.setattr(search, "fit", fit)
+    monkeypatch.setattr(work, "fit", fit)
     for own in ({"out": out}, {}):
         with pytest.raises(KeyboardInterrupt):
             run_comparison(asked(**own), note=said.append)
@@ -197,7 +197,7 @@ def test_codes_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
     with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: non-finite logits"):
         run_comparison(asked(encoding=(own, "none"), out=str(out)))
     assert [row["encoding"] for row in lines(out)] == ["none", "none"]
-    monkeypatch.setattr("pefourier.train.work.save_model", full)
+    monkeypatch.setattr("pefourier.train.saved_models.save_model", full)
     with pytest.raises(PefourierError, match="No space left"):
         run_comparison(asked(out=str(tmp_path / "one"), save_models=str(tmp_path)))
     assert not (tmp_path / "one" / "results.jsonl").exists()  # a run with a row has its model

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from training import SMALL, lines
 
 from pefourier.errors import PefourierError
-from pefourier.train import work
+from pefourier.train import saved_models
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -87,7 +87,7 @@ def test_a_run_with_a_row_has_its_model_whenever_training_ends(last, tmp_path, m
             raise KeyboardInterrupt
         save_model(*arguments)
 
-    monkeypatch.setattr(work, "save_model", save_some)
+    monkeypatch.setattr(saved_models, "save_model", save_some)
     with pytest.raises(KeyboardInterrupt):
         run_comparison(options)
     rows = lines(out) if (out / "results.jsonl").exists() else []

@@ -1,6 +1,7 @@
 """Nested choice of settings: by validation alone, each run for itself, the same budget for each."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,10 +9,10 @@ import pytest
 from training import SMALL, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import report, run, search
+from pefourier.train import ensembles, report, run, work
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
-from pefourier.train.request import Choice, Tuning, list_candidates
+from pefourier.train.request import list_candidates
 
 ASKED = {
     **SMALL,
@@ -27,8 +28,8 @@ def test_a_run_is_the_one_of_the_settings_it_chose():
     candidates = list_candidates(Options(**ASKED))
     assert len(candidates) == 4
     for one in candidates:
-        for row in run.run_comparison(Options(**{**ASKED, "search": (), **one.values})).runs:
-            alone.setdefault((row["encoding"], row["seed"]), []).append((one.values, row))
+        for row in run.run_comparison(Options(**{**ASKED, "search": (), **asdict(one)})).runs:
+            alone.setdefault((row["encoding"], row["seed"]), []).append((asdict(one), row))
     for row in found.runs:
         chosen = row["chosen"].items()
         every = alone[row["encoding"], row["seed"]]
@@ -47,7 +48,7 @@ def test_what_is_tested_has_no_say(monkeypatch):
     mixed[tested] = 1 - mixed[tested]
     chosen, f1 = [], []
     for own in (task, replace(task, labels=mixed)):
-        monkeypatch.setattr(run, "load_task", lambda *_, own=own: own)
+        monkeypatch.setattr(ensembles, "load_task", lambda *_, own=own: own)
         rows = run.run_comparison(Options(**ASKED)).runs
         chosen.append([(r["encoding"], r["seed"], r["step"], r["chosen"]) for r in rows])
         f1.append([r["f1"] for r in rows])
@@ -56,15 +57,12 @@ def test_what_is_tested_has_no_say(monkeypatch):
 
 
 def test_the_best_on_validation_is_kept_then_the_least_loss_then_the_first(monkeypatch):
-    standings = [(0.5, -1.0), (0.9, -2.0), (0.9, -1.0), (0.9, -1.0)]
-    choices = [Choice({"rate": i}, Tuning(1.0)) for i in range(4)]
-    monkeypatch.setattr(search, "standing", lambda _task, outcome: standings[outcome])
-    monkeypatch.setattr(search, "member_of", lambda *_: None)
-    monkeypatch.setattr(search, "fit", lambda *_: [0, 1, 2, 3])
-    resolved = SimpleNamespace(schedule=None)
-    stack = SimpleNamespace(runs=[None], resolved=resolved, model=None, task=None)
-    (found,) = search.train_candidates(None, stack, choices, {}, None, None)
-    assert found == (2, {"rate": 2})
+    found = [(0.5, 1.0), (0.9, 2.0), (0.9, 1.0), (0.9, 1.0)]
+    monkeypatch.setattr(work, "score_and_loss", lambda _task, _fold, valid: found[valid])
+    member = SimpleNamespace(fold=0)
+    tried = [SimpleNamespace(finite=False)]
+    tried += [SimpleNamespace(finite=True, member=member, valid=i) for i in range(4)]
+    assert max(tried, key=partial(work.rank_candidate, None)) is tried[3]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
     tested = [{"length": 9, **SCORES, "reason": ""}, {"length": 9, **nothing, "reason": "few"}]
     results, row = Store(tmp_path), line(tested=tested)
     results.append([row])
-    monkeypatch.setattr(os, "write", lambda _handle, line: len(line) // 2)
+    monkeypatch.setattr(os, "write", lambda _, line: len(line) // 2)
     with pytest.raises(PefourierError, match="No space left on device"):
         results.append([line(seed=1)])
     assert results.rows() == [row]
@@ -36,7 +36,7 @@ def test_a_line_that_a_crash_cut_is_dropped(tmp_path):
         for torn in (b"", whole[:9], whole[:-1], b"\xff", b"\0" * 9):
             file.write_bytes(before + torn)
             assert store.read_rows(file) == ([row] if before else [])
-            Store(tmp_path).drop_torn_line()
+            store.drop_torn_line(file)
             assert file.read_bytes() == before
 
 
@@ -134,7 +134,9 @@ def test_a_tampered_folder_gives_its_answer_or_one_line(tmp_path, seeds):
 
 
 def test_a_folder_is_locked_by_rank_and_free_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("pefourier.train.run.load_task", lambda *_: pytest.fail("data are read"))
+    monkeypatch.setattr(
+        "pefourier.train.ensembles.load_task", lambda *_: pytest.fail("data are read")
+    )
     for rank in (0, 1):
         with Store(tmp_path, rank).lock(), Store(tmp_path, 1 - rank).lock():
             with pytest.raises(PefourierError, match=r"^another run writes to"):
@@ -181,8 +183,8 @@ def test_a_rank_that_comes_first_leaves_the_configuration_to_rank_0(tmp_path):
     with Store(tmp_path, 1).lock():
         for rank in (1, 0):
             assert (tmp_path / "config.json").is_file() is False
-            assert Store(tmp_path, rank).begin(CONFIG, resume=False) == CONFIG
+            assert Store(tmp_path, rank).settle(CONFIG, resume=False) == CONFIG
     assert (tmp_path / "config.json").is_file()
     (tmp_path / "config.json").unlink()
-    Store(tmp_path, 1).begin(CONFIG, resume=True)
+    Store(tmp_path, 1).settle(CONFIG, resume=True)
     assert (tmp_path / "config.json").is_file()

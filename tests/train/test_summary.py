@@ -212,8 +212,8 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes, positive):
     table = metrics.count_confusions(logits.argmax(axis=1), labels, classes)
     row = result("none", 0.5, confusion=table.tolist(), positive=positive)
     chance = summary.summarize_runs([row]).datasets[0].chance
-    said = metrics.decide(logits, labels, logits, macro)
-    share, scores = labels.mean(), asdict(metrics.score(said, logits, labels, macro))
+    said = metrics.decide(logits, labels, logits, macro=macro)
+    share, scores = labels.mean(), asdict(metrics.score(said, logits, labels, macro=macro))
     expected = {k: scores[k] for k in ("precision", "recall", "f1", "accuracy")}
     expected = expected if macro else {"f1": 2 * share / (1 + share), "auprc": share}
     assert {k: chance[k] for k in expected} == pytest.approx(expected)

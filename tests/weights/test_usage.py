@@ -122,8 +122,10 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
     elif bias is None:  # OLMo's norm has no numbers
         del tensors[NORM]
     path = write_model(tmp_path, tensors, **{**WIDE, "model_type": "llama"})
-    model = replace(open_model_weights(path), kind=kind)
-    (attention,) = find_attentions(model, rotations_of_model(model.spec))
+    model = open_model_weights(path)
+    config = replace(model.file, model=replace(model.file.model, kind=kind))
+    model = replace(model, file=config)
+    (attention,) = find_attentions(model, rotations_of_model(model.file.spec))
     across = np.eye(64) - (kind != "llama") / 64
     expected = ((tensors[Q].astype(float) * gain) @ across) ** 2
     energies = energies_at(model, attention)
@@ -447,10 +449,9 @@ def model_of_family(family):
     if settings["num_key_value_heads"] is None:
         del settings["num_key_value_heads"]
     config = transformers.CONFIG_MAPPING[family.split()[0]](**settings)
-    config._attn_implementation = "eager"
     torch.manual_seed(0)
-    model = transformers.AutoModel.from_config(config).double().eval()
-    model.requires_grad_(requires_grad=False)
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager").double()
+    model.eval().requires_grad_(requires_grad=False)
     for parameter in model.parameters():
         parameter.copy_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
     return model

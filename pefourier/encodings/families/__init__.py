@@ -9,5 +9,6 @@ from pefourier.encodings.families import absolute
 from pefourier.encodings.families import fourier
 from pefourier.encodings.families import rotary
 from pefourier.encodings.families import axial
-from pefourier.encodings.families import irregular
+from pefourier.encodings.families import learned_time
+from pefourier.encodings.families import structural
 from pefourier.encodings.families import relative

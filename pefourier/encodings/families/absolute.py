@@ -5,14 +5,23 @@ table). Sinusoids and the DFT declare their spectral measure; the others are est
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions, time_axis
-from pefourier.encodings.encoding import Encoding, Measure, from_table
+from pefourier.encodings.encoding import (
+    Encoding,
+    Floats,
+    KernelMeasure,
+    Measure,
+    equal_pairs,
+    from_table,
+    with_measure,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -39,7 +48,7 @@ def none(length: int, d: int) -> Encoding:
 def onehot(length: int, d: int) -> Encoding:
     """The position function itself: one at column s mod d, zero elsewhere."""
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         table = np.zeros((len(x), d))
         table[np.arange(len(x)), np.asarray(x) % d] = 1.0
         return table
@@ -58,7 +67,7 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
     """
     top = max(length - 1, 1) if normalise else 1
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1)
 
     return Encoding("ramp", positions(length), d, codes)
@@ -66,7 +75,7 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
 
 def geometric_frequencies(
     d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
-) -> np.ndarray:
+) -> Floats:
     """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last one is 1/rho exactly."""
     check_above("rho", rho)
     i = np.arange(d // 2 if count is None else count)
@@ -87,7 +96,7 @@ def sinusoidal(
     divisor: Literal["d", "d/2-1"] = "d",
     offset: int = 0,
     odd: Literal["sine", "d+1", "zero"] = "sine",
-    times: np.ndarray | None = None,
+    times: Floats | None = None,
 ) -> Encoding:
     """Sines and cosines at geometric frequencies (Vaswani et al., 2017, section 3.5).
 
@@ -123,18 +132,18 @@ def sinusoidal(
     frequencies = geometric_frequencies(grid, rho, divisor, (d + unpaired) // 2)
     if len(frequencies) == 0:
         raise PefourierError(f"sinusoidal with odd=zero needs d of at least 2; got d={d}")
-    energy = np.ones(len(frequencies))
-    energy[-1] -= 0.5 * unpaired
-    squared_length = None if unpaired else float(d // 2)
-    plain = Measure(frequencies, energy / energy.sum(), squared_length, offset=offset)
+    plain: Measure = equal_pairs(frequencies, offset=offset)
+    if unpaired:
+        energy = np.append(np.ones(len(frequencies) - 1), 0.5)
+        plain = Measure(frequencies, energy / energy.sum(), offset=offset)
     domain, noted = time_axis(length, times)
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return waves(plain.phases(x), layout, d=d)
 
-    return Encoding("sinusoidal", domain, d, codes, measure, params=noted)
+    return with_measure(Encoding("sinusoidal", domain, d, codes, params=noted), measure)
 
 
 @encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)
@@ -154,9 +163,9 @@ def dft(length: int, d: int) -> Encoding:
     k = np.arange(d // 2 + 1)
     single = (k == 0) | (2 * k == d)  # the constant and Nyquist own one column, not two
     weights = np.where(single, 1.0, 2.0) / d
-    measure = Measure(2 * np.pi * k / d, weights, 1.0, period=d)
+    measure = KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         phases = measure.phases(x)
         cosines = np.sqrt(weights) * np.cos(phases)
         sines = np.sqrt(weights) * np.sin(phases)
@@ -164,7 +173,7 @@ def dft(length: int, d: int) -> Encoding:
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
     noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
-    return Encoding("dft", positions(length), d, codes, measure, findings=noted)
+    return with_measure(Encoding("dft", positions(length), d, codes, findings=noted), measure)
 
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)

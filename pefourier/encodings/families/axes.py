@@ -11,21 +11,30 @@ are frequencies (m, axes) in radians per step times the index (`Measure`), whate
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import wraps
 from math import lcm, pi, prod
 from string import ascii_lowercase
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above
-from pefourier.encodings.columns import Wave, columns_of_blocks
+from pefourier.encodings.columns import Columns, Wave, columns_of_blocks
 from pefourier.encodings.domain import Domain, lattice
-from pefourier.encodings.encoding import Encoding, Measure, check_inside
+from pefourier.encodings.encoding import (
+    Encoding,
+    Floats,
+    KernelMeasure,
+    Measure,
+    check_inside,
+    equal_pairs,
+    with_measure,
+)
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
+Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # of points, (n, axes)
 Line = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
 LINES: dict[str, Callable[[float], Line]] = {  # by the side
     "unit": lambda n: (1 / n, 0.0),
@@ -41,6 +50,8 @@ class Axes:
 
     Parameters
     ----------
+    convention : str
+        A published model's choice of all that follows; what is given beside it wins.
     order : str
         Letters of the axes in the order of their columns, such as yx, xy or tyx; by default the
         slowest first. A letter beyond the axes of the grid is an axis of one point.
@@ -88,6 +99,7 @@ class Axes:
         2 x 2 points at a time, as tokens of models that merge them stand (Qwen2-VL).
     """
 
+    convention: str = ""
     order: str = ""
     share: tuple[float, ...] = ()
     rest: Literal["refuse", "slowest", "front", "back"] = "refuse"
@@ -149,8 +161,8 @@ def axis_letters(count: int) -> str:
 class Pairs:
     """The pairs of a code in the order of their columns."""
 
-    axis: np.ndarray  # (m,) which of the axes of the order gives the phase
-    omega: np.ndarray  # (m,) radians per unit of the coordinate
+    axis: NDArray[np.int64]  # (m,) which of the axes of the order gives the phase
+    omega: Floats  # (m,) radians per unit of the coordinate
     blocks: tuple[int, ...]  # pairs of each axis, in the order of columns
 
 
@@ -179,18 +191,16 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
     return counts, remaining
 
 
-def geometric(
-    axes: Axes, count: int, stretch: float = 1.0, trained: float | None = None
-) -> np.ndarray:
+def geometric(axes: Axes, count: int, stretch: float = 1.0, trained: float = 0.0) -> Floats:
     """Frequencies of a grid of so many pairs, radians per unit of the coordinate."""
     under = count if axes.divisor == "n" else count - 1
     if count and not under:
         raise PefourierError("divisor=n-1 needs at least two pairs an axis; choose a larger d")
     base = axes.rho
     if axes.stretch_by == "yarn":
-        from pefourier.encodings.families.rotary import Head, yarn  # which is registered later
+        from pefourier.encodings.families.rotary import Head, blend_by_parts  # registered later
 
-        return yarn(Head(2 * count, base, 1.0, 1), factor=stretch, original=trained)[0]
+        return blend_by_parts(Head(2 * count, base, 1.0, 1), stretch, trained)
     if axes.stretch_by == "ntk" and stretch != 1:
         if count < 2:
             raise PefourierError("stretch needs at least two pairs an axis; choose a larger d")
@@ -199,7 +209,7 @@ def geometric(
     return scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
-def take_turns(counts: list[int]) -> np.ndarray:
+def take_turns(counts: list[int]) -> NDArray[np.int64]:
     """Whose turn it is when axes take so many pairs each in turns, those that have all sit out.
 
     >>> take_turns([3, 1, 2])
@@ -217,7 +227,7 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
-        trained = axes.trained or [None] * len(counts)
+        trained = axes.trained or [0.0] * len(counts)
         omega[:] = np.concatenate(
             [geometric(axes, *sizes) for sizes in zip(counts, stretch, trained, strict=True)]
         )
@@ -245,7 +255,7 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
     return slope, start + slope * axes.offset
 
 
-def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: float) -> Measure:
+def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
     """Frequencies (m, axes) in radians per step and the offset of coordinates; (m,) on one axis."""
     letters = axis_letters(len(domain.sides))
     side = dict(zip(letters, domain.sides, strict=True))
@@ -263,10 +273,9 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain, squared_length: floa
                 f"the axis {letter} of order={axes.order} has a coordinate of {start:g} where the "
                 f"grid has no such axis; write --grid with {len(axes.order)} sides"
             )
-    m = len(frequencies)
     if len(letters) == 1:
-        frequencies, offset = frequencies[:, 0], float(offset[0])
-    return Measure(frequencies, np.full(m, 1 / m), squared_length, offset=offset)
+        return equal_pairs(frequencies[:, 0], offset=float(offset[0]))
+    return equal_pairs(frequencies, offset=offset)
 
 
 def encoding_on_axes(
@@ -275,7 +284,7 @@ def encoding_on_axes(
     """An encoding of sines and cosines on the points of a grid; `first` wave of a pair."""
     axes = axes.resolved(domain.sides)
     pairs = pairs_of_axes(name, axes, d)
-    measure = phase_measure(axes, pairs, domain, float(len(pairs.omega)))
+    measure = phase_measure(axes, pairs, domain)
     places = ROWS[axes.rows if domain.grid else "raster"]
     if places is through_blocks:
         check_blocks(domain.sides)
@@ -292,7 +301,7 @@ def encoding_on_axes(
     remarks = (finding("not-a-rotation", "axes"),) if axes.layout == "mismatched" else ()
     facts = {"params": noted, "findings": remarks, **facts}
     ordered = measure if places is Domain.places else None
-    return Encoding(name, domain, d, codes, ordered, **facts)
+    return with_measure(Encoding(name, domain, d, codes, **facts), ordered)
 
 
 def wave_codes(
@@ -300,11 +309,11 @@ def wave_codes(
     domain: Domain,
     measure: Measure,
     *,
-    columns: tuple[np.ndarray, np.ndarray],
+    columns: Columns,
     first: Wave = "cos",
     turns: bool = True,
-    places: Callable[[Domain, np.ndarray], np.ndarray] = Domain.places,
-) -> Callable[[np.ndarray], np.ndarray]:
+    places: Coordinates = Domain.places,
+) -> Callable[[NDArray[Any]], Floats]:
     """Codes of points: both waves of each pair in their columns.
 
     Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
@@ -315,7 +324,7 @@ def wave_codes(
     blank = np.zeros(d)
     blank[columns_a if first == "cos" else columns_b] = float(turns)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         x = np.asarray(x)
         check_points(name, domain, x)
         table = np.tile(blank, (len(x), 1))
@@ -328,12 +337,12 @@ def wave_codes(
     return codes
 
 
-def down_columns(domain: Domain, x: np.ndarray) -> np.ndarray:
+def down_columns(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
     """Coordinates of rows that run along the first axis fastest: those of the transposed grid."""
     return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
 
 
-def through_blocks(domain: Domain, x: np.ndarray) -> np.ndarray:
+def through_blocks(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
     """Coordinates of rows that run through blocks of 2 x 2 points.
 
     >>> from pefourier.encodings.domain import lattice
@@ -346,10 +355,10 @@ def through_blocks(domain: Domain, x: np.ndarray) -> np.ndarray:
     return np.stack([*outer, 2 * row + down, 2 * column + right], axis=-1)
 
 
-def rows_of_blocks(sides: tuple[int, ...]) -> np.ndarray:
+def rows_of_blocks(sides: tuple[int, ...]) -> NDArray[np.int64]:
     """The row in raster order of each row of a table that runs through blocks of 2 x 2 points."""
     places = through_blocks(lattice(sides), np.arange(prod(sides)))
-    return np.ravel_multi_index(tuple(places.T), sides)
+    return np.asarray(np.ravel_multi_index(tuple(places.T), sides))
 
 
 def check_blocks(sides: tuple[int, ...]) -> None:
@@ -362,14 +371,14 @@ def check_blocks(sides: tuple[int, ...]) -> None:
         )
 
 
-ROWS: dict[str, Callable[[Domain, np.ndarray], np.ndarray]] = {
+ROWS: dict[str, Coordinates] = {
     "raster": Domain.places,
     "transposed": down_columns,
     "blocks": through_blocks,
 }
 
 
-def check_points(name: str, domain: Domain, x: np.ndarray) -> None:
+def check_points(name: str, domain: Domain, x: NDArray[Any]) -> None:
     """Refuse points that are not on a grid; a single axis without other rows goes on for ever."""
     if domain.grid:
         sides = "x".join(map(str, domain.grid))
@@ -377,7 +386,7 @@ def check_points(name: str, domain: Domain, x: np.ndarray) -> None:
 
 
 def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
-    """Give a builder the parameters of `Axes`, and their meanings, in the place of ``**given``."""
+    """Give a builder the parameters of `Axes`, and their meanings, in place of ``**settings``."""
 
     def extend(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
         signature = inspect.signature(function)
@@ -389,14 +398,12 @@ def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable
             )
             for f in fields(Axes)
         ]
-        meanings = inspect.getdoc(Axes).partition("----------\n")[2]
+        meanings = (inspect.getdoc(Axes) or "").partition("----------\n")[2]
 
-        @wraps(function)
-        def built(*sizes: int, **settings: Any) -> Encoding:
-            return function(*sizes, **{**defaults, **settings})
-
-        built.__signature__ = signature.replace(parameters=[*parameters, *shared])
-        built.__doc__ = (inspect.getdoc(function) or "").replace("<axes>", meanings.strip())
-        return built
+        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*parameters, *shared]
+        )
+        function.__doc__ = (inspect.getdoc(function) or "").replace("<axes>", meanings.strip())
+        return function
 
     return extend

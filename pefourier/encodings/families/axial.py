@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
 from pefourier.encodings.families.fourier import pair_count
@@ -22,13 +22,7 @@ from pefourier.errors import PefourierError
 @encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)", declared=True)
 @taking_axes()
 def axial(
-    length: int,
-    d: int,
-    *,
-    grid: tuple[int, ...] = (),
-    prefix: int = 0,
-    convention: str = "",
-    **settings: Any,
+    length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
 ) -> Encoding:
     """Sines and cosines of each axis of a grid, in columns of its own.
 
@@ -43,8 +37,6 @@ def axial(
         Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
     prefix : int
         Rows of zeros before the grid (class and register tokens).
-    convention : str
-        A published model's choice of all that follows; what is given beside it wins.
     <axes>
 
     Examples
@@ -61,13 +53,7 @@ def axial(
 @encoding("axial-rope", "Heo et al., 2024 (RoPE-ViT); Fang et al., 2023 (EVA-02)", declared=True)
 @taking_axes(layout="halves")
 def axial_rope(
-    length: int,
-    d: int,
-    *,
-    grid: tuple[int, ...] = (),
-    prefix: int = 0,
-    convention: str = "",
-    **settings: Any,
+    length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
 ) -> Encoding:
     """Rotation by the axes of a grid: each pair of a head is turned by one of them.
 
@@ -81,8 +67,6 @@ def axial_rope(
         Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
     prefix : int
         Rows before the grid that are not turned (class and register tokens).
-    convention : str
-        A published model's choice of all that follows; what is given beside it wins.
     <axes>
 
     Examples
@@ -91,7 +75,8 @@ def axial_rope(
     array([ 0.54 , -0.416,  0.841,  0.909])
     """
     domain = grid_of(length, grid, prefix)
-    return encoding_on_axes("axial-rope", domain, d, Axes(**settings), "cos", injection="rotate")
+    axes = Axes(**{"layout": "halves", **settings})
+    return encoding_on_axes("axial-rope", domain, d, axes, "cos", injection="rotate")
 
 
 @encoding(
@@ -149,7 +134,8 @@ def mixed_rope(
     omega = np.stack(across, axis=-1) if len(domain.sides) > 1 else across[1]
     m = len(omega)
     columns = (2 * np.arange(m), 2 * np.arange(m) + 1)
-    measure = Measure(omega, np.full(m, 1 / m), float(m))
+    measure = equal_pairs(omega)
     noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": heads, "layout": "interleaved"}
     codes = wave_codes("mixed-rope", domain, measure, columns=columns)
-    return Encoding("mixed-rope", domain, 2 * m, codes, measure, injection="rotate", params=noted)
+    rotation = Encoding("mixed-rope", domain, 2 * m, codes, injection="rotate", params=noted)
+    return with_measure(rotation, measure)

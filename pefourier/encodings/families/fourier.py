@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above
-from pefourier.encodings.columns import Layout, pair_columns, waves
+from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, waves
 from pefourier.encodings.domain import Domain, positions
-from pefourier.encodings.encoding import Encoding, Measure
+from pefourier.encodings.encoding import Encoding, Floats, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
     LINES,
@@ -34,23 +35,17 @@ def pair_count(name: str, d: int) -> int:
     return d // 2
 
 
-def equal_pairs(frequencies: np.ndarray) -> Measure:
-    """The measure of one sine and one cosine of amplitude 1 at each of m frequencies."""
-    m = len(frequencies)
-    return Measure(frequencies, np.full(m, 1 / m), float(m))
-
-
 def sinusoids(
-    name: str, domain: Domain, frequencies: np.ndarray, layout: Layout, **facts: Any
+    name: str, domain: Domain, frequencies: Floats, layout: Layout, **facts: Any
 ) -> Encoding:
     """Sines and cosines of positions or times at given frequencies, radians per unit of these."""
     plain = equal_pairs(frequencies)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return waves(plain.phases(x), layout)
 
     measure = replace(plain, frequencies=frequencies * domain.spacing)
-    return Encoding(name, domain, 2 * len(frequencies), codes, measure, **facts)
+    return with_measure(Encoding(name, domain, 2 * len(frequencies), codes, **facts), measure)
 
 
 @encoding(
@@ -170,21 +165,20 @@ def fourier_features(
     turns, offset = frequencies * steps * signs[:, None], starts / steps
     if len(domain.sides) == 1:
         turns, offset = turns[:, 0], float(offset[0])
-    measure = replace(equal_pairs(turns), offset=offset)
-    layout = "interleaved" if mapping == "nerf" else "halves"
-    first = "cos" if mapping == "gaussian" else "sin"
-    columns = tuple(np.arange(d)[part] for part in pair_columns(layout, d // 2))
+    measure = equal_pairs(turns, offset=offset)
+    first: Wave = "cos" if mapping == "gaussian" else "sin"
+    columns = columns_of_blocks("interleaved" if mapping == "nerf" else "halves", [d // 2])
     turned = wave_codes(
         "fourier-features", domain, measure, columns=columns, first=first, turns=False
     )
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         table = turned(x)
         table[:, columns[first == "cos"]] *= signs
         return table
 
     noted = {"length": len(domain), "coordinates": kind}
-    return Encoding("fourier-features", domain, d, codes, measure, params=noted)
+    return with_measure(Encoding("fourier-features", domain, d, codes, params=noted), measure)
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
@@ -197,7 +191,7 @@ def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
 
 def frequency_vectors(
     mapping: Mapping, sides: Sequence[int], d: int, scale: float, seed: int
-) -> np.ndarray:
+) -> Floats:
     """Vectors (m, axes), radians per unit of the coordinates, the slowest axis first.
 
     SAM draws a matrix (axes, m) whose first row is that of x, the fastest axis. NeRF has pi, 2 pi,
@@ -215,7 +209,8 @@ def frequency_vectors(
         for side, n in zip(sides, counts, strict=True)
     ]
     axis = np.repeat(np.arange(len(sides)), counts)
-    return np.pi * np.concatenate(bands)[:, None] * (axis[:, None] == np.arange(len(sides)))
+    is_own = axis[:, None] == np.arange(len(sides))
+    return np.asarray(np.pi * np.concatenate(bands)[:, None] * is_own)
 
 
 @encoding("tape", "Foumani et al., 2023 (ConvTran)", declared=True)

@@ -6,31 +6,22 @@ as an encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder s
 """
 
 from collections.abc import Callable
-from functools import cache, partial
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import Domain, lags_between, lags_on, positions
-from pefourier.encodings.encoding import Encoding, within
+from pefourier.encodings.encoding import Encoding, Floats, within
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import check_points
 from pefourier.encodings.grids import check_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
-
-def of_lags(
-    name: str,
-    length: int,
-    d: int,
-    causal: bool,
-    codes: Callable[[np.ndarray], np.ndarray],
-    injection: Literal["bias", "key"] = "bias",
-) -> Encoding:
-    """An encoding whose codes belong to lags."""
-    return Encoding(name, lags_between(length, causal), d, codes, injection=injection)
+Parts = tuple[Floats, ...]  # of an encoding's learned numbers
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
@@ -70,17 +61,17 @@ def shaw(
     size = (1 + values) * d
     check_size("shaw", 2 * clip + 1, size)
     bound = np.sqrt(6.0 / (2 * clip + 1 + d))
-    vectors = np.hstack(stream(seed).uniform(-bound, bound, (1 + values, 2 * clip + 1, d)))
+    vectors = np.hstack([*stream(seed).uniform(-bound, bound, (1 + values, 2 * clip + 1, d))])
 
-    def codes(lag: np.ndarray) -> np.ndarray:
+    def codes(lag: NDArray[np.int64]) -> Floats:
         return vectors[np.clip(lag, -clip, clip) + clip]
 
-    return of_lags("shaw", length, size, causal, codes, injection="key")
+    return Encoding("shaw", lags_between(length, causal=causal), size, codes, injection="key")
 
 
 def t5_buckets(
-    lag: np.ndarray, buckets: int = 32, max_distance: int = 128, causal: bool = False
-) -> np.ndarray:
+    lag: NDArray[np.int64], buckets: int = 32, max_distance: int = 128, *, causal: bool = False
+) -> NDArray[np.int64]:
     r"""The bucket of each lag (Raffel et al., 2020): single distances, then ever wider ranges.
 
     With b buckets for a sign and e = b // 2, a distance r below e has its own bucket r; from there
@@ -90,7 +81,7 @@ def t5_buckets(
 
     Parameters
     ----------
-    lag : np.ndarray of int
+    lag : array of int
         Key - query.
 
     Examples
@@ -150,17 +141,19 @@ def t5(
     29
     """
     check_above("scale", scale)
-    t5_buckets(np.zeros(1), buckets, max_distance, causal)  # a wrong number is refused here
+    t5_buckets(
+        np.zeros(1, dtype=int), buckets, max_distance, causal=causal
+    )  # a wrong number is refused here
     check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
 
-    def codes(lag: np.ndarray) -> np.ndarray:
-        return bias[t5_buckets(lag, buckets, max_distance, causal)]
+    def codes(lag: NDArray[np.int64]) -> Floats:
+        return bias[t5_buckets(lag, buckets, max_distance, causal=causal)]
 
-    return of_lags("t5", length, d, causal, codes)
+    return Encoding("t5", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
-def alibi_slopes(heads: int) -> np.ndarray:
+def alibi_slopes(heads: int) -> Floats:
     """Slopes 2^(-8 i / heads), i = 1 … heads, for a power of 2; else as BLOOM fills them up.
 
     The largest power of 2 below comes first, then every other slope of its double.
@@ -192,7 +185,11 @@ def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
            [-0.0078125 , -0.00390625,  0.        , -0.00390625, -0.0078125 ]])
     """
     slopes = alibi_slopes(d)
-    return of_lags("alibi", length, d, causal, lambda lag: np.multiply.outer(-np.abs(lag), slopes))
+
+    def codes(lag: NDArray[np.int64]) -> Floats:
+        return -np.abs(lag)[:, None] * slopes
+
+    return Encoding("alibi", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
 @encoding("kerple", "Chi et al., 2022 (before training)", domain="lag", untrained=True)
@@ -226,11 +223,11 @@ def kerple(
     draw = stream(seed).uniform
     p, a = np.maximum(draw(0.0, 2.0, d), 0.01), np.maximum(draw(0.0, 1.0, d), 0.01)
 
-    def codes(lag: np.ndarray) -> np.ndarray:
+    def codes(lag: NDArray[np.int64]) -> Floats:
         r = np.abs(lag)[:, None].astype(float)
-        return -p * np.log1p(a * r) if kernel == "log" else -a * r**p
+        return np.asarray(-p * np.log1p(a * r) if kernel == "log" else -a * r**p)
 
-    return of_lags("kerple", length, d, causal, codes)
+    return Encoding("kerple", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
 @encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag", untrained=True)
@@ -260,11 +257,11 @@ def erpe(
     check_size("erpe", 2 * length - 1, d)
     bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
 
-    def codes(lag: np.ndarray) -> np.ndarray:
+    def codes(lag: NDArray[np.int64]) -> Floats:
         within(np.abs(lag), length, "erpe")
         return bias[lag + length - 1]
 
-    return of_lags("erpe", length, d, causal, codes)
+    return Encoding("erpe", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
 @encoding("tupe", "Ke et al., 2021 (before training)", untrained=True)
@@ -310,25 +307,26 @@ def tupe(
         )
     check_above("scale", scale)
     check_size("tupe", max(length, d, buckets), d)
-    t5_buckets(np.zeros(1), buckets, max_distance)  # a wrong number is refused here
+    t5_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # a wrong number is refused here
 
     @cache  # every code needs all of them, which a size that is refused must not pay for
-    def weights() -> tuple[np.ndarray, ...]:
-        draw = partial(stream(seed).normal, 0.0, scale)
-        p = draw((length, d))
+    def weights() -> Parts:
+        draw = stream(seed).normal
+        p = draw(0.0, scale, (length, d))
         p -= p.mean(axis=1, keepdims=True)
         p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
-        query, key = ((p @ draw((d, d))).reshape(length, heads, d // heads) for _ in range(2))
-        return query, key, draw((buckets, heads))
+        maps = draw(0.0, scale, (2, d, d))
+        query, key = ((p @ u).reshape(length, heads, d // heads) for u in maps)
+        return query, key, draw(0.0, scale, (buckets, heads))
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         query, key, bias = weights()
         bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # at lag + length
         i = np.arange(length)[within(x, length, "tupe")]
         logits = np.einsum("ihc,jhc->ihj", query[i], key) / np.sqrt(2 * d / heads)
         lag = np.arange(length) - i[:, None]
         logits += bias[bins[lag + length]].transpose(0, 2, 1)
-        return logits.reshape(len(i), heads * length)
+        return np.reshape(logits, (len(i), heads * length))
 
     noted = {"d": heads * length, "embedding": d}
     return Encoding(
@@ -346,7 +344,7 @@ def lags_of_window(length: int, grid: tuple[int, ...]) -> Domain:
     return lags_on(grid) if grid else lags_between(length)
 
 
-def toward_query(domain: Domain, x: np.ndarray) -> np.ndarray:
+def toward_query(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
     """Displacements query - key of points, (n, axes): the sign that the authors take."""
     return -domain.places(x).reshape(len(x), len(domain.sides))
 
@@ -358,10 +356,10 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
     prefix = domain.prefix
 
     @cache  # all codes are drawn at once
-    def bias() -> np.ndarray:
+    def bias() -> Floats:
         return stream(seed).normal(0.0, scale, (len(domain), d))
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         x = np.asarray(x)
         check_points(name, domain, x)
         table, row = bias(), np.empty(len(x), dtype=int)
@@ -369,7 +367,7 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
         row[~inside] = len(domain) - prefix + x[~inside]
         places = toward_query(domain, x[inside]) + np.array(domain.sides) // 2
         row[inside] = np.ravel_multi_index(tuple(places.T), domain.sides)
-        return table[row]
+        return np.asarray(table[row])
 
     return Encoding(name, domain, d, codes, injection="bias")
 
@@ -429,19 +427,17 @@ def beit(
     return free_biases("beit", domain, d, scale, seed)
 
 
-def log_spaced(lags: np.ndarray, sides: np.ndarray) -> np.ndarray:
+def log_spaced(lags: NDArray[np.int64], sides: NDArray[np.int64]) -> Floats:
     """SwinV2's input: sign(u) log2(1 + |u|) / 3 with u = 8 lag / (side - 1), 0 on a side of one.
 
     >>> log_spaced(np.array([[-6, 3]]), np.array([7, 7])).round(7)
     array([[-1.0566417,  0.773976 ]])
     """
     u = 8.0 * lags / np.maximum(np.asarray(sides) - 1, 1)
-    return np.sign(u) * np.log2(1 + np.abs(u)) / 3
+    return np.asarray(np.sign(u) * np.log2(1 + np.abs(u)) / 3)
 
 
-def swin2_bias(
-    coordinates: np.ndarray, weights: np.ndarray, shifts: np.ndarray, heads: np.ndarray
-) -> np.ndarray:
+def swin2_bias(coordinates: Floats, weights: Floats, shifts: Floats, heads: Floats) -> Floats:
     """16 sigmoid(relu(c W + b) V), (n, heads): W (axes, hidden), b (hidden,), V (hidden, heads)."""
     hidden = np.maximum(coordinates @ weights + shifts, 0.0)
     with np.errstate(over="ignore"):  # the bias is then 0, as it is in the limit
@@ -449,11 +445,11 @@ def swin2_bias(
 
 
 def of_network(
-    domain: Domain, sides: np.ndarray, d: int, network: Callable[[], tuple[np.ndarray, ...]]
+    domain: Domain, sides: NDArray[np.int64], d: int, network: Callable[[], Parts]
 ) -> Encoding:
     """SwinV2's biases out of a network's W, b and V; those of another window are its, too."""
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         x = np.asarray(x)
         check_points("swin2", domain, x)
         return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
@@ -510,7 +506,7 @@ def swin2(
         )
 
     @cache  # every code needs all of them
-    def network() -> tuple[np.ndarray, ...]:
+    def network() -> Parts:
         draw = stream(seed).normal
         weights = draw(0.0, scale, (len(sides), HIDDEN))
         return weights, np.zeros(HIDDEN), draw(0.0, scale, (HIDDEN, d))

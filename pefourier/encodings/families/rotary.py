@@ -16,11 +16,23 @@ from math import ceil, floor, log, nextafter, pi, sqrt
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import WIDEST, check_above, check_count
-from pefourier.encodings.columns import Layout, columns_of_blocks, split_pairs, waves
+from pefourier.encodings.columns import Columns, Layout, columns_of_blocks, split_pairs, waves
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import FLOAT32_EPS, FLOAT64_EPS, Encoding, Finding, Measure
+from pefourier.encodings.encoding import (
+    FLOAT32_EPS,
+    FLOAT64_EPS,
+    DeclaredEncoding,
+    Encoding,
+    Finding,
+    Floats,
+    Measure,
+    ShiftInvariantEncoding,
+    equal_pairs,
+    with_measure,
+)
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
@@ -29,7 +41,7 @@ from pefourier.errors import PefourierError, shown, unknown
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
 ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
 LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
-Rotation = tuple[np.ndarray, float]  # frequencies in radians per position, attention factor
+Rotation = tuple[Floats, float]  # frequencies in radians per position, attention factor
 
 
 @dataclass(frozen=True)
@@ -46,13 +58,13 @@ class Head:
         """Dimensions on whose grid the frequencies lie; an odd number is rounded up to pairs."""
         return int(self.d * self.partial)
 
-    def grid(self, stretch: float = 1.0) -> np.ndarray:
+    def grid(self, stretch: float = 1.0) -> Floats:
         """Frequencies (stretch rho)^(-2i/rotated), shape (pairs,)."""
         return geometric_frequencies(
             self.rotated, self.rho * stretch, count=(self.rotated + 1) // 2
         )
 
-    def stretched(self, ratio: float) -> np.ndarray:
+    def stretched(self, ratio: float) -> Floats:
         """The grid of base rho ratio^(r/(r-2)): its first frequency kept, its last over ratio."""
         if self.rotated < 4:
             raise PefourierError(
@@ -61,7 +73,7 @@ class Head:
         return self.grid(np.float64(ratio) ** (self.rotated / (self.rotated - 2)))
 
 
-def none(head: Head) -> Rotation:
+def unscaled(head: Head) -> Rotation:
     """Frequencies as in training (Su et al., 2021)."""
     return head.grid(), 1.0
 
@@ -103,9 +115,7 @@ def yarn(
     quotient of 0.1 m ln factor + 1 for m = mscale and mscale_all_dim if both are given. Where
     `attention_factor` is given, it is this. Zeros stand for not given.
     """
-    low, high = yarn_limits(head, original, beta_fast, beta_slow, truncate)
-    theta = head.grid()
-    ramp = np.clip((np.arange(len(theta)) - low) / (high - low or 0.001), 0.0, 1.0)
+    frequencies = blend_by_parts(head, factor, original, beta_fast, beta_slow, truncate=truncate)
 
     def attention(m: float) -> float:
         return np.float64(0.1 * m * log(factor) + 1.0 if factor > 1 else 1.0)
@@ -115,16 +125,23 @@ def yarn(
         attention_factor = (
             attention(mscale) / attention(mscale_all_dim) if mscales else attention(1.0)
         )
-    return theta / factor * ramp + theta * (1 - ramp), attention_factor
+    return frequencies, attention_factor
 
 
-def yarn_limits(
-    head: Head, original: int, beta_fast: float, beta_slow: float, truncate: bool
-) -> tuple[float, float]:
-    """The pairs between which YaRN blends: those that turn beta_fast and beta_slow times.
+def blend_by_parts(
+    head: Head,
+    factor: float,
+    original: float,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    *,
+    truncate: bool = True,
+) -> Floats:
+    """Frequencies of YaRN, blended between the pairs that turn beta_fast and beta_slow times.
 
-    >>> yarn_limits(Head(128, 1e4, 1.0, 1), 4096, 32.0, 1.0, True)
-    (20, 46)
+    >>> frequencies = blend_by_parts(Head(128, 1e4, 1.0, 1), 4.0, 4096)
+    >>> np.flatnonzero(np.diff(frequencies / Head(128, 1e4, 1.0, 1).grid()))[[0, -1]].tolist()
+    [20, 45]
     """
     check_above("rho", head.rho, 1.0)
     low, high = (
@@ -133,7 +150,10 @@ def yarn_limits(
     )
     if truncate:
         low, high = floor(low), ceil(high)
-    return max(low, 0), min(high, head.rotated - 1)
+    low, high = max(low, 0), min(high, head.rotated - 1)
+    theta = head.grid()
+    ramp = np.clip((np.arange(len(theta)) - low) / (high - low or 0.001), 0.0, 1.0)
+    return np.asarray(theta / factor * ramp + theta * (1 - ramp))
 
 
 def longrope(
@@ -204,7 +224,7 @@ def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
     return theta / factor, 1.0
 
 
-def divided(head: Head, *, factors: tuple[float, ...]) -> Rotation:
+def by_factors(head: Head, *, factors: tuple[float, ...]) -> Rotation:
     """Each frequency over its own factor at every length: what llama.cpp keeps as rope_freqs."""
     theta = head.grid()
     check_factors("factors", factors, len(theta))
@@ -221,7 +241,7 @@ def check_factors(key: str, values: tuple[float, ...], pairs: int) -> None:
         check_above(key, value)
 
 
-def still_below(head: Head, *, original: int) -> Rotation:
+def cut(head: Head, *, original: int) -> Rotation:
     r"""Pairs that complete no turn in training stand still: below 2 pi / L frequencies are zero.
 
     As FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv 2410.21216) have
@@ -257,8 +277,10 @@ def riflex(head: Head, *, factor: float, original: int, repeat: int) -> Rotation
     return theta, 1.0
 
 
+Extension = Literal["linear", "ntk", "dynamic", "yarn", "longrope", "llama3"]
+Scaling = Literal["none", Extension, "proportional", "cut", "clip", "riflex", "factors"]
 SCALINGS: dict[str, Callable[..., Rotation]] = {
-    "none": none,
+    "none": unscaled,
     "linear": linear,
     "ntk": ntk,
     "dynamic": dynamic,
@@ -266,10 +288,10 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
     "longrope": longrope,
     "llama3": llama3,
     "proportional": proportional,
-    "cut": still_below,
+    "cut": cut,
     "clip": clip,
     "riflex": riflex,
-    "factors": divided,
+    "factors": by_factors,
 }
 
 
@@ -279,7 +301,7 @@ def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     return {key: parameter for key, parameter in parameters.items() if key != "head"}
 
 
-def settled(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters of a scaling: as set or default; None and () stand for not set."""
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
@@ -349,7 +371,7 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     >>> rotation_of(settings, 80)
     (array([0.25 , 0.025]), 1.0)
     """
-    chosen = settled(settings["scaling"], {**settings, "attention_factor": None})
+    chosen = complete_settings(settings["scaling"], {**settings, "attention_factor": None})
     head = Head(settings["d"], settings["rho"], settings["partial"], length)
     return scale_frequencies(settings["scaling"], head, chosen)
 
@@ -362,7 +384,7 @@ def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None
         return None
 
 
-def check_used(scaling: str, settings: Mapping[str, Any]) -> None:
+def refuse_unused(scaling: str, settings: Mapping[str, Any]) -> None:
     """Refuse settings of other scalings; None and () stand for not set."""
     for key in settings.keys() - scaling_parameters(scaling).keys():
         if settings[key] not in (None, ()):
@@ -399,10 +421,10 @@ def rope(
     rho: float = 10000.0,
     layout: Layout = "halves",
     partial: float = 1.0,
-    scaling: Literal[tuple(SCALINGS)] = "none",
-    inv_freq: np.ndarray | None = None,
+    scaling: Scaling = "none",
+    inv_freq: Floats | None = None,
     **settings: Any,
-) -> Encoding:
+) -> ShiftInvariantEncoding:
     """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
 
     With frequencies ω_i and attention factor a of the scaling, codes are a cos ω_i s and
@@ -462,8 +484,8 @@ def rope(
     """
     if not 0 < partial <= 1:
         raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
-    params = settled(scaling, settings)
-    check_used(scaling, settings)
+    params = complete_settings(scaling, settings)
+    refuse_unused(scaling, settings)
     if inv_freq is None:
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
@@ -474,22 +496,25 @@ def rope(
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
     single = len(stored) > 0 and (np.float32(stored) == stored).all()
     pairs = len(frequencies)
-    measure = Measure(frequencies, np.full(pairs, 1.0 / pairs), pairs * attention * attention)
+    measure = equal_pairs(frequencies, amplitude=attention)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return attention * waves(measure.phases(x), layout, first="cos")
 
-    facts = {
-        "params": {**params, "attention_factor": attention, "rotated": 2 * pairs},
-        "eps": FLOAT32_EPS if single else FLOAT64_EPS,
-        "findings": remarks_on(params, length),
-    }
-    return Encoding(
-        "rope", positions(length), 2 * pairs, codes, measure, injection="rotate", **facts
+    return ShiftInvariantEncoding(
+        "rope",
+        positions(length),
+        2 * pairs,
+        codes,
+        measure=measure,
+        injection="rotate",
+        params={**params, "attention_factor": attention, "rotated": 2 * pairs},
+        eps=FLOAT32_EPS if single else FLOAT64_EPS,
+        findings=remarks_on(params, length),
     )
 
 
-def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndarray:
+def given_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
     """Frequencies (m,) in place of a formula, refused beside one."""
     frequencies = np.asarray(inv_freq, dtype=float)
     if (rho, scaling) != (10000.0, "none"):
@@ -503,7 +528,7 @@ def given_frequencies(inv_freq: np.ndarray, rho: float, scaling: str) -> np.ndar
     return frequencies
 
 
-def base_of(frequencies: np.ndarray) -> float | None:
+def base_of(frequencies: Floats) -> float | None:
     """The shortest base whose grid some frequencies are, to rounding as in float32; None: no base.
 
     >>> base_of(np.float32(5e5) ** -(np.arange(64, dtype=np.float32) / 64))
@@ -533,7 +558,7 @@ def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
     )
 
 
-rope.__signature__ = full_signature(rope)
+rope.__signature__ = full_signature(rope)  # type: ignore[attr-defined]
 
 
 @encoding("xpos", "Sun et al., 2022, Eq. 12", declared=True)
@@ -566,16 +591,16 @@ def xpos(
     plain = rope(length, d, rho=rho, layout=layout)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
         with np.errstate(all="ignore"):  # what overflows is refused when built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
         table = plain.codes(x)
         for part in split_pairs(table, layout):
-            part *= decay
+            np.multiply(part, decay, out=part)
         return table
 
-    measure = replace(plain.measure, squared_length=None)
-    return replace(plain, name="xpos", codes=codes, measure=measure, params={})
+    measure = Measure(plain.measure.frequencies, plain.measure.weights)
+    return with_measure(replace(plain, name="xpos", codes=codes, params={}), measure)
 
 
 @encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
@@ -604,7 +629,7 @@ def rope_imaginary(
     """
     plain = rope(length, d, rho=rho, layout=layout, partial=partial)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> Floats:
         return waves(plain.measure.phases(x) - pi / 2, layout, first="cos")
 
     return replace(plain, name="rope++", codes=codes)
@@ -613,9 +638,7 @@ def rope_imaginary(
 @encoding(
     "grape", "Zhang et al., 2025, arXiv 2512.07805 (before training)", declared=True, untrained=True
 )
-def grape(
-    length: int, d: int, *, rho: float = 10000.0, inv_freq: np.ndarray | None = None
-) -> Encoding:
+def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None = None) -> Encoding:
     """GRAPE where its planes commute: rope with learned frequencies, turned the other way.
 
     The authors' code keeps rope's planes (halves), learns a frequency for each from rope's on, and
@@ -638,7 +661,7 @@ def grape(
     plain = rope(length, d, rho=rho, inv_freq=inv_freq)
     measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
 
-    def codes(x: np.ndarray) -> np.ndarray:
+    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
         return plain.codes(-np.asarray(x, dtype=float))
 
     return replace(plain, name="grape", measure=measure, codes=codes)
@@ -666,10 +689,10 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     return replace(rope(length, 2 * d, rho=rho), name="pope", params={"d": 2 * d, "head": d})
 
 
-def columns_that_turn(enc: Encoding) -> tuple[np.ndarray, np.ndarray]:
+def columns_that_turn(enc: DeclaredEncoding) -> Columns:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
     layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
     if layout == "axis-halves" and len(enc.domain.sides) > 1:
         axis = np.argmax(enc.measure.frequencies != 0, axis=1)
-        sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1)))
+        sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1))).tolist()
     return columns_of_blocks(layout, sizes)

@@ -192,12 +192,13 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
             seeded(seed),
         ):
             stack.enter_context(context)
-        with contextlib.suppress(AttributeError, OSError):  # there is no stdout, or it is full
-            sys.__stdout__.flush()
-            descriptor = os.dup(1)
-            stack.callback(os.close, descriptor)
-            stack.callback(os.dup2, descriptor, 1)
-            os.dup2(2, 1)
+        if sys.__stdout__ is not None:
+            with contextlib.suppress(OSError):  # it is full
+                sys.__stdout__.flush()
+                descriptor = os.dup(1)
+                stack.callback(os.close, descriptor)
+                stack.callback(os.dup2, descriptor, 1)
+                os.dup2(2, 1)
         yield
 
 
@@ -212,12 +213,12 @@ def without_exit() -> Iterator[None]:
         raise SystemExit(f"os._exit({status})")
 
     for module in modules:
-        module._exit = refuse
+        vars(module)["_exit"] = refuse
     try:
         yield
     finally:
         for module in modules:
-            module._exit = end
+            vars(module)["_exit"] = end
 
 
 @contextlib.contextmanager

@@ -15,14 +15,15 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from tokenize import TokenError
 from types import SimpleNamespace
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import image_sides, table_axes
 from pefourier.errors import PefourierError, shown
@@ -52,10 +53,8 @@ class Stored:
     kind: str  # name of the type of its numbers
     width: int  # bytes that one of them takes in memory
     file_bytes: int  # that it takes in the file
-    copied: Callable[[], np.ndarray]  # in memory; called by `load`, which looks first
-    mapped: Callable[[], np.ndarray] | None = None  # where it lies as numpy would have it
-    start: int | None = None  # byte of the file where its bits begin, in raster order
-    bits: np.dtype | None = None  # as which they lie there
+    copied: Callable[[], NDArray[Any]]  # in memory; called by `load`, which looks first
+    mapped: Callable[[], NDArray[Any]] | None = None  # where it lies as numpy would have it
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -86,7 +85,7 @@ class Stored:
         text: bool = False,
         mapping: bool = False,
         limit: int = MEMORY,
-    ) -> np.ndarray:
+    ) -> NDArray[Any]:
         """The array, as `dtype` where one is given: through the gate.
 
         `file` and `name` are what errors call it. `text` lets text of a fixed width pass too,
@@ -118,7 +117,15 @@ class Stored:
         return f"{shown(name) if name else 'an array'} {self.shape}"
 
 
-def check_shape(shape: Sequence[object], width: int, room: int) -> None:
+@dataclass(frozen=True)
+class RawArray(Stored):
+    """An array whose bits lie in a file in raster order."""
+
+    start: int = field(kw_only=True)  # byte of the file where they begin
+    bits: np.dtype[Any] = field(kw_only=True)  # as which they lie there
+
+
+def check_shape(shape: Sequence[object], width: int, room: float) -> None:
     """Refuse what is not the shape of an array, and one of more bytes than there is room for."""
     sizes = [axis for axis in shape if type(axis) is int and 0 <= axis < 2**63]
     if len(sizes) != len(shape) or len(sizes) > MOST_AXES:
@@ -128,14 +135,14 @@ def check_shape(shape: Sequence[object], width: int, room: int) -> None:
         raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes, {max(0, room)} are there")
 
 
-def check_text(array: np.ndarray) -> None:
+def check_text(array: NDArray[Any]) -> None:
     """Refuse numbers that are no characters, which Python would stumble over later."""
     codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
     if (codes > 0x10FFFF).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
         raise ValueError("it holds text that is not Unicode")
 
 
-def bfloat16(bits: np.ndarray) -> np.ndarray:
+def bfloat16(bits: NDArray[Any]) -> NDArray[Any]:
     """float32 from the upper halves of their bits.
 
     >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
@@ -146,12 +153,13 @@ def bfloat16(bits: np.ndarray) -> np.ndarray:
     return wide.view(np.float32)
 
 
-def float8_e5m2(bits: np.ndarray) -> np.ndarray:
+def float8_e5m2(bits: NDArray[Any]) -> NDArray[Any]:
     """float32 from the upper halves of the bits of float16."""
-    return np.left_shift(bits, 8, dtype=np.uint16).view(np.float16).astype(np.float32)
+    halves: NDArray[np.uint16] = np.left_shift(bits, 8, dtype=np.uint16)
+    return halves.view(np.float16).astype(np.float32)
 
 
-def float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
+def float8_e4m3fn(bits: NDArray[Any]) -> NDArray[Any]:
     """float32 from sign, four bits of exponent (bias 7), three of fraction; all ones is NaN."""
     sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
     half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
@@ -170,12 +178,16 @@ LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
 MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
 LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
+NPY: Any = np.lib.format  # whose functions have no types
+read_npy_array: Callable[[Any], NDArray[Any]] = partial(
+    NPY.read_array, allow_pickle=False, max_header_size=LONGEST_NPY
+)
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
 DAMAGED = (  # what parsers raise on damaged files, found by fuzzing; readers raise ValueError
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
-    *((zipfile.lzma.LZMAError,) if zipfile.lzma else ()),  # not every Python has it
+    *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # not all have it
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
@@ -192,27 +204,26 @@ def read_npy(stream: BinaryIO) -> dict[str, Stored]:
     """The one array of a .npy file."""
     size = stream.seek(0, os.SEEK_END)
 
-    def copied() -> np.ndarray:
+    def copied() -> NDArray[Any]:
         stream.seek(0)
-        return np.lib.format.read_array(stream, allow_pickle=False, max_header_size=LONGEST_NPY)
+        return read_npy_array(stream)
 
     stream.seek(0)
     return {"": npy_array(stream, size, size, copied, stream)}
 
 
 def npy_array(
-    head: BinaryIO,
+    head: IO[bytes],
     size: int,
     file_bytes: int,
-    copied: Callable[[], np.ndarray],
-    stream: BinaryIO | None = None,
+    copied: Callable[[], NDArray[Any]],
+    stream: IO[bytes] | None = None,
 ) -> Stored:
     """The array of `size` bytes with their header that begins with a head; mapped in a stream."""
     head = io.BytesIO(head.read(2 * LONGEST_NPY))
     try:
-        version = np.lib.format.read_magic(head)
         names = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}
-        read_header = getattr(np.lib.format, names[version])
+        read_header = getattr(NPY, names[NPY.read_magic(head)])
         shape, fortran, dtype = read_header(head, max_header_size=LONGEST_NPY)
     except DAMAGED as error:
         raise ValueError("its header does not describe an array") from error
@@ -250,11 +261,11 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> St
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         raise ValueError("it is compressed in another way than by deflate or LZMA")
 
-    def copied() -> np.ndarray:
+    def copied() -> NDArray[Any]:
         with archive.open(info) as member:
             part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
             source = part if info.compress_type == zipfile.ZIP_LZMA else member
-            return np.lib.format.read_array(source, allow_pickle=False, max_header_size=LONGEST_NPY)
+            return read_npy_array(source)
 
     with archive.open(info) as member:  # an archive may claim more than there is
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
@@ -351,7 +362,7 @@ def torch_array(tensor: Any, size: int) -> Stored:
     if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         return Stored((), "a tensor without plain numbers", 0, 0, tensor.numpy)
 
-    def copied() -> np.ndarray:
+    def copied() -> NDArray[Any]:
         return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
 
     width = 4 if kind in DECODERS else tensor.element_size()
@@ -399,20 +410,21 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
     need = math.prod(shape) * dtype.itemsize
     if start + end > size or begin > end or (is_known and need != end - begin):
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {tuple(shape)}")
-    place = dtype, "r", start + begin, tuple(shape)
+    first = start + begin
 
-    def copied() -> np.ndarray:
-        stream.seek(start + begin)
+    def copied() -> NDArray[Any]:
+        stream.seek(first)
         data = np.empty(need, np.uint8)
-        if stream.readinto(data.data) < need:
+        if cast("io.BufferedIOBase", stream).readinto(data.data) < need:
             raise ValueError("it ends before its numbers do")
         bits = data.view(dtype).reshape(shape)
         return decode(bits) if decode else bits
 
     is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
-    mapped = partial(np.memmap, stream, *place) if is_file and not decode else None
+    mapping = partial(np.memmap, stream, dtype, "r", first, tuple(shape))
+    mapped = mapping if is_file and not decode else None
     sizes = 4 if decode else dtype.itemsize, end - begin
-    return Stored(tuple(shape), kind, *sizes, copied, mapped, start + begin, dtype)
+    return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=first, bits=dtype)
 
 
 READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
@@ -428,32 +440,32 @@ class RowBlocks(NamedTuple):
     """A table (n, d) whose blocks of rows are made while they are written."""
 
     shape: tuple[int, int]
-    dtype: np.dtype
-    blocks: Iterator[np.ndarray]
+    dtype: np.dtype[Any]
+    blocks: Iterator[NDArray[Any]]
 
 
-def write_npy(stream: BinaryIO, table: np.ndarray | RowBlocks) -> None:
+def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
     """Unlike numpy.save, also to a pipe, and with the reason when the disk is full."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
-    np.lib.format.write_array_header_1_0(stream, header)
+    NPY.write_array_header_1_0(stream, header)
     for block in getattr(table, "blocks", [table]):
         stream.write(block.data)
 
 
-def write_csv(stream: BinaryIO, table: np.ndarray | RowBlocks) -> None:
+def write_csv(stream: BinaryIO, table: NDArray[Any] | RowBlocks) -> None:
     """Write numbers with 17 digits, so that they read back exactly."""
     for block in getattr(table, "blocks", [table]):
         np.savetxt(stream, block, fmt="%.17g", delimiter=",")
 
 
-def write_npz(stream: BinaryIO, table: np.ndarray | RowBlocks, name: str) -> None:
+def write_npz(stream: BinaryIO, table: NDArray[Any] | RowBlocks, name: str) -> None:
     """Unlike numpy.savez, also by the name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             write_npy(member, table)
 
 
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray | RowBlocks]) -> None:
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBlocks]) -> None:
     """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
     entries, end = {}, 0
     for name, value in tensors.items():
@@ -470,9 +482,8 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray | RowBlocks
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-WRITERS: dict[
-    str, Callable[[BinaryIO, np.ndarray | RowBlocks, str], None]
-] = {  # with the name of a table
+Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with the name of a table
+WRITERS: dict[str, Writer] = {
     ".npy": lambda stream, table, _: write_npy(stream, table),
     ".npz": write_npz,
     ".csv": lambda stream, table, _: write_csv(stream, table),

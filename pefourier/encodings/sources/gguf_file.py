@@ -4,23 +4,17 @@ Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimens
 ``rope.freq_base_swa``, ``attention.sliding_window_pattern``, ``rope.scaling.*``,
 ``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight`` and
 ``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies.
-
-The layout is that of ``docs/gguf.md`` of ggml, versions 2 and 3, low bytes first, read without the
-package gguf. Every length is checked against the file before anything of that length is read, and
-long lists, as vocabularies are, are stepped over.
 """
 
-import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log, prod
 from pathlib import Path
-from struct import Struct
-from struct import error as CutOff
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.checks import WIDEST, is_count, is_number
 from pefourier.encodings.columns import describe_axes
@@ -32,151 +26,18 @@ from pefourier.encodings.families.rotary import (
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import Section, type_row
-from pefourier.encodings.sources.layers import LayerRun
-from pefourier.encodings.sources.rope_scaling import (
+from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, read_header
+from pefourier.encodings.sources.huggingface import (
+    LayerRun,
     family_lost,
     lost_family,
     original_of_linear,
     trained_as_stated,
+    type_row,
 )
+from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
-
-SCALARS = {  # by the number of a type
-    **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
-    **{number: Struct(f"<{code}") for number, code in enumerate("Qqd", 10)},
-}
-U32, U64 = SCALARS[4], SCALARS[10]
-STRING, ARRAY = 8, 9
-LONGEST_LIST = 2**14  # items of a list that is returned: one for each layer
-MOST_TEXTS = 2**24  # which are stepped over one by one
-MOST_AXES = 8
-ALIGNMENT = 32  # bytes, where the file sets none
-NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
-KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
-BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
-TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
-
-
-@dataclass(frozen=True)
-class TensorPlace:
-    """Where a tensor of a GGUF file lies."""
-
-    shape: tuple[int, ...]  # rows first, as numpy has it; the file writes the fastest axis first
-    type: str  # F32, F16, Q4_K, …, or its number where that is not known
-    start: int  # byte of the file
-
-
-def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
-    """The keys of a GGUF file with their values, and its tensors by name.
-
-    Lists of more than 2^14 items, as vocabularies are, are None. A tensor of known type lies within
-    the file.
-
-    Raises
-    ------
-    PefourierError
-        For a file that is missing, cut off or no GGUF file, or that asks for more than it holds.
-    """
-    if status_of(path) is None:
-        raise missing(path)
-    with os_errors("read", path), open(path, "rb") as stream:
-        try:
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return walk_header(data)
-        except (ValueError, OverflowError, CutOff) as error:
-            raise PefourierError(
-                f"{shown(path)} is not a readable .gguf file: {error}; fetch it again"
-            ) from error
-
-
-def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
-    """What `read_header` says, of the bytes of a file; damage is a ValueError or `CutOff`."""
-    walk = Walk(data)
-    version = walk.number(U32)
-    if data[:4] != b"GGUF" or version not in (2, 3):
-        raise ValueError("it must begin with GGUF and version 2 or 3, low bytes first")
-    tensors, keys = walk.count(24), walk.count(13)
-    values = {walk.text(): walk.value(walk.number(U32)) for _ in range(keys)}
-    infos = {walk.text(): walk.tensor() for _ in range(tensors)}
-    step = values.get("general.alignment", ALIGNMENT)
-    if type(step) is not int or not 0 < step <= 2**20:
-        raise ValueError(f"general.alignment is {shown(step)}")
-    if len(values) < keys or len(infos) < tensors:
-        raise ValueError("two of its keys, or of its tensors, have one name")
-    first = -(-walk.at // step) * step
-    places = {n: replace(place, start=first + place.start) for n, place in infos.items()}
-    for name, place in places.items():
-        block, width = BLOCKS.get(place.type, (1, 0))
-        if place.shape and place.shape[-1] % block:
-            raise ValueError(f"rows of tensor {shown(name)} are no whole blocks of {place.type}")
-        if width and place.start + prod(place.shape) // block * width > len(data):
-            raise ValueError(f"tensor {shown(name)} goes on behind its end")
-    return values, places
-
-
-class Walk:
-    """A place in the bytes of a file, which moves on with all that is read."""
-
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data, self.at = data, 4
-
-    def number(self, reader: Struct) -> Any:
-        """A number."""
-        self.at += reader.size
-        return reader.unpack_from(self.data, self.at - reader.size)[0]
-
-    def count(self, item_size: int) -> int:
-        """How many things follow, of at least so many bytes each."""
-        count = self.number(U64)
-        if count * item_size > len(self.data) - self.at:
-            raise ValueError(f"before byte {self.at} it announces {count} without room for them")
-        return count
-
-    def text(self) -> str:
-        """A string."""
-        size = self.count(1)
-        self.at += size
-        return self.data[self.at - size : self.at].decode("utf-8", "replace")
-
-    def value(self, kind: int) -> Any:
-        """A value of a type, by the type's number."""
-        if kind in SCALARS:
-            return self.number(SCALARS[kind])
-        if kind == STRING:
-            return self.text()
-        inner = self.number(U32) if kind == ARRAY else None
-        if inner != STRING and inner not in SCALARS:
-            raise ValueError(f"before byte {self.at} is no type of a value, or a list of lists")
-        size = 8 if inner == STRING else SCALARS[inner].size
-        count = self.count(size)
-        if count <= LONGEST_LIST:
-            return [self.value(inner) for _ in range(count)]
-        if inner == STRING:
-            self.skip_texts(count)
-        else:
-            self.at += count * size
-        return None
-
-    def skip_texts(self, count: int) -> None:
-        """Step over strings, none of which is read."""
-        if count > MOST_TEXTS:
-            raise ValueError(f"it has a list of over {MOST_TEXTS} strings")
-        data, offset, length_at = self.data, self.at, U64.unpack_from
-        for _ in range(count):
-            offset += 8 + length_at(data, offset)[0]
-        self.at = offset
-
-    def tensor(self) -> TensorPlace:
-        """A tensor, whose start is counted from that of all."""
-        axes = self.number(U32)
-        if axes > MOST_AXES:
-            raise ValueError(f"a tensor has {axes} axes before byte {self.at}")
-        shape = tuple(self.number(U64) for _ in range(axes))[::-1]
-        kind = self.number(U32)
-        return TensorPlace(shape, TYPES.get(kind, str(kind)), self.number(U64))
-
+from pefourier.writing.files import os_errors, read_toml, split_spec
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
@@ -194,20 +55,18 @@ class GgufFile:
     factors: Mapping[str, tuple[float, ...]]
     part: str = ""  # the type of layer that is named
     spec: str = ""
-    model, unrotated = (
-        None,
-        0,
-    )  # no config, and no dimensions of a head that do not turn beside others
+    model: ClassVar[None] = None  # no config
+    unrotated: ClassVar[int] = 0  # dimensions of a head that do not turn beside others
 
     @property
-    def architecture(self) -> str:
-        """What the file calls its model."""
+    def kind(self) -> str:
+        """The architecture."""
         return str(self.metadata.get("general.architecture"))
 
     @cached_property
     def keys(self) -> Section:
         """The keys of the file's architecture; of a list, one a layer, the first."""
-        start = f"{self.architecture}."
+        start = f"{self.kind}."
         inside = {key: value for key, value in self.metadata.items() if key.startswith(start)}
         firsts = {k: v[0] if isinstance(v, list) and v else v for k, v in inside.items()}
         firsts = {key.removeprefix(start): value for key, value in firsts.items()}
@@ -216,7 +75,7 @@ class GgufFile:
     @property
     def sections(self) -> tuple[int, ...]:
         """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
-        counts = self.metadata.get(f"{self.architecture}.rope.dimension_sections") or []
+        counts = self.metadata.get(f"{self.kind}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
             raise self.keys.wrong("rope.dimension_sections", counts, "four counts")
         return tuple(map(int, counts[:4])) if sum(counts[:4]) else ()
@@ -231,11 +90,11 @@ class GgufFile:
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
         pairings = decided()["pairing"].items()
-        return next((name for name, who in pairings if self.architecture in who.split()), None)
+        return next((name for name, who in pairings if self.kind in who.split()), None)
 
     def is_listed(self, table: str, key: str) -> bool:
         """Whether llama.cpp decides so for the file's architecture."""
-        return self.architecture in decided()[table][key].split()
+        return self.kind in decided()[table][key].split()
 
     @property
     def stated(self) -> tuple[str, int] | None:
@@ -271,7 +130,7 @@ class GgufFile:
         sliding = sliding_layers(self, count) if window else [False] * count
         if not count or sliding is None:
             return [LayerRun((), "rotary", "", None)]
-        unrotated = decided()["unrotated"].get(self.architecture)
+        unrotated = decided()["unrotated"].get(self.kind)
         differs = window_base(self) != base_in(self) or any(
             self.keys.count(f"{key}_swa") not in (None, self.keys.count(key))
             for key in ("rope.dimension_count", "attention.key_length")
@@ -287,7 +146,7 @@ class GgufFile:
             runs.setdefault(key, []).append(i)
         return [LayerRun(tuple(index), *key) for key, index in runs.items()]
 
-    def axis_of_pairs(self, pairs: int) -> np.ndarray | None:
+    def axis_of_pairs(self, pairs: int) -> NDArray[np.int64] | None:
         """Which of the axes t, y, x and e turns each pair; None where that is not told.
 
         As llama.cpp has it: e is position 0 in text and in images.
@@ -311,7 +170,7 @@ class GgufFile:
         if self.pairing == "none":
             raise PefourierError(
                 f"{shown(self.path)} sets no rotation: llama.cpp turns nothing in "
-                f"{shown(self.architecture)}"
+                f"{shown(self.kind)}"
             )
         head, turned = head_sizes(self, self.part, d)
         unread = unread_in(self)
@@ -332,10 +191,10 @@ class GgufFile:
         except PefourierError as error:
             raise PefourierError(f"{shown(self.path)}: {error}") from error
         axis = self.axis_of_pairs(turned // 2)
-        noted = {} if axis is None else {"mrope_section": describe_axes(axis)}
+        noted: dict[str, Any] = {} if axis is None else {"mrope_section": describe_axes(axis)}
         noted |= {"unread": unread} if unread else {}
         longest = self.keys.count("context_length") or 0
-        family = lost_family(type_row(self.architecture) or {}, enc.params, longest)
+        family = lost_family(type_row(self.kind) or {}, enc.params, longest)
         lost = [family_lost(self.keys.label, longest, family)] if family else []
         before = family.get("trained") or known_original(self, enc.params)
         if before and not trained_as_stated(enc.params):
@@ -394,8 +253,8 @@ def unread_in(file: GgufFile) -> tuple[str, ...]:
 
 def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
     """What a file leaves to the code of its architecture; the first keys that are not read."""
-    who = f"{shown(file.path)} (architecture {shown(file.architecture)})"
-    unrotated = decided()["unrotated"].get(file.architecture)
+    who = f"{shown(file.path)} (architecture {shown(file.kind)})"
+    unrotated = decided()["unrotated"].get(file.kind)
     if file.pairing is None:
         yield finding("gguf-unsaid", "pairs", who=who)
     if file.number("rope.freq_base") is None:
@@ -423,10 +282,10 @@ def window_base(file: GgufFile) -> float:
 
 def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
     """Which layers see a window alone: by the key, else by llama.cpp's pattern; None: unknown."""
-    pattern = file.metadata.get(f"{file.architecture}.attention.sliding_window_pattern")
+    pattern = file.metadata.get(f"{file.kind}.attention.sliding_window_pattern")
     if isinstance(pattern, list):
         return [bool(x) for x in pattern[:count]] if len(pattern) >= count else None
-    interval = pattern or decided()["full"].get(file.architecture)
+    interval = pattern or decided()["full"].get(file.kind)
     if not isinstance(interval, int) or isinstance(interval, bool) or not interval:
         return None
     full = 0 if interval < 0 else abs(interval) - 1
@@ -440,7 +299,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     original = file.keys.count("rope.scaling.original_context_length", "context_length")
     alpha, mixed = file.optional("rope.scaling.alpha"), file.keys.values.get(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
-    sizes = {"factor": factor, "original": original}
+    sizes: dict[str, Any] = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
     if LONG in factors and SHORT in factors and original:
         lists = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
@@ -482,7 +341,7 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
     scale, times = 1 + 0.1 * log(factor), log_multiplier(file)
     if times is None:
         return scale
-    if file.architecture == "deepseek2" and abs(times - 1) > 1e-6:
+    if file.kind == "deepseek2" and abs(times - 1) > 1e-6:
         return 1.0
     return scale / (1 + 0.1 * times * log(factor))
 
@@ -490,13 +349,13 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
 def log_multiplier(file: GgufFile) -> float | None:
     """What a config calls mscale_all_dim; None where llama.cpp reads none."""
     multiplier = file.optional("rope.scaling.yarn_log_multiplier")
-    return multiplier if multiplier is None or file.architecture == "mistral3" else 10 * multiplier
+    return multiplier if multiplier is None or file.kind == "mistral3" else 10 * multiplier
 
 
 def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, float]:
     """What DeepSeek's layers multiply their logits with: (0.1 m ln s + 1)^2."""
     times = log_multiplier(file)
-    if times is None or params["scaling"] != "yarn" or file.architecture == "mistral3":
+    if times is None or params["scaling"] != "yarn" or file.kind == "mistral3":
         return {}
     return {"softmax_factor": logits_gain(times, params["factor"], file.keys.label)}
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import Finding, Operator, numbers
 from pefourier.encodings.findings import finding
@@ -119,7 +120,7 @@ class Turn:
 
 def rotation_codes(
     code: VectorMap, torch: Any
-) -> tuple[np.ndarray, float, list[Finding], Operator] | None:
+) -> tuple[NDArray[np.float64], float, tuple[Finding, ...], Operator] | None:
     """Codes, resolution, findings and operator of code that turns; None of what does not move.
 
     Codes are the columns of pairs in the image of a vector that is 1 at the first of each.
@@ -146,14 +147,15 @@ def rotation_codes(
     moving = kinds.index(next(kind for kind in kinds if kind != "still"))
     vector = np.zeros((1, length, d))
     vector[..., turns[moving].firsts] = 1
-    *images, eps = code.images(torch, vector, np.arange(length))
-    codes = np.linalg.solve(turns[moving].start, images[moving][0].T).T
+    query, key, eps = code.images(torch, vector, np.arange(length))
+    codes = np.linalg.solve(turns[moving].start, (query, key)[moving][0].T).T
     codes = codes[:, np.sort([turns[moving].firsts, turns[moving].seconds], axis=None)]
 
     def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return probe(code, torch, turns, positions)
 
-    return codes, eps, [*findings_on(code, turns), *compare_keys(code, kinds, operator)], operator
+    notes = (*findings_on(code, turns), *compare_keys(code, kinds, operator))
+    return codes, eps, notes, operator
 
 
 def findings_on(code: VectorMap, turns: list[Turn]) -> list[Finding]:
@@ -263,8 +265,10 @@ def probe(
     random = np.random.default_rng(0).standard_normal(d)
     ends = [np.isin(np.arange(d), t.seconds) == second for t in turns for second in (False, True)]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
-    *images, eps = code.images(torch, vectors, positions)
-    tripled = code.images(torch, 3 * vectors[4:], positions)
+    query, key, eps = code.images(torch, vectors, positions)
+    images = (query, key)
+    tripled_query, tripled_key, _ = code.images(torch, 3 * vectors[4:], positions)
+    tripled = (tripled_query, tripled_key)
     answers = []
     for k, turn in enumerate(turns):
         firsts, seconds = turn.firsts, turn.seconds

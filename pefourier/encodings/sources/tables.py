@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
@@ -82,11 +83,11 @@ def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
         if suffix == ".csv" and status.st_size > MEMORY // 8:
             raise too_large(path, MEMORY // 8)
         with os_errors("read", path):
-            return open(path, "rb"), suffix
+            return Path(path).open("rb"), suffix
     is_stream = stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
     if not is_stream or suffix_of(path) not in STREAMED:
         raise PefourierError(f"{shown(path)} is no file of codes: name one, {', '.join(READERS)}")
-    with os_errors("read", path), open(path, "rb") as pipe:
+    with os_errors("read", path), Path(path).open("rb") as pipe:
         return read_pipe(pipe, path)
 
 
@@ -273,7 +274,9 @@ def refuse_ids(arrays: Mapping[str, Stored], key: str | None, file: str) -> None
     """Refuse position ids, which are no vectors: by the name of an array, or as the only one."""
     names = [name for name in arrays if name.rpartition(".")[2] == "position_ids"]
     names = names or (list(arrays) if len(arrays) == 1 else [])
-    for name in [key] if key in arrays else names if key is None else []:
+    if key is not None:
+        names = [key] if key in arrays else []
+    for name in names:
         stored = arrays[name]
         is_small = stored.kind in WHOLE - {"bool"} and 0 < math.prod(stored.shape) <= MOST_IDS
         if is_small and counts_tokens(np.atleast_1d(stored.load(file, name))):

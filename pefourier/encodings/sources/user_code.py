@@ -20,10 +20,12 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Operator,
+    OperatorEncoding,
     from_bias,
     from_table,
     is_bias,
     numbers,
+    recast,
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
@@ -86,13 +88,16 @@ def read_code(
     params |= {"rotated": width} if table.operator and width < d else {}
     params |= {} if seed is None else {"seed": seed}
     from_array = from_bias if is_bias(table.codes.shape) else from_table
-    return replace(
+    enc = replace(
         from_array(table.codes, spec, eps=table.eps, findings=table.findings),
         params=params,
         spec=spec if in_shell else "",
         untrained="untrained" in {f.code for f in table.findings},
-        operator=table.operator and sandboxed_operator(request, seed, code, table.operator),
     )
+    if table.operator is None:
+        return enc
+    operator = sandboxed_operator(request, seed, code, table.operator)
+    return recast(enc, OperatorEncoding, operator=operator)
 
 
 def sandboxed_operator(

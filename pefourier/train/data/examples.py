@@ -3,19 +3,19 @@
 Shorter series are padded: what stands behind their end is masked in training and in tests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.sources.tables import check_regular
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data import recordings, split
-from pefourier.train.data.recordings import fill_missing
+from pefourier.train.data import split
 from pefourier.train.data.split import Task
 from pefourier.train.options import Missing, Options, Split
 
 DEFAULTS = Options()
+LARGEST = 1e30  # of values read: float32 ends at 3e38
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
 
@@ -37,35 +37,92 @@ def from_examples(
     Independent examples have no neighbours to leak from, so that blocks and random mean the same;
     those of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
-    if options.window is not None or options.stride is not None:
-        raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples (built-in "
-            "tasks are drawn at a length: order:length=24)"
-        )
+    refuse_cutting(name, options)
     labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
-    recordings.check_rows(f"{name}, X in rows of {length} an example", rows)
+    check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
-    parts = split_examples(name, labels, options.split, tested, groups)
-    if tested is not None:
-        parts += [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
+    parts = split_examples(name, labels, options, tested, groups)
     starts = np.arange(n) * length
     row_counts = length if lengths is None else lengths
-    folds = tuple(split.make_fold(rows, starts, row_counts, p, True) for p in parts)
     leaky = groups is not None and options.split == "random"
     count = 0 if groups is None or leaky else len(np.unique(groups))
     untested = count - len(parts) if 1 < count < split.FOLDS else 0
-    facts = {"leaky": leaky, "groups": count if count > 1 else None, "own_names": not classes}
-    facts |= {"lengths": lengths, "filled": filled, "has_test_part": tested is not None}
-    dropped = {"untested": untested, "one group": int(count == 1), "missing": lost}
-    facts["dropped"] = split.drops(dropped)
-    classes = tuple(classes or names)
-    task = Task(name, options.split, rows, starts, labels, length, classes, folds, **facts)
+    folds = tuple(split.make_fold(rows, starts, row_counts, p, own_scale=True) for p in parts)
+    own = name, options.split, rows, starts, labels, length, tuple(classes or names), folds
+    task = Task(
+        *own,
+        leaky=leaky,
+        has_test_part=tested is not None,
+        groups=count if count > 1 else None,
+        lengths=lengths,
+        own_names=not classes,
+        dropped=split.drops({"untested": untested, "one group": int(count == 1), "missing": lost}),
+        filled=filled,
+    )
     split.check_task(task)
     return task
+
+
+def refuse_cutting(name: str, options: Options) -> None:
+    """Refuse --window and --stride, which examples don't have."""
+    if options.window is not None or options.stride is not None:
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples (built-in "
+            "tasks are drawn at a length: order:length=24)"
+        )
+
+
+def check_rows(name: str, rows: np.ndarray) -> None:
+    """Refuse rows that are not numbers (n, channels), or not finite."""
+    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
+        raise PefourierError(
+            f"{name}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
+        )
+    wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
+    bad = np.argwhere(~(np.abs(wide) <= LARGEST))
+    if len(bad):
+        value = rows[tuple(bad[0])]
+        way_out = "scale such values" if np.isfinite(value) else "fill missing values"
+        raise PefourierError(
+            f"{name}: row {bad[0, 0]}, column {bad[0, 1]} is {value}; {way_out} before training"
+        )
+
+
+def fill_missing(
+    rows: np.ndarray, missing: Missing | None, place: Callable[[int, int], str]
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Rows (n, C) of a series without missing numbers (nan), which are kept, how many were filled.
+
+    A number that nothing precedes is the next one of its channel. `place` says of a row and a
+    column where they are.
+
+    >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
+    >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
+    [[2.0, 1.0], [2.0, 1.0]]
+    """
+    absent = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
+    complete = np.ones(len(rows), bool)
+    if not absent.any():
+        return rows, complete, 0
+    drops = missing == "drop"
+    if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
+        where = place(*np.argwhere(absent)[0].tolist())
+        raise PefourierError(
+            f"{where} is missing; fill it, or give --missing previous, mean or drop where that "
+            "leaves numbers"
+        )
+    if drops:
+        complete = np.logical_not(absent.any(axis=1))
+        return rows[complete], complete, 0
+    if missing == "mean":
+        return np.where(absent, np.nanmean(rows, axis=0), rows), complete, int(absent.sum())
+    last = np.maximum.accumulate(np.where(absent, -1, np.arange(len(rows))[:, None]), axis=0)
+    last = np.where(last < 0, (~absent).argmax(axis=0), last)
+    return np.take_along_axis(rows, last, axis=0), complete, int(absent.sum())
 
 
 def fill_examples(
@@ -75,12 +132,9 @@ def fill_examples(
     if x.dtype.kind != "f" or not np.isnan(x).any():
         return x, lengths, 0, 0
     row_counts = np.full(len(x), x.shape[1]) if lengths is None else lengths
+    where = "{}: example {}, row {}, channel {}"
     series = [
-        fill_missing(
-            example[:rows],
-            missing,
-            lambda row, column, i=i: f"{name}: example {i}, row {row}, channel {column}",
-        )
+        fill_missing(example[:rows], missing, partial(where.format, name, i))
         for i, (example, rows) in enumerate(zip(x, row_counts, strict=True))
     ]
     x, remaining = padded_series([rows for rows, _, _ in series])
@@ -122,16 +176,18 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, l
 
 
 def split_examples(
-    name: str, labels: np.ndarray, split_by: Split, tested: int | None, groups: np.ndarray | None
+    name: str, labels: np.ndarray, options: Options, tested: int | None, groups: np.ndarray | None
 ) -> list[split.Parts]:
     """Who trains, validates and tests: by publication, by groups, in order or shuffled."""
     n = len(labels)
     if groups is not None:
-        return split_by_groups(name, labels, split_by, groups)
+        return split_by_groups(name, labels, options.split, groups)
     if tested is not None:
-        return [with_validation(labels, np.arange(n) < n - tested)]
-    if split_by == "chronological":
-        return [tuple(np.split(np.arange(n), [int(share * n) for share in split.SHARES]))]
+        drawn = [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
+        return [with_validation(labels, np.arange(n) < n - tested), *drawn]
+    if options.split == "chronological":
+        train, valid, test = np.split(np.arange(n), [int(share * n) for share in split.SHARES])
+        return [(train, valid, test)]
     return split.deal_within_classes(labels)
 
 
@@ -221,6 +277,8 @@ def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
                 f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be one; it holds "
                 f"{names}"
             )
+    from pefourier.encodings.sources.tables import check_regular
+
     for file in files if set_name == name else ():
         check_regular(str(file))
     try:

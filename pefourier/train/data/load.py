@@ -9,25 +9,24 @@ long form.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import DEFAULTS, from_examples, from_ts
+from pefourier.train.data import split
+from pefourier.train.data.examples import DEFAULTS, fill_missing, from_examples, from_ts
 from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.data.tables import from_csv
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
 MOST_RESAMPLES = 1000
-BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
 TEXTS = ("y", "groups", "y_train", "y_test", "label")  # may hold names
+BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
 
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
@@ -81,8 +80,11 @@ def find_task(name: str, options: Options) -> Task:
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
+        from pefourier.train.data import recordings
+
         series = recordings.read_recordings(name, options.data)
-        return split.split_series(name, series, *options.cut, recordings.SOURCES[name].blocks)
+        blocks = split.Dealing(recordings.SOURCES[name].blocks)
+        return split.split_series(name, series, *options.cut, blocks)
     if suffix in READERS:
         return READERS[suffix](Path(name), options)
     if name.partition(":")[0] in SYNTHETIC:
@@ -105,6 +107,9 @@ def check_dataset(name: str) -> None:
 
 def from_archive(path: Path, options: Options) -> Task:
     """Examples X, y or a labelled series from a user's .npz."""
+    from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
+    from pefourier.train.data.recordings import load_part
+
     with open_arrays(str(path), ".npz", regular=True) as file:
         stored = file.arrays
         kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
@@ -115,14 +120,16 @@ def from_archive(path: Path, options: Options) -> Task:
             )
         make, required, optional = kinds[0]
         used = [name for name in stored if name in (*required, *optional)]
-        arrays = {name: recordings.load_part(file, name, text=name in TEXTS) for name in used}
+        arrays = {name: load_part(file, name, text=name in TEXTS) for name in used}
     unused = tuple(stored[name].label(name) for name in stored if name not in used)
     return replace(make(path, arrays, options), unused=unused)
 
 
 def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """A user's examples X (n, length, channels) with classes y, and maybe groups and lengths."""
-    task = from_examples(str(path), arrays.pop("X"), arrays.pop("y"), options, **arrays)
+    groups, lengths = arrays.get("groups"), arrays.get("lengths")
+    x, y = arrays["X"], arrays["y"]
+    task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
     return replace(task, grouped_by="an array called groups")
 
 
@@ -142,21 +149,30 @@ def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Ta
 
 def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """A user's recording with a label for each row, scaled by its part `train` where it has one."""
+    from pefourier.train.data import recordings
+
     if "groups" in arrays:
         raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
     name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
     label = recordings.truth_values(name, rows, arrays["label"])
-    rows, complete, filled = recordings.fill_missing(
-        rows, options.missing, lambda row, column: f"{path}: row {row}, channel {column}"
-    )
+    place = partial("{}: row {}, channel {}".format, path)
+    rows, complete, filled = fill_missing(rows, options.missing, place)
     if "train" in arrays:
         recording = arrays["train"], rows, label[complete]
         series = recordings.scale_recording(name, recording, 1e-6, name, name)
     else:
         series = recordings.unscaled_series(name, rows, label[complete])
-    facts = {"own_scale": "train" not in arrays, "units": (str(path),)}
-    task = split.split_series(str(path), [series], *options.cut, **facts)
+    dealing, own_scale = split.Dealing(units=(str(path),)), "train" not in arrays
+    cut = *options.cut, dealing
+    task = split.split_series(str(path), [series], *cut, own_scale=own_scale)
     return split.count_missing(task, filled, int((~complete).sum()))
+
+
+def from_table(path: Path, options: Options) -> Task:
+    """Examples or recordings of a .csv in long form."""
+    from pefourier.train.data.tables import from_csv
+
+    return from_csv(path, options)
 
 
 KINDS = (  # of archives: who reads them, arrays that must be there, and that may be
@@ -167,5 +183,5 @@ KINDS = (  # of archives: who reads them, arrays that must be there, and that ma
 )
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by their suffix
     ".npz": from_archive,
-    ".csv": from_csv,
+    ".csv": from_table,
 }

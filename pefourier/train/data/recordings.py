@@ -11,7 +11,6 @@ recordings of a dataset.
 
 import csv
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.encodings.encoding import BLOCK, row_blocks
-from pefourier.encodings.sources.formats import MEMORY
 from pefourier.encodings.sources.tables import (
     ArrayFile,
     names_and_shapes,
@@ -30,13 +28,12 @@ from pefourier.encodings.sources.tables import (
     parse_or_refuse,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data.split import Series
-from pefourier.train.options import Missing
+from pefourier.train.data.examples import check_rows
+from pefourier.train.data.split import Series, machine_memory
 from pefourier.writing.files import label as name_of_file
 from pefourier.writing.files import status_of
 
 LIMIT = 20.0  # scaled values are cut here
-LARGEST = 1e30  # of values read: float32 ends at 3e38
 AGAIN = "download it again"
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 # Recorded over the same period: they share their command columns. P-10's rows are P-14's.
@@ -44,14 +41,6 @@ GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"
 PARTS = ("train", "test", "label")  # of an archive
 LIST, COLUMNS = "labeled_anomalies.csv", {"chan_id", "spacecraft", "anomaly_sequences"}
 LARGEST_LIST = 2**24  # bytes
-
-
-def machine_memory() -> int:
-    """Bytes of memory that the machine has, as far as the system says it."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # Windows
-        return 8 * MEMORY
 
 
 def memory_limit() -> int:
@@ -90,8 +79,8 @@ def scale_recording(
         raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
     mean, scaled = train.mean(axis=0, dtype=float), np.empty(test.shape, np.float32)
-    for rows in row_blocks(len(test), BLOCK, test.shape[1]):
-        scaled[rows] = np.clip((test[rows] - mean) / scale, -LIMIT, LIMIT)
+    for block in row_blocks(len(test), BLOCK, test.shape[1]):
+        scaled[block] = np.clip((test[block] - mean) / scale, -LIMIT, LIMIT)
     return Series(name, scaled, label, recorded_with, dealt_with)
 
 
@@ -113,55 +102,6 @@ def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
             f"{name}: the label of a row must be 0 or 1; got {shown(wrong[0].item())}"
         )
     return label.astype(bool)
-
-
-def fill_missing(
-    rows: np.ndarray, missing: Missing | None, place: Callable[[int, int], str]
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rows (n, C) of a series without missing numbers (nan), which are kept, how many were filled.
-
-    A number that nothing precedes is the next one of its channel. `place` says of a row and a
-    column where they are.
-
-    >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
-    >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
-    [[2.0, 1.0], [2.0, 1.0]]
-    """
-    absent = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
-    complete = np.ones(len(rows), bool)
-    if not absent.any():
-        return rows, complete, 0
-    drops = missing == "drop"
-    if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
-        where = place(*np.argwhere(absent)[0].tolist())
-        raise PefourierError(
-            f"{where} is missing; fill it, or give --missing previous, mean or drop where that "
-            "leaves numbers"
-        )
-    if drops:
-        complete = ~absent.any(axis=1)
-        return rows[complete], complete, 0
-    if missing == "mean":
-        return np.where(absent, np.nanmean(rows, axis=0), rows), complete, int(absent.sum())
-    last = np.maximum.accumulate(np.where(absent, -1, np.arange(len(rows))[:, None]), axis=0)
-    last = np.where(last < 0, (~absent).argmax(axis=0), last)
-    return np.take_along_axis(rows, last, axis=0), complete, int(absent.sum())
-
-
-def check_rows(name: str, rows: np.ndarray) -> None:
-    """Refuse rows that are not numbers (n, channels), or not finite."""
-    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
-        raise PefourierError(
-            f"{name}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
-        )
-    wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
-    bad = np.argwhere(~(np.abs(wide) <= LARGEST))
-    if len(bad):
-        value = rows[tuple(bad[0])]
-        way_out = "scale such values" if np.isfinite(value) else "fill missing values"
-        raise PefourierError(
-            f"{name}: row {bad[0, 0]}, column {bad[0, 1]} is {value}; {way_out} before training"
-        )
 
 
 @dataclass(frozen=True)
@@ -227,8 +167,8 @@ def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
                     f"{file.label} holds {names_and_shapes(file.arrays)}; expected train, test "
                     f"and label; {AGAIN}"
                 )
-            parts = (load_part(file, part, text=part == "label") for part in PARTS)
-            yield path.stem, tuple(parts)
+            train, test, label = (load_part(file, p, text=p == "label") for p in PARTS)
+            yield path.stem, (train, test, label)
 
 
 def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
@@ -257,8 +197,9 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
         )
     events = {r["chan_id"]: r["anomaly_sequences"] for r in rows if r["spacecraft"] == "MSL"}
     for name in sorted(events):
-        parts = [read_channel(folder / part, name) for part in ("train", "test")]
-        yield name, (*parts, parse(partial(label_events, name, events[name], len(parts[1]))))
+        train, test = (read_channel(folder / part, name) for part in ("train", "test"))
+        label = parse(partial(label_events, name, events[name], len(test)))
+        yield name, (train, test, label)
 
 
 def parse_list(path: Path) -> list[dict[str, str]]:

@@ -16,6 +16,7 @@ time no window that is tested in the same fold, on any recording of the campaign
 that are recorded together only those of one length agree row by row in their commands.)
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -110,6 +111,18 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Dealing:
+    """What a split deals into folds: whole series where it can, else blocks of time."""
+
+    blocks: int = USER_BLOCKS  # of the longest recording
+    units: Sequence[str] = ()  # what stays together of each series: itself, or its group
+    grouped: bool = False
+
+
+BY_BLOCKS = Dealing()
+
+
+@dataclass(frozen=True)
 class Span:
     """Rows [start, stop) of all series one after another, and the unit that is dealt as a whole."""
 
@@ -118,6 +131,14 @@ class Span:
     unit: tuple[str, int]
     campaign: str  # whose clock counts the rows from `first`
     first: int
+
+
+def machine_memory() -> int:
+    """Bytes of memory that the machine has, as far as the system says it."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows
+        return 2**36
 
 
 def borders(anomalous: np.ndarray, n: int, blocks: int, window: int, clock: int) -> list[int]:
@@ -172,7 +193,7 @@ def anomalous_in_any(labels: Sequence[np.ndarray]) -> np.ndarray:
     return union
 
 
-def deal(positives: Sequence[int], folds: int = FOLDS) -> np.ndarray:
+def deal(positives: Sequence[int] | np.ndarray, folds: int = FOLDS) -> np.ndarray:
     """The fold of each unit: the richest first, each to the fold with the fewest positives.
 
     No fold gets more than its share of units, and those without positives even out the numbers.
@@ -197,17 +218,15 @@ def split_series(
     window: int | None = None,
     stride: int | None = None,
     split: Split = "blocks",
-    blocks: int = USER_BLOCKS,
+    dealing: Dealing = BY_BLOCKS,
+    *,
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
-    units: Sequence[str] = (),
-    grouped: bool = False,
 ) -> Task:
     """Windows of labelled series; one is positive if any of its rows is anomalous.
 
     Validation and test windows do not overlap; training windows start every `stride` rows, default
-    a window's length. With `own_scale` each fold's training windows give shift and scale. `units`
-    name for each series what is dealt whole where it can be: itself, or with `grouped` its group.
+    a window's length. With `own_scale` each fold's training windows give shift and scale.
     """
     window = WINDOW if window is None else window
     stride = window if stride is None else stride
@@ -225,13 +244,13 @@ def split_series(
         starts = cut_windows(spans, window, stride)[:, 1]
         places = deal_within_classes(holds_anomaly(label, starts, window))
     else:
-        spans, masks = deal_spans(name, series, label, window, split, blocks, units, grouped)
+        spans, masks = deal_spans(name, series, label, window, split, dealing)
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
     dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
     labels = holds_anomaly(label, starts, window).astype(np.int64)
-    folds = tuple(make_fold(rows, starts, window, parts, own_scale) for parts in places)
-    facts = {"leaky": split == "random", "dropped": dropped}
-    task = Task(name, split, rows, starts, labels, window, classes, folds, **facts)
+    folds = tuple(make_fold(rows, starts, window, p, own_scale=own_scale) for p in places)
+    leaky = split == "random"
+    task = Task(name, split, rows, starts, labels, window, classes, folds, leaky, dropped=dropped)
     check_task(task)
     return task
 
@@ -252,7 +271,7 @@ def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) 
 def holds_anomaly(label: np.ndarray, starts: np.ndarray, window: int) -> np.ndarray:
     """Whether each window holds an anomalous row."""
     total = np.concatenate([[0], np.cumsum(label)])
-    return total[starts + window] > total[starts]
+    return np.asarray(total[starts + window] > total[starts])
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
@@ -265,17 +284,16 @@ def deal_spans(
     label: np.ndarray,
     window: int,
     split: Split,
-    blocks: int,
-    units: Sequence[str],
-    grouped: bool,
+    dealing: Dealing,
 ) -> tuple[list[Span], Masks]:
-    """Spans and the parts of each fold: whole series by `units` where they can be, else of time."""
-    if units and split == "blocks":
-        if dealt := deal_series(series, label, window, units, grouped):
+    """Spans and the parts of each fold: whole series by units where they can be, else of time."""
+    blocks = dealing.blocks
+    if dealing.units and split == "blocks":
+        if dealt := deal_series(series, label, window, dealing):
             return dealt
         fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
         blocks = min(blocks, max(FOLDS, fitting))
-    if grouped:
+    if dealing.grouped:
         raise PefourierError(f"{name}: {NO_GROUP if split == 'blocks' else GROUPS_IN_TIME}")
     if split == "blocks":
         spans = block_spans(series, blocks, window)
@@ -288,13 +306,13 @@ def deal_spans(
 
 
 def deal_series(
-    series: Sequence[Series], label: np.ndarray, window: int, units: Sequence[str], grouped: bool
+    series: Sequence[Series], label: np.ndarray, window: int, dealing: Dealing
 ) -> tuple[list[Span], Masks] | None:
     """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
     spans = whole_spans(series)
     counts = count_classes(spans, label, window)
-    names, unit = np.unique(units, return_inverse=True)
-    if grouped and len(names) < FOLDS:
+    names, unit = np.unique(dealing.units, return_inverse=True)
+    if dealing.grouped and len(names) < FOLDS:
         masks = leave_groups_out(counts, unit)
         return (spans, masks) if masks else None
     for folds in range(min(FOLDS, len(names)), 2, -1):
@@ -306,7 +324,7 @@ def deal_series(
 
 def deal_units(unit: np.ndarray, counts: np.ndarray, folds: int = FOLDS) -> np.ndarray:
     """The fold of each span, all spans of a unit in one."""
-    return deal(np.bincount(unit, counts[:, 1]), folds)[unit]
+    return np.asarray(deal(np.bincount(unit, counts[:, 1]), folds)[unit])
 
 
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> np.ndarray:
@@ -406,7 +424,7 @@ def deal_within_classes(labels: np.ndarray) -> list[Parts]:
         members = rng.permutation(np.flatnonzero(labels == label))
         where[members] = (begin + np.arange(len(members))) % FOLDS
         begin += len(members)
-    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_masks(where, FOLDS)]
+    return rotate_parts(where, FOLDS)
 
 
 def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
@@ -427,7 +445,7 @@ def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> l
         crowd = (dealt * share[number]).sum(axis=1)
         fold[number] = np.lexsort((dealt.sum(axis=1).round(9), crowd.round(9)))[0]
         dealt[fold[number]] += share[number]
-    return [tuple(map(np.flatnonzero, parts)) for parts in rotate_masks(fold[unit], folds)]
+    return rotate_parts(fold[unit], folds)
 
 
 def rotate_masks(where: np.ndarray, folds: int) -> Masks:
@@ -436,15 +454,22 @@ def rotate_masks(where: np.ndarray, folds: int) -> Masks:
     return [(~(valid | test), valid, test) for valid, test in held_out]
 
 
+def rotate_parts(where: np.ndarray, folds: int) -> list[Parts]:
+    """Parts of each fold from the fold of each, as `rotate_masks`."""
+    return [
+        (np.flatnonzero(train), np.flatnonzero(valid), np.flatnonzero(test))
+        for train, valid, test in rotate_masks(where, folds)
+    ]
+
+
 def make_fold(
-    rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts, own_scale: bool
+    rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts, *, own_scale: bool
 ) -> Fold:
     """A fold; with `own_scale` its training windows give each channel's mean and deviation.
 
     `window` is the rows of all windows, or of each (W,).
     """
-    channels = rows.shape[1]
-    mean, scale = np.zeros(channels), np.ones(channels)
+    mean, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     if own_scale and len(parts[0]):
         used = np.zeros(len(rows) + 1, dtype=int)
         np.add.at(used, starts[parts[0]], 1)

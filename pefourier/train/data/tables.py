@@ -14,6 +14,7 @@ import csv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import from_examples, padded_series
+from pefourier.train.data.examples import fill_missing, from_examples, padded_series
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.writing.files import label as name_of_file
@@ -52,6 +53,10 @@ class LongTable:
         where = f"{shown(str(self.path))}, line {self.lines[row]}: series "
         where += shown(str(self.columns["id"][row]))
         return f"{where}, column {column}" if column else where
+
+    def place_of(self, part: np.ndarray, row: int, channel: int) -> str:
+        """Where a number of a part of the rows is."""
+        return self.place(part[row], self.names[channel])
 
     def labels_of(self, part: np.ndarray, role: str) -> list[str]:
         """The labels, or groups, of some rows, the commonest first."""
@@ -163,11 +168,8 @@ def from_csv(path: Path, options: Options) -> Task:
     table, filled, lost = read_long(path, options.columns), 0, 0
     parts = rows_of_series(table)
     for i, part in enumerate(parts):
-        rows, complete, count = recordings.fill_missing(
-            table.channels[part],
-            options.missing,
-            lambda row, column, part=part: table.place(part[row], table.names[column]),
-        )
+        place = partial(table.place_of, part)
+        rows, complete, count = fill_missing(table.channels[part], options.missing, place)
         parts[i] = part[complete]
         table.channels[parts[i]] = rows
         filled, lost = filled + count, lost + int((~complete).sum())
@@ -233,8 +235,9 @@ def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Option
         for name, part in zip(names, parts, strict=True)
     ]
     grouped = groups is not None and len(set(groups)) > 1 and options.split != "random"
-    facts = {"classes": classes, "units": groups if grouped else names, "grouped": grouped}
-    return split.split_series(str(table.path), series, *options.cut, own_scale=True, **facts)
+    dealing = split.Dealing(units=groups if grouped and groups else names, grouped=grouped)
+    cut = *options.cut, dealing
+    return split.split_series(str(table.path), series, *cut, own_scale=True, classes=classes)
 
 
 def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:
@@ -268,6 +271,6 @@ def examples_of(table: LongTable, parts: Sequence[np.ndarray], options: Options)
     labels = np.array([table.columns["label"][part[0]] for part in parts])
     groups = groups_of(table, parts)
     x, lengths = padded_series([table.channels[part] for part in parts])
-    facts = {"groups": None if groups is None else np.array(groups), "lengths": lengths}
-    task = from_examples(str(table.path), x, labels, options, **facts)
+    own = None if groups is None else np.array(groups)
+    task = from_examples(str(table.path), x, labels, options, groups=own, lengths=lengths)
     return replace(task, grouped_by="a column called group")

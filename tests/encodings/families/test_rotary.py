@@ -45,7 +45,7 @@ def grid(d, rho):
     return [mp.power(rho, -mp.mpf(2 * i) / d) for i in range(d // 2)]
 
 
-def ntk_twin(d, rho, _length, factor):
+def ntk_twin(d, rho, factor, **_):
     return grid(d, rho * mp.mpf(factor) ** (mp.mpf(d) / (d - 2)))
 
 
@@ -54,7 +54,7 @@ def dynamic_twin(d, rho, length, factor, original):
     return grid(d, rho * ratio ** (mp.mpf(d) / (d - 2)))
 
 
-def yarn_twin(d, rho, _length, factor, original, *, beta_fast=32, beta_slow=1, truncate=True):
+def yarn_twin(d, rho, factor, original, beta_fast=32, beta_slow=1, *, truncate=True, **_):
     low, high = (
         d * mp.log(original / (turns * 2 * mp.pi)) / (2 * mp.log(rho))
         for turns in (beta_fast, beta_slow)
@@ -75,7 +75,7 @@ def over(d, rho, factors):
     return [t / mp.mpf(f) for t, f in zip(grid(d, rho), factors, strict=True)]
 
 
-def llama3_twin(d, rho, _length, factor, original, low_freq_factor=1, high_freq_factor=4):
+def llama3_twin(d, rho, factor, original, low_freq_factor=1, high_freq_factor=4, **_):
     out = []
     for theta in grid(d, rho):
         turns = original * theta / (2 * mp.pi)
@@ -86,13 +86,13 @@ def llama3_twin(d, rho, _length, factor, original, low_freq_factor=1, high_freq_
     return out
 
 
-def clip_twin(d, rho, _length, clipped=20):
+def clip_twin(d, rho, clipped=20, **_):
     n = min(clipped, d // 2)
     fade = [(1 + mp.cos(mp.pi * k / max(n - 1, 1))) / 2 for k in range(n)]
     return [t * f for t, f in zip(grid(d, rho), [1] * (d // 2 - n) + fade, strict=True)]
 
 
-def riflex_twin(d, rho, _length, factor, original, repeat):
+def riflex_twin(d, rho, factor, original, repeat, **_):
     theta = grid(d, rho)
     apart = [abs(2 * mp.pi / t - repeat) for t in theta]
     k = apart.index(min(apart))
@@ -100,20 +100,20 @@ def riflex_twin(d, rho, _length, factor, original, repeat):
 
 
 TWINS = {
-    "none": lambda d, rho, _length: grid(d, rho),
-    "linear": lambda d, rho, _length, factor: over(d, rho, [factor] * (d // 2)),
+    "none": lambda d, rho, **_: grid(d, rho),
+    "linear": lambda d, rho, factor, **_: over(d, rho, [factor] * (d // 2)),
     "ntk": ntk_twin,
     "dynamic": dynamic_twin,
     "yarn": yarn_twin,
     "longrope": longrope_twin,
     "llama3": llama3_twin,
-    "proportional": lambda d, rho, _length, factor=1: over(d, rho, [factor] * (d // 2)),
-    "cut": lambda d, rho, _length, original: [
+    "proportional": lambda d, rho, factor=1, **_: over(d, rho, [factor] * (d // 2)),
+    "cut": lambda d, rho, original, **_: [
         t if t * original >= 2 * mp.pi else mp.mpf(0) for t in grid(d, rho)
     ],
     "clip": clip_twin,
     "riflex": riflex_twin,
-    "factors": lambda d, rho, _length, factors: over(d, rho, factors),
+    "factors": lambda d, rho, factors, **_: over(d, rho, factors),
 }
 SHORT, LONG = (tuple(1 + i / 7 for i in range(32)), tuple(1 + i * i / 3 for i in range(32)))
 LISTS = {"short_factor": SHORT, "long_factor": LONG}
@@ -148,7 +148,7 @@ CASES = [
 def test_frequencies_are_those_of_the_formula_in_50_digits(scaling, own, rho):
     built = build("rope", length=3000, d=64, rho=rho, scaling=scaling, **own)
     with mp.workdps(50):
-        wanted = [float(x) for x in TWINS[scaling](64, mp.mpf(rho), 3000, **own)]
+        wanted = [float(x) for x in TWINS[scaling](64, mp.mpf(rho), length=3000, **own)]
     np.testing.assert_allclose(built.measure.frequencies, wanted, rtol=1e-13)
 
 

@@ -7,7 +7,7 @@ from stored import safetensors
 
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
-from pefourier.encodings.sources.config import model_types
+from pefourier.encodings.sources.huggingface import model_types
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 

@@ -12,8 +12,7 @@ from survey_transformers import SWITCHED, changed
 
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
-from pefourier.encodings.sources.config import type_row
-from pefourier.encodings.sources.layers import LayerRun, read_temperature
+from pefourier.encodings.sources.huggingface import LayerRun, read_temperature, type_row
 from pefourier.errors import PefourierError
 
 FULL, LOCAL = "full_attention", "sliding_attention"

@@ -9,7 +9,7 @@ from rotary_modules import config_class, quiet
 
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import describe_positions
-from pefourier.encodings.sources.config import type_row
+from pefourier.encodings.sources.huggingface import type_row
 
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 QWEN25 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"]

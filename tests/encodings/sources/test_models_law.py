@@ -19,8 +19,7 @@ from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torc
 from pefourier import context
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
-from pefourier.encodings.sources.config import type_row, version
-from pefourier.encodings.sources.rope_config import PAIRED
+from pefourier.encodings.sources.huggingface import PAIRED, type_row, version
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 
@@ -86,20 +85,20 @@ def verdict(values, path, tolerance=1e-6):
     except Exception:
         yield "transformers fails"
         return
-    for layer, (frequencies, factor) in (own or {"": (None, 1.0)}).items():
+    for layer, (waves, factor) in (own or {"": (None, 1.0)}).items():
         try:
             enc = load(f"{path}#{layer}" if layer else str(path), length=64)
         except PefourierError:
             yield "refused"
             continue
-        if frequencies is None:
+        if waves is None:
             needless = enc.name == "rope" and text_row(values)["kind"] != "rotary"
             yield "rotates where nothing does" if needless else f"is {enc.name}"
             continue
         if enc.name == "none" and values["model_type"] in SWITCHED_OFF:
             yield "is none"
             continue
-        told = told_frequencies(enc)
+        told, frequencies = told_frequencies(enc), waves
         if text_row(values).get("interleaved") == "rows":
             wanted = np.sort(frequencies)[::-1]  # it puts their waves back into order
         elif enc.name == "axial-rope":
@@ -182,7 +181,8 @@ def turned_alike(kind, path):
     values, _ = saved(kind)
     path.write_text(json.dumps(values))
     with quiet():
-        config = config_class(kind).from_dict(config_class(kind)._dict_from_json_file(str(path)))
+        cls = config_class(kind)
+        config = cls.from_dict(cls._dict_from_json_file(str(path)))
     try:
         module = module_of(kind, config)
     except AttributeError:  # its code needs a package that is not here

@@ -520,7 +520,7 @@ def test_code_of_a_config_is_the_config(config):
 class Attention(torch.nn.Module):
     """Attention of random weights, whose output for constant input is constant."""
 
-    def __init__(self, with_positions):
+    def __init__(self, *, with_positions):
         super().__init__()
         torch.manual_seed(0)
         self.attend = torch.nn.MultiheadAttention(16, 2, batch_first=True)

@@ -9,7 +9,7 @@ from rotary_modules import config_class, quiet
 from stored import safetensors
 
 from pefourier.encodings import load
-from pefourier.encodings.model_positions import table_of_config
+from pefourier.encodings.sources.huggingface import open_config
 from pefourier.errors import PefourierError
 from pefourier.questions.context import last_bucket
 
@@ -90,7 +90,7 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     (told,) = run("context", path, "--json").results
     assert [one["kind"] for one in told["layers"]] == ["deberta"]
     assert (told["verdict"], told["rotations"]) == ("limited distance", [])
-    enc = table_of_config(path)
+    enc = open_config(path).table_without_weights()
     states = torch.zeros(1, 600, 6)
     longest = longest if longest > 0 else 512
     distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)

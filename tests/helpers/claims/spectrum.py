@@ -5,8 +5,14 @@ import re
 import numpy as np
 
 from pefourier.encodings import build
-from pefourier.encodings.domain import lattice, positions
-from pefourier.encodings.encoding import Encoding, Measure, as_encoding, without_mean
+from pefourier.encodings.domain import BasisDomain, lattice, positions
+from pefourier.encodings.encoding import (
+    Encoding,
+    ShiftInvariantEncoding,
+    as_encoding,
+    equal_pairs,
+    without_mean,
+)
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.spectrum import density
@@ -54,8 +60,9 @@ def of_waves(rng):
         return np.hstack([np.cos(np.outer(x, omega)), np.sin(np.outer(x, omega))])
 
     m = len(omega)
-    measure = Measure(omega, np.full(m, 1 / m), float(m))
-    return f"waves {omega} {n}", Encoding("waves", positions(n), 2 * m, codes, measure, spec="w")
+    return f"waves {omega} {n}", ShiftInvariantEncoding(
+        "waves", positions(n), 2 * m, codes, measure=equal_pairs(omega), spec="w"
+    )
 
 
 def mixture(rng):
@@ -115,7 +122,7 @@ def energy_of(answer):
         if not enc.domain.irregular:
             omega = np.arctan2(np.sin(omega), np.cos(omega))
         return omega, shares, mean
-    if enc.domain.basis is not None:
+    if isinstance(enc.domain, BasisDomain):
         energy = ((enc.domain.basis.T @ table) ** 2).sum(axis=1)
         return enc.domain.omega[:, None], energy / total, mean
     sides = enc.domain.sides

@@ -239,6 +239,6 @@ def test_missing_numbers_are_named_or_dealt_with_as_asked(tmp_path, rng, kind):
         np.testing.assert_array_equal(task.rows[at, 1][: len(values)], values)
         assert task.filled == 2 * (how != "drop")
         with pytest.raises(PefourierError, match="here is missing"):
-            recordings.fill_missing(nothing, how, lambda _row, _column: "here")
+            examples.fill_missing(nothing, how, lambda *_: "here")
     assert split.Dropped("missing", 2) in task.dropped
     assert kind == "rows" or task.lengths[7] == 4

@@ -39,7 +39,9 @@ def published_recordings(name):
 )
 def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
     blocks = recordings.SOURCES[name].blocks
-    task = split.split_series(name, published_recordings(name), window, blocks=blocks)
+    task = split.split_series(
+        name, published_recordings(name), window, dealing=split.Dealing(blocks)
+    )
     tested = np.unique(np.concatenate([fold.test for fold in task.folds]))
     assert (len(tested), int(task.labels[tested].sum())) == (windows, positive)
     assert sum(len(fold.test) for fold in task.folds) == windows

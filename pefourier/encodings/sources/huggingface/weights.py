@@ -11,24 +11,26 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.domain import lattice
+from pefourier.encodings.domain import lags_between, lattice
 from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_to
-from pefourier.encodings.families.relative import of_lags, t5_buckets
+from pefourier.encodings.families.relative import t5_buckets
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import (
-    HEADS,
+from pefourier.encodings.registry import build
+from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     WIDTH,
     ModelConfig,
-    Section,
     first_names,
-    read_object,
 )
+from pefourier.encodings.sources.json_object import HEADS, Section, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.writing.files import os_errors
+from pefourier.writing.files import inside, os_errors
 
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
@@ -42,14 +44,19 @@ Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase of a position
 
 
-def tensors_beside(model: ModelConfig, pattern: re.Pattern) -> dict[str, str]:
+def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
     """Names of tensors in the config's folder, and their files; those of the part that is named."""
     part = model.part
     return {
         name: path
-        for name, path in all_tensors(os.path.dirname(model.file) or ".")
+        for name, path in all_tensors(folder_of(model))
         if pattern.search(name) and (not part or part == name or part in name.split("."))
     }
+
+
+def folder_of(model: ModelConfig) -> str:
+    """The folder of a config."""
+    return os.path.split(model.file)[0] or "."
 
 
 def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
@@ -57,18 +64,18 @@ def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
     from pefourier.encodings.sources.tables import array_names
 
     with os_errors("look into", folder):
-        files = sorted(os.listdir(folder))
+        files = sorted(path.name for path in Path(folder).iterdir())
     index = next((name for name in files if INDEX.fullmatch(name)), None)
     if index is not None:
-        placed = Section(shown(index), read_object(os.path.join(folder, index)))
+        placed = Section(shown(index), read_object(inside(folder, index)))
         for name, file in placed.section("weight_map").values.items():
-            if not isinstance(file, str) or os.path.basename(file) != file:
+            if not isinstance(file, str) or "/" in file or os.sep in file:
                 raise placed.wrong(name, file, "the name of a file beside it")
-            yield name, os.path.join(folder, file)
+            yield name, inside(folder, file)
         return
     for file in files:
         if WEIGHTS.fullmatch(file):
-            path = os.path.join(folder, file)
+            path = inside(folder, file)
             yield from ((name, path) for name in array_names(path))
 
 
@@ -76,7 +83,7 @@ def first_row(model: ModelConfig) -> int:
     """The row of the model's table that belongs to position 0."""
     first = model.row.get("first", 0)
     if first != "padding":
-        return first
+        return int(first)
     padding = model.config.count("pad_token_id", minimum=0)
     return 2 if padding is None else padding + 1
 
@@ -111,7 +118,7 @@ def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple
     """The name and file of the one tensor there is."""
     if len(tensors) > 1:
         raise PefourierError(
-            f"{shown(os.path.dirname(model.file) or '.')} holds several tables of {noun}, "
+            f"{shown(folder_of(model))} holds several tables of {noun}, "
             f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
         )
     return next(iter(tensors.items()), None)
@@ -146,16 +153,16 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
     is_on_axes = "axial" in model.row
     if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
         return ()
-    keys = model.row.get("length", LONGEST)[0], *LONGEST
-    keys = ("max_target_positions", *keys) if "decoder" in name.split(".") else keys
+    keys: list[str] = ["max_target_positions"] if "decoder" in name.split(".") else []
+    keys += [model.row.get("length", LONGEST)[0], *LONGEST]
     first = model.row.get("first", 0)
     positions = None if is_on_axes else model.config.count(*keys)
     if first == "padding":  # is among them; sinusoids with it are made as long as need be
         rows = None if "table" in model.row else positions
     else:
         rows = positions and positions + first
-    keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
-    widths = [width for key in keys if (width := model.config.count(key))]
+    width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
+    widths = [width for key in width_keys if (width := model.config.count(key))]
     columns = shape[1] if shape[1] in widths else widths[-1] if widths else None
     if rows == shape[1] and shape[0] in widths:
         columns = shape[0]
@@ -204,8 +211,16 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
     return bool((difference <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
-def bucket_keys(model: ModelConfig) -> dict[str, int | bool]:
+class Buckets(TypedDict):
     """What sets T5's buckets."""
+
+    buckets: int
+    max_distance: int
+    causal: bool
+
+
+def bucket_keys(model: ModelConfig) -> Buckets:
+    """T5's buckets as a config has them."""
     return {
         "buckets": model.config.count("relative_attention_num_buckets") or 32,
         "max_distance": model.config.count("relative_attention_max_distance") or 128,
@@ -229,30 +244,54 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         return None
     name, path = tensor
     bias, eps = read_table(path, name)
+    table: NDArray[np.float64] = np.asarray(bias, dtype=float)
     settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
         rows = f"{len(bias)} rows, relative_attention_num_buckets is {settings['buckets']}"
         raise PefourierError(f"{name} of {shown(path)} has {rows}")
 
-    def codes(lag: np.ndarray) -> np.ndarray:
-        return np.asarray(bias, dtype=float)[t5_buckets(lag, **settings)]
+    def codes(lag: NDArray[Any]) -> NDArray[np.float64]:
+        rows: NDArray[np.float64] = table[t5_buckets(lag, **settings)]
+        return rows
 
     length, silent = model.positions()
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
-        details = {"name": shown(name), "count": len(layers), "last": shown([*layers][-1])}
-        doubts = (*doubts, finding("biases-by-layer", **details))
+        slots = {"name": shown(name), "last": shown([*layers][-1])}
+        doubts = (*doubts, finding("biases-by-layer", **slots, count=len(layers)))
     d = model.dimension(bias.shape[1], f"tensor {name}")
-    enc = of_lags("t5", length, d, bool(settings["causal"]), codes, injection="bias")
+    domain = lags_between(length, causal=settings["causal"])
+    enc = Encoding("t5", domain, d, codes, injection="bias")
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
-    params |= {"model_type": model.kind}
+    params["model_type"] = model.kind
     return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
 
 
 def has_no_table(model: ModelConfig) -> bool:
     """Whether a model whose type has a table has none, and vectors of distances alone at most."""
     return "relative" in model.row and not model.config.values.get("position_biased_input", True)
+
+
+def declared_table(model: ModelConfig) -> Encoding | None:
+    """A table of positions that has the size its config sets, and numbers that are not known.
+
+    Buckets of distances, where there is no other table; None where weights or formulas tell more.
+    """
+    enc, row, longest = untrained_distances(model), model.row, model.longest() or 0
+    if enc is not None:
+        return enc
+    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
+    is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
+    elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
+    if not is_table or elsewhere:
+        return None
+    first = first_row(model)  # rows before the one of position 0, which a number stands for
+    among = row.get("first") == "padding"
+    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+    return replace(build("learned", length=length, d=1), params=params)
 
 
 def untrained_distances(model: ModelConfig) -> Encoding | None:
@@ -268,20 +307,20 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     is_logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
     span = buckets if is_logarithmic else longest
 
-    def codes(lag: np.ndarray) -> np.ndarray:
+    def codes(lag: NDArray[Any]) -> NDArray[np.float64]:
         distance = -np.asarray(lag)
         if is_logarithmic:
             distance = deberta_buckets(distance, buckets, longest)
         return np.clip(distance + span, 0, 2 * span - 1)[:, None].astype(float)
 
     length = model.positions()[0]
-    params = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
-    params |= {"model_type": model.kind, "path": model.file}
-    enc = of_lags("deberta", length, 1, causal=False, codes=codes, injection="key")
+    sizes = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
+    params = {**sizes, "model_type": model.kind, "path": model.file}
+    enc = Encoding("deberta", lags_between(length), 1, codes, injection="key")
     return replace(enc, params=params)
 
 
-def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndarray:
+def deberta_buckets(distance: NDArray[Any], buckets: int, longest: int) -> NDArray[np.int64]:
     """Buckets of query - key (He et al., 2021): single up to half of them, then logarithmic.
 
     >>> deberta_buckets(np.array([-511, -128, -1, 0, 5, 200]), 256, 512)
@@ -292,4 +331,4 @@ def deberta_buckets(distance: np.ndarray, buckets: int, longest: int) -> np.ndar
     with np.errstate(divide="ignore"):
         steps = np.log(size / middle) / np.log((longest - 1) / middle) * (middle - 1)
     far = (np.ceil(steps) + middle) * np.sign(distance)
-    return np.where(size <= middle, distance, far).astype(int)
+    return np.where(size <= middle, distance, far).astype(np.int64)

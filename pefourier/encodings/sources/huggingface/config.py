@@ -18,24 +18,24 @@ both; each a list of sizes, whose sum are its rows (empty: not known here).
 """
 
 import json
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pefourier.encodings.checks import is_count, is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
-from pefourier.writing.files import missing, os_errors, status_of
+from pefourier.encodings.sources.json_object import HEADS, LAYERS, SINGLE, Section, TrackedKeys
+from pefourier.errors import PefourierError, shown
 
 Sized = tuple[tuple[str, ...], int | None]  # keys of a size, the first that is set, and its default
+Pairing = Literal["halves", "neighbours"]
+PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
+PARAMS = "params.json"  # of weights as Mistral and Meta publish them
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def model_types() -> dict[str, dict[str, Any]]:
     2
     """
     here = Path(__file__)
-    rows = json.loads(here.with_name("models.json").read_bytes())
+    rows: dict[str, dict[str, Any]] = json.loads(here.with_name("models.json").read_bytes())
     for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
         for kind in by_hand["types"].split():
             rows[kind] = merge(rows.get(kind, {}), by_hand)
@@ -120,7 +120,8 @@ def kinds_by_class() -> dict[str, str]:
 
 def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[str, Any]:
     """What published models of a type with this base were trained with; empty: it is not known."""
-    for family in row.get("families", ()):
+    families: Sequence[Mapping[str, Any]] = row.get("families", ())
+    for family in families:
         if family["base"] == base and layer in family.get("layers", [layer]):
             return family
     return {}
@@ -128,7 +129,7 @@ def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[s
 
 def version() -> str:
     """The version of transformers that the rows were made from."""
-    return model_types()["transformers"]
+    return str(model_types()["transformers"])
 
 
 def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
@@ -150,109 +151,14 @@ def as_tuple(value: Any) -> Any:
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
-LARGEST_CONFIG = 2**26  # bytes
-LONGEST_NUMBER = 4000  # digits
 USUAL_LENGTH = 80
 NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "decoder")
 WIDTH = ("d_model", "hidden_size", "n_embd", "emb_dim", "dim")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth")
-SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
-MOST_LAYERS = 2**14
-LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
 ORIGINAL = "original_max_position_embeddings"
 LONGEST = (
     *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
     *("max_seq_len", "seq_length", "context_length"),
 )
-
-
-class TrackedKeys(dict[str, Any]):
-    """A JSON object that notes which of its keys are read.
-
-    >>> keys = TrackedKeys(rope_theta=1e4, rope_interval=4)
-    >>> keys.get("rope_theta"), keys.unread
-    (10000.0, {'rope_interval'})
-    """
-
-    def __init__(self, *values: Any, **entries: Any) -> None:
-        super().__init__(*values, **entries)
-        self.unread = set(self)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, which is now read."""
-        self.unread.discard(key)
-        return super().get(key, default)
-
-    def __getitem__(self, key: str) -> Any:
-        self.unread.discard(key)
-        return super().__getitem__(key)
-
-
-@dataclass(frozen=True)
-class Section:
-    """A JSON object of a config; its values are checked where they are read."""
-
-    label: str  # what errors call it
-    values: Mapping[str, Any]
-    key: str = ""  # that it stands under in another
-
-    @property
-    def untracked(self) -> "Section":
-        """The same, of which nobody notes what is read."""
-        return replace(self, values=dict(self.values))
-
-    def first(self, *keys: str) -> tuple[str, Any]:
-        """The first of some keys that is set, and its value; None where none is."""
-        present = (key for key in keys if self.values.get(key) is not None)
-        key = next(present, keys[0])
-        return key, self.values.get(key)
-
-    def number(self, *keys: str) -> float | None:
-        """A finite number."""
-        key, value = self.first(*keys)
-        if value is None:
-            return None
-        if not is_number(value):
-            raise self.wrong(key, value, "a finite number")
-        return float(value)
-
-    def count(self, *keys: str, minimum: int = 1) -> int | None:
-        """A whole number from `minimum` on."""
-        key, value = self.first(*keys)
-        if value is None:
-            return None
-        maximum = LARGEST.get(key, 2**53 - 1)
-        if not is_count(value, minimum, maximum):
-            up = f"to {maximum}" if key in LARGEST else "on"
-            raise self.wrong(key, value, f"a whole number from {minimum} {up}")
-        return int(value)
-
-    def parameter(self, key: str, kind: Any) -> Any:
-        """A value of the kind that a parameter of `rope` is annotated with."""
-        value = self.values.get(key)
-        if value is None or kind is int:
-            return self.count(key)
-        if kind is bool:
-            if type(value) is not bool:
-                raise self.wrong(key, value, "true or false")
-            return value
-        if kind == tuple[float, ...]:
-            if not isinstance(value, list):
-                raise self.wrong(key, value, "a list of numbers")
-            return tuple(Section(self.label, {key: item}).number(key) for item in value)
-        return self.number(key)
-
-    def section(self, key: str) -> "Section":
-        """The object under a key; an empty one where there is none."""
-        value = self.values.get(key)
-        if not isinstance(value, dict | None):
-            raise self.wrong(key, value, "an object {…}")
-        return Section(shorten(f"{shown(key)[1:-1]} of {self.label}"), value or {}, key)
-
-    def wrong(self, key: str, value: Any, rule: str) -> PefourierError:
-        """The error for a value that breaks a rule."""
-        return PefourierError(f"{key} of {self.label} must be {rule}; got {shown(value)}")
 
 
 @dataclass(frozen=True)
@@ -269,7 +175,7 @@ class ModelConfig:
     grid: tuple[int, ...] = ()  # asked for; empty where the config is to say it
     prefix: int = 0
 
-    @property
+    @cached_property
     def rope_key(self) -> str:
         """The key of the section of its rotation that is read."""
         self.config.values.get("rope_parameters")  # which has a finding of its own beside the other
@@ -285,6 +191,14 @@ class ModelConfig:
         return (*keys, *usual), default
 
     @property
+    def query_heads(self) -> int | None:
+        """Heads of queries in a layer that rotates."""
+        if not self.row:
+            return self.config.count(*HEADS)
+        keys, usual = rotary(self.row, next(iter(self.row.get("layers", {"": {}})))).heads
+        return self.config.count(*keys, *HEADS) or usual
+
+    @cached_property
     def layers(self) -> int:
         """How many layers of all kinds the config sets; 0 where it sets none."""
         single = self.config.count(*SINGLE, minimum=0) or 0
@@ -299,11 +213,8 @@ class ModelConfig:
     def tables(self) -> dict[str, int | None]:
         """Rows of tables of positions beyond which input is refused, by side; None: not known."""
         ends = self.row.get("ends", {})
-        rows = {side: [self.sized(size) for size in sizes] for side, sizes in ends.items()}
-        return {
-            side: None if None in counts or not counts else sum(counts)
-            for side, counts in rows.items()
-        }
+        rows = {side: [self.sized(size) or 0 for size in sizes] for side, sizes in ends.items()}
+        return {side: sum(sizes) if sizes and all(sizes) else None for side, sizes in rows.items()}
 
     def longest(self) -> int | None:
         """The longest sequence that the config allows, or its model type by default."""
@@ -336,12 +247,13 @@ class ModelConfig:
 
     def dimension(self, value: int | None, keys: str) -> int:
         """The dimension a config sets, or the one given where it sets none."""
-        if value is None and self.d is None:
+        d = self.d if value is None else value
+        if d is None:
             raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
-        if self.d is not None and value not in (None, self.d):
+        if self.d not in (None, d):
             statement = f"{shown(self.file)} sets a dimension of {value} ({keys})"
             raise PefourierError(f"{statement}, --d {self.d} another; leave out --d")
-        return self.d if value is None else value
+        return d
 
     def positions(self) -> tuple[int, tuple[Finding, ...]]:
         """How many positions to show, and a note where neither config nor request tells."""
@@ -366,43 +278,6 @@ class ModelConfig:
         return replace(enc, params=noted, findings=(*findings, *enc.findings))
 
 
-def read_object(file: str) -> dict[str, Any]:
-    """The JSON object in a file, in which no key stands twice.
-
-    NaN and Infinity, which transformers writes into some configs, pass: a key that is read refuses
-    them. A number of thousands of digits is an infinity too.
-    """
-    status = status_of(file)
-    if status is None:
-        raise missing(file)
-    if status.st_size > LARGEST_CONFIG:
-        raise PefourierError(f"{shown(file)} has {status.st_size} bytes; a config has under 2^26")
-    with os_errors("read", file), open(file, "rb") as stream:
-        data = stream.read(LARGEST_CONFIG)
-    try:
-        value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
-        reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
-        fault = f"{shown(file)} is not readable JSON"
-        raise PefourierError(f"{fault}: {reason}; write it again") from error
-    if not isinstance(value, dict):
-        raise UnknownPositions(f"{shown(file)} is not a model config, which is a JSON object {{…}}")
-    return value
-
-
-def parse_digits(digits: str) -> int | float:
-    """A whole number, as far as it has fewer digits than Python reads."""
-    return int(digits) if len(digits) < LONGEST_NUMBER else math.inf
-
-
-def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of some keys and values, each key once."""
-    counts = Counter(key for key, _ in pairs)
-    if len(counts) < len(pairs):
-        raise ValueError(f"key {shown(counts.most_common(1)[0][0])} stands twice")
-    return dict(pairs)
-
-
 def first_names(names: Iterable[str]) -> str:
     """The first of some names, safe on a terminal."""
     shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
@@ -423,7 +298,9 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         if name and (name in inner or (name.endswith("_config") and name in config.values)):
             part = remainder
         else:
-            inside = (key for key in NESTED if isinstance(config.values.get(key), dict))
+            inside = (
+                k for k in NESTED if k in config.values and isinstance(config.values[k], dict)
+            )
             name = row["text"] if "text" in row else next(inside, "")
         if not name:
             values = config.values

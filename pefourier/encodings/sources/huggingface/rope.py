@@ -17,18 +17,20 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import scaling_parameters, turning_share
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.config import (
-    HEADS,
-    LAYERS,
+from pefourier.encodings.sources.huggingface.config import (
+    PARAMS,
     WIDTH,
     ModelConfig,
     Rotary,
-    Section,
     first_names,
     rotary,
     type_row,
 )
-from pefourier.encodings.sources.rope_scaling import (
+from pefourier.encodings.sources.huggingface.layers import (
+    layers_without_positions,
+    turns_by_type,
+)
+from pefourier.encodings.sources.huggingface.scaling import (
     SEEN,
     ConfigCase,
     inferred_original,
@@ -41,12 +43,11 @@ from pefourier.encodings.sources.rope_scaling import (
     trained_as_stated,
     warn_of_keys,
 )
+from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
-PARAMS = "params.json"  # of weights as Mistral and Meta publish them
 INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
-RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 IGNORED = {"mrope_section", "mrope_interleaved"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
@@ -61,8 +62,6 @@ UNKNOWN = Rotary(  # how configs of model types that are not known are read
     shares=(*SHARE, "rotary_dim"),
 )
 Layer = tuple[Section, Rotary]
-Pairing = Literal["halves", "neighbours"]
-PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
 
 
 def read_rotation(model: ModelConfig) -> Encoding | None:
@@ -75,7 +74,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
     d = find_head(model, turns, layer)
-    scaling, scaled, allowed = read_scaling(model, section, bool(layer))
+    scaling, scaled, allowed = read_scaling(model, section, layered=bool(layer))
     unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
     scaling = read_clipping(model.config, scaling)
     theta, doubts = reconcile(section, THETA, model.config, turns.bases)
@@ -83,18 +82,18 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     findings = [] if layer else [*doubts, *unlike]
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
     findings += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
-    settings = {"rho": turns.base if theta is None else theta, "partial": partial}
-    settings |= {"layout": layout_of(model), "scaling": scaling, **scaled}
-    enc = model.build("rope", d, *findings, **settings)
+    rho = turns.base if theta is None else theta
+    settings = {"rho": rho, "partial": partial, "layout": layout_of(model), "scaling": scaling}
+    enc = model.build("rope", d, *findings, **settings, **scaled)
     # by -p at position p; the last rows of a head, not the first
-    facts = {key: True for key in ("backwards", "trailing") if model.row.get(key)}
+    facts: dict[str, Any] = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
     facts |= {"unread": tuple(unused)} if unused else {}
     facts |= softmax_factor(model, section, scaling, scaled)
     if sections := sections_of(model):
         with suppress(PefourierError):  # of those that do not fit, which are a finding
-            axes = axes_of_sections(*sections, len(enc.measure.frequencies))
+            axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
             facts["mrope_section"] = describe_axes(axes)
-    stated = stated_original(model, section, bool(layer))
+    stated = stated_original(model, section, layered=bool(layer))
     if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
         facts |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **facts})
@@ -102,17 +101,19 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     case = ConfigCase(written, layer, section, turns, enc)
     mistakes = tuple(lint(case))
     is_lost = any(mistake.code == "rope-scaling-lost" for mistake in mistakes)
-    inferred = None if trained_as_stated(enc.params) else inferred_original(case, is_lost)
-    params = enc.params | ({"trained": inferred} if inferred else {})
+    inferred = None if trained_as_stated(enc.params) else inferred_original(case, is_lost=is_lost)
+    params = {**enc.params, **({"trained": inferred} if inferred else {})}
     return replace(enc, params=params, findings=(*enc.findings, *mistakes))
 
 
-def rotation_of_indexer(model: ModelConfig) -> Encoding:
+def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
     """How the indexer that chooses keys turns: by the frequencies of attention, in its own pairs.
 
     Where the config does not say how wide its heads are, what is known of them is what turns.
     """
     enc = read_rotation(replace(model, part="", d=None))
+    if enc is None:
+        return None
     inherited = {key: enc.params[key] for key in ("rho", "scaling", "length")}
     inherited |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
     turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
@@ -128,7 +129,8 @@ def rotates(model: ModelConfig) -> bool:
     config, row = model.config, model.row
     if row:
         key, turning, usual = row.get("switch", ("", (), None))
-        return row.get("kind") == "rotary" and (not key or config.values.get(key, usual) in turning)
+        is_on = not key or config.values.get(key, usual) in turning
+        return bool(row.get("kind") == "rotary" and is_on)
     has_evidence = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
     usual = "rotary" if has_evidence else None
     return config.values.get("position_embedding_type", usual) in ("rotary", "rope")
@@ -136,7 +138,7 @@ def rotates(model: ModelConfig) -> bool:
 
 def layout_of(model: ModelConfig) -> str:
     """Whether the partner of a column stands beside it."""
-    layout = model.row.get("layout", "halves")
+    layout = str(model.row.get("layout", "halves"))
     if layout == "use_hf_rope":
         return "halves" if model.config.values.get(layout) is True else "interleaved"
     if not layout.startswith("rope_interleave"):
@@ -235,39 +237,6 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     return [*findings, finding("rope-axes")] if turns_on_axes(model) else findings
 
 
-def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
-    """Layers without positions in a model whose others rotate."""
-    row, unrotated = model.row, ("no_rope_layers",)
-    keys = (
-        row.get("still", unrotated * ("unrotated" in row))
-        if row
-        else (*unrotated, "layer_rope_theta")
-    )
-    flags = next(filter(None, map(model.config.values.get, keys)), None)
-    if isinstance(flags, list):  # 1, or a base, where a layer rotates
-        return {i for i, turns in enumerate(flags) if not turns}
-    if "from_end" in row:
-        return set(range(number - 1, -1, -row["from_end"]))
-    usual = row.get("unrotated", [])
-    step = usual[1] - usual[0] if len(usual) > 1 else None
-    if usual:
-        step = model.config.count("no_rope_layer_interval") or step
-    return set(range(step - 1, number, step)) if usual and step else set(usual)
-
-
-def turns_by_type(model: ModelConfig, kind: str) -> bool:
-    """Whether layers of a type rotate.
-
-    Those of some model types look at the window: without one all of EXAONE's do, none of Cohere's.
-    """
-    row = model.row
-    if any(name in kind for name in RECURRENT):
-        return False
-    if "without_window" in row and model.config.values.get("sliding_window", ...) is None:
-        return row["without_window"] == "all"
-    return kind in row.get("turning", [kind])
-
-
 def turns_on_axes(model: ModelConfig) -> bool:
     """Whether tokens of images and videos have places on three axes (M-RoPE), unlike text."""
     row, section = model.row, model.config.values.get(model.rope_key) or {}
@@ -276,9 +245,9 @@ def turns_on_axes(model: ModelConfig) -> bool:
 
 def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
     """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
-    interleaved = model.row.get("interleaved", False)
-    for key in ("rope_parameters", "rope_scaling"):
-        section = model.config.untracked.section(key)
+    interleaved, config = model.row.get("interleaved", False), model.config.untracked
+    for key in filter(config.values.__contains__, ("rope_parameters", "rope_scaling")):
+        section = config.section(key)
         sections = section.parameter("mrope_section", tuple[float, ...])
         if sections is not None:
             if not all(n is not None and n == int(n) for n in sections):
@@ -348,7 +317,7 @@ def known_layers(
         spelling, kind = section.first("rope_type", "type")
         if not isinstance(kind, str | None):
             raise section.wrong(spelling, kind, "a string")
-        added = {} if layer in names else turns.added.get(kind, {})
+        added = turns.added.get(kind, {}) if kind and layer not in names else {}
         yield layer, (replace(section, values={**added, **section.values}), turns)
 
 
@@ -374,10 +343,10 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
 
 def reconcile(
     section: Section, inside: tuple[str, ...], config: Section, above: tuple[str, ...]
-) -> tuple[Any, list[Finding]]:
+) -> tuple[float | None, list[Finding]]:
     """A number given in a section or above it; the section wins, and a contradiction is noted."""
     inner, outer = section.number(*inside), config.number(*above) if above else None
     if inner is None or outer is None or inner == outer:
         return (outer if inner is None else inner), []
-    details = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
-    return inner, [finding("rope-contradiction", **details)]
+    slots = {"key": inside[0], "section": section.label}
+    return inner, [finding("rope-contradiction", **slots, inner=inner, outer=outer)]

@@ -20,16 +20,15 @@ from pefourier.encodings.checks import is_number
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import logits_gain, scaling_parameters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.config import (
-    HEADS,
+from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     ORIGINAL,
     WIDTH,
     ModelConfig,
     Rotary,
-    Section,
     family_of,
 )
+from pefourier.encodings.sources.json_object import HEADS, Section
 from pefourier.errors import PefourierError, shown, unknown
 
 TURNED = "qk_rope_head_dim"
@@ -93,7 +92,7 @@ SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
 
 
 def read_scaling(
-    model: ModelConfig, section: Section, layered: bool
+    model: ModelConfig, section: Section, *, layered: bool
 ) -> tuple[str, dict[str, Any], set[str]]:
     """The scaling of a section, its parameters for `rope`, and the keys that it may have."""
     kind = type_of_scaling(model, section)
@@ -115,7 +114,7 @@ def read_scaling(
     if settings.get("attention_factor") == 0:  # which `rope` takes for not given
         raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula's")
     if needs_original:
-        settings["original"] = find_original_length(model, section, kind, layered)
+        settings["original"] = find_original_length(model, section, kind, layered=layered)
         longest = model.longest() or settings["original"]
         if settings["factor"] is None and scaling in ("yarn", "longrope"):
             settings["factor"] = longest / settings["original"]
@@ -126,8 +125,10 @@ def read_clipping(config: Section, scaling: str) -> str:
     """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
     flags = [key for key in CLIPPED if config.parameter(key, bool)]
     if flags and (flags != ["use_cope"] or scaling != "none"):
-        flags = f"{' and '.join(flags)} with scaling {scaling}"
-        raise config.wrong("use_cope", flags, "alone, without scaling; or give rope:inv_freq=FILE")
+        set_together = f"{' and '.join(flags)} with scaling {scaling}"
+        raise config.wrong(
+            "use_cope", set_together, "alone, without scaling; or give rope:inv_freq=FILE"
+        )
     return "clip" if flags else scaling
 
 
@@ -176,10 +177,10 @@ def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list
     return findings
 
 
-def find_original_length(model: ModelConfig, section: Section, kind: str, layered: bool) -> int:
+def find_original_length(model: ModelConfig, section: Section, kind: str, *, layered: bool) -> int:
     """The context length of training, which transformers looks for in three places."""
     usual = None if layered else model.row.get("original")
-    stated = None if kind == "dynamic" else stated_original(model, section, layered, usual)
+    stated = None if kind == "dynamic" else stated_original(model, section, usual, layered=layered)
     length = stated or model.longest()
     if length is None:
         raise PefourierError(f"rope_type {kind} of {section.label} needs max_position_embeddings")
@@ -187,7 +188,7 @@ def find_original_length(model: ModelConfig, section: Section, kind: str, layere
 
 
 def stated_original(
-    model: ModelConfig, section: Section, layered: bool, usual: int | None = None
+    model: ModelConfig, section: Section, usual: int | None = None, *, layered: bool
 ) -> int | None:
     """The length of training that a config states beside its scaling, or within; `usual` beside."""
     outer = None if layered else model.config.count(ORIGINAL) or usual
@@ -257,7 +258,7 @@ class ConfigCase:
         return finding(code, variant, **{**facts, **values})
 
 
-def inferred_original(case: ConfigCase, is_lost: bool) -> int | None:
+def inferred_original(case: ConfigCase, *, is_lost: bool) -> int | None:
     """The length of training of a linear scaling, or of one that `is_lost`, by the family's."""
     if is_lost:
         return case.published.get("trained")
@@ -404,7 +405,7 @@ def two_heads(case: ConfigCase) -> Iterator[Finding]:
 def sections(case: ConfigCase) -> Iterator[Finding]:
     """Sections of M-RoPE that do not sum to the pairs that turn."""
     numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
-    pairs = len(case.enc.measure.frequencies)
+    pairs = case.params["rotated"] // 2
     numbers = numbers if isinstance(numbers, list | tuple) else ()
     if numbers and all(isinstance(n, int) for n in numbers) and sum(numbers) != pairs:
         yield case.says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
@@ -421,10 +422,9 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
 def without_section(case: ConfigCase) -> Iterator[Finding]:
     """A type of layer that is not among those whose rotation is given."""
     sections = case.values.get("rope_parameters")
-    by_layer = isinstance(sections, dict) and any(
-        isinstance(row, dict) for row in sections.values()
-    )
-    if case.layer and by_layer and case.layer not in sections:
+    names = sections if isinstance(sections, dict) else {}
+    by_layer = any(isinstance(row, dict) for row in names.values())
+    if case.layer and by_layer and case.layer not in names:
         yield case.says("rope-no-section", layer=shown(case.layer))
 
 

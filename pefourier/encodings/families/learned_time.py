@@ -1,0 +1,138 @@
+"""Encodings of real-valued times: mtan and mtan-fixed (Shukla & Marlin, 2021), time2vec.
+
+Conventions
+-----------
+`times` (n,) are strictly increasing, in any unit; from the command line they come by ``--times
+FILE`` and set the length. Without them the times are the positions 0 … length - 1, on which all
+three can be compared with any other encoding. Frequencies are in radians per mean spacing.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.encodings.domain import Domain, time_axis
+from pefourier.encodings.encoding import Encoding, Finding, Floats
+from pefourier.encodings.families.absolute import geometric_frequencies, stream
+from pefourier.encodings.families.fourier import pair_count, sinusoids
+from pefourier.encodings.findings import finding
+from pefourier.encodings.registry import encoding
+
+UNUSUAL = 4.0  # a median step of times, or one over it, beyond which waves of unit rates suit less
+
+
+def span(domain: Domain) -> float:
+    """Time between the first point and the last; 1 for a single point."""
+    return float(domain.x[-1] - domain.x[0]) or 1.0
+
+
+def far_from_one(domain: Domain) -> tuple[Finding, ...]:
+    """What to divide times by whose steps are far from one, in whose unit waves count."""
+    steps = np.diff(domain.x)
+    median = float(np.median(steps)) if domain.kind == "time" and len(steps) else 1.0
+    if 1 / UNUSUAL <= median <= UNUSUAL:
+        return ()
+    return (finding("times-unit", span=domain.x[-1] - domain.x[0], median=median),)
+
+
+def line_and_sines(
+    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: dict[str, Any]
+) -> Encoding:
+    r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
+
+    def codes(t: NDArray[Any]) -> Floats:
+        table: Floats = np.multiply.outer(np.asarray(t, dtype=float), slopes) + shifts
+        table[:, 1:] = np.sin(table[:, 1:])
+        return table
+
+    return Encoding(name, domain, len(slopes), codes, rates=slopes[1:], params=params)
+
+
+@encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)
+def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> Encoding:
+    """One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
+
+    Columns are a_0 t + b_0 and sin(a_j t + b_j); a and b start standard normal (the paper names no
+    start).
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+    times : array
+        Irregular times, from --times FILE; without it regular positions.
+
+    Examples
+    --------
+    >>> time2vec(3, 2).table().round(3)
+    array([[0.979, 0.784],
+           [2.743, 0.48 ],
+           [4.507, 0.1  ]])
+    """
+    domain, noted = time_axis(length, times)
+    slopes, shifts = stream(seed).normal(size=(2, d))
+    enc = line_and_sines("time2vec", domain, slopes, shifts, noted)
+    return replace(enc, findings=far_from_one(domain))
+
+
+@encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
+def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> Encoding:
+    """The learned time embedding of mTAN (Shukla & Marlin, 2021), as it starts.
+
+    Columns are a_0 t + b_0 and sin(a_j t + b_j) with t divided by the span of the times, as the
+    authors do; a and b start uniform on (-1, 1), as torch's Linear(1, ·) does. So nothing turns by
+    more than a sixth of a circle before training: the spectrum is all at 0.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same one gives the same codes on every machine.
+    times : array
+        Irregular times, from --times FILE; without it regular positions.
+
+    Examples
+    --------
+    >>> mtan(3, 2).table().round(3)
+    array([[0.206, 0.09 ],
+           [0.254, 0.3  ],
+           [0.303, 0.497]])
+    """
+    domain, noted = time_axis(length, times)
+    slopes, shifts = stream(seed).uniform(-1.0, 1.0, (2, d))
+    return line_and_sines("mtan", domain, slopes / span(domain), shifts, noted)
+
+
+@encoding(
+    "mtan-fixed",
+    "Shukla & Marlin, 2021 (reml-lab/mTAN, fixed_time_embedding)",
+    domain="time",
+    declared=True,
+)
+def mtan_fixed(
+    length: int, d: int, *, rho: float = 10.0, scale: float = 48.0, times: Floats | None = None
+) -> Encoding:
+    """Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
+
+    Columns are sin(w_i t), cos(w_i t) alternating, with w_i = scale ρ^(−2i/d) / span: 48 are the
+    hours of a stay in the authors' data, so that the fastest turns by one radian an hour.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies: the larger, the slower the slowest wave.
+    scale : float
+        Radians that the fastest wave turns over the span of the times.
+    times : array
+        Irregular times, from --times FILE; without it regular positions.
+
+    Examples
+    --------
+    >>> mtan_fixed(49, 4).measure.frequencies.round(6)
+    array([1.      , 0.316228])
+    """
+    pair_count("mtan-fixed", d)
+    domain, noted = time_axis(length, times)
+    frequencies = geometric_frequencies(d, rho) * (scale / span(domain))
+    return sinusoids("mtan-fixed", domain, frequencies, "interleaved", params=noted)

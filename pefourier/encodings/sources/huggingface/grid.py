@@ -1,0 +1,198 @@
+"""The grid of a vision model, from its config.
+
+Conventions
+-----------
+The grid stands in its row under ``axial``, or a list of such, of which the first
+counts whose ``when`` [key, value] holds. Keys: ``encoding`` (learned: a table in the weights) with
+its ``own`` parameters and those that are ``read`` (parameter: keys); ``d`` (``head``, or ``width``
+over ``heads``; ``times``: head times heads); ``sides``, one an axis: a ``size`` over another, each
+[key, default] (``first``: one more for the first frame); ``usual`` sides where a config has none;
+``prefix`` and a key of ``registers``; ``reference``, bases over scales; ``pretrained``, a key that
+has the window of SwinV2's pretraining, or one for each stage; ``rescaled``, a key of the factor up
+to which training stretches coordinates, and its default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pefourier.encodings.domain import lattice
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.findings import finding
+from pefourier.encodings.grids import check_fit, count_points, size_of
+from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.sources.huggingface import weights
+from pefourier.encodings.sources.huggingface.config import ModelConfig
+from pefourier.errors import PefourierError, shown
+
+Block = Mapping[str, Any]
+SCALED_FROM = 64  # patches a side that PixArt's scale is one for
+
+
+def read_axes(model: ModelConfig) -> Encoding | None:
+    """The positions on the grid of a vision model; None where its type is not known to have one."""
+    block = block_of(model)
+    if block is None:
+        return None
+    is_learned = block["encoding"] == "learned"
+    if is_learned or block.get("stored"):
+        enc = read_grid(model, block)
+        if enc is not None or is_learned:
+            return enc  # without weights another reader says where the table is
+    if model.part:
+        raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
+    return formula(model, block)
+
+
+def block_of(model: ModelConfig) -> Block | None:
+    """The block of the model's row that its config asks for."""
+    entry = model.row.get("axial", [])
+    blocks: list[Block] = entry if isinstance(entry, list) else [entry]
+    for block in blocks:
+        key, expected, usual = block.get("when", ("", None, None))
+        if not key or model.config.values.get(key, usual) == expected:
+            return block
+    return None
+
+
+def formula(model: ModelConfig, block: Block) -> Encoding:
+    """The encoding that the model computes, or that its training starts from."""
+    sides, findings = sides_of(model, block)
+    parameters = {**block.get("own", {}), **values_read(model, block)}
+    if "reference" in block:
+        parameters["reference"] = references(model, block)
+    if "divided_by" in block:  # indices, of each axis of the order, as frequencies are
+        numbers = tuple(divisor_of(model, *divisor) for divisor in block["divided_by"])
+        parameters |= {"stretch": numbers, "stretch_by": "linear"}
+    if "pretrained" in block:
+        parameters["pretrained"] = pretrained(model, block, len(sides))
+    if block["encoding"] in ("axial", "axial-rope"):
+        parameters["prefix"] = prefix_of(model, block)
+    if "note" in block:
+        untrained = BUILDERS[block["encoding"]].untrained
+        code = ("untrained", "biases") if untrained else ("grid-convention",)
+        findings = (*findings, finding(*code, note=block["note"]))
+    d = dimension_of(model, block)
+    enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
+    if "rescaled" not in block:
+        return enc
+    key, usual = block["rescaled"]
+    rescaled = model.config.number(key) if key in model.config.values else usual
+    return replace(enc, params={**enc.params, "rescaled": rescaled})
+
+
+def dimension_of(model: ModelConfig, block: Block) -> int:
+    """Size of a head, or of the whole model where codes are added."""
+    sizes = {key: value_of(model, spec) for key, spec in block["d"].items() if key != "times"}
+    head, width, heads = (sizes.get(key, 0) for key in ("head", "width", "heads"))
+    if not head and heads and width % heads:
+        raise PefourierError(f"{model.config.label}: {heads} heads do not divide its width {width}")
+    d = head or (width // heads if heads else width)
+    d *= heads if block["d"].get("times") else 1
+    return model.dimension(d or None, "size of a head or width")
+
+
+def pretrained(model: ModelConfig, block: Block, axes: int) -> tuple[int, ...]:
+    """The window of pretraining, of a list that of the first stage; empty where there is none."""
+    key = block["pretrained"]
+    value = model.config.values.get(key)
+    size = value[0] if isinstance(value, list) and value else value
+    window = replace(model.config, values={key: size}).count(key, minimum=0)
+    return (window,) * axes if window else ()
+
+
+def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int:
+    """A whole number [keys, default] of a config, 0: not set; of a list the one at a place."""
+    keys, default = spec
+    key, value = model.config.first(*([keys] if isinstance(keys, str) else keys))
+    if isinstance(value, list) and -len(value) <= place < len(value):
+        value = value[place]
+    return replace(model.config, values={key: value}).count(key) or default or 0
+
+
+def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
+    """Sides of the grid: as asked for, as the config has them, or usual ones with a note."""
+    if model.grid:
+        return tuple(model.grid), ()
+    if "sides" not in block:
+        usual = tuple(block["usual"])
+        return usual, (finding("grid-default", config=model.config.label, grid=size_of(usual)),)
+    places = range(-len(block["sides"]), 0)  # of a list: the last are rows and columns
+    return tuple(side_of(model, *axis) for axis in zip(block["sides"], places, strict=True)), ()
+
+
+def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
+    """Points along one axis."""
+    size, over = (
+        value_of(model, axis[key], place) if key in axis else 1 for key in ("size", "over")
+    )
+    first = bool(axis.get("first"))
+    side = (size - first) // over + first
+    side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
+    if side < 1:
+        raise PefourierError(f"{model.config.label} has no patch of {over} in {size}; give --grid")
+    return side
+
+
+def prefix_of(model: ModelConfig, block: Block) -> int:
+    """Rows before the grid."""
+    registers = block.get("registers")
+    rows = model.config.count(registers, minimum=0) or 0 if registers else 0
+    return model.prefix or int(block.get("prefix", 0)) + rows
+
+
+def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
+    """Parameters whose keys are in the config, also in its rope_parameters."""
+    parameters = {}
+    rope = model.config.section("rope_parameters")
+    kind = rope.values.get("rope_type", "axial")
+    if kind not in ("axial", "default"):
+        raise rope.wrong("rope_type", kind, "axial or default: no scaling is known on axes")
+    for name, key in block.get("read", {}).items():
+        section = rope if rope.values.get(key) is not None else model.config
+        value = section.parameter(key, tuple[float, ...] if name != "rho" else float)
+        if value is not None:
+            parameters[name] = value
+    return parameters
+
+
+def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
+    """The base of each axis of the order, over the scale of its coordinates."""
+    bases = []
+    for axis in block["reference"]:
+        key, default = axis["scale"]
+        if default == "by size":
+            default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
+        bases.append(side_of(model, axis, -1) / divisor_of(model, key, default))
+    return tuple(bases)
+
+
+def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
+    """A number of a config by which something is divided."""
+    divisor = model.config.number(key)
+    if divisor == 0:
+        raise model.config.wrong(key, 0, "a number other than 0")
+    return usual if divisor is None else divisor
+
+
+def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
+    """The table of positions in the weights beside the config, on its grid."""
+    tensors = weights.tensors_beside(model, weights.GRID_TENSOR)
+    tensors = tensors or weights.tensors_beside(model, weights.TENSOR)
+    if len(tensors) != 1:
+        return None
+    ((name, path),) = tensors.items()
+    # rows before the grid are counted from its end
+    enc = weights.load_tensor(replace(model, length=None), name, path)
+    sides, findings = sides_of(model, block)
+    if not (model.grid or model.prefix):
+        shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
+        doubts = weights.shape_findings(model, name, path, shape, (rows, None))
+        enc = replace(enc, findings=(*enc.findings, *doubts))
+    if enc.domain.grid:
+        return enc
+    prefix = model.prefix or max(len(enc) - count_points(sides), 0)
+    check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
+    params = {**enc.params, "grid": sides, "prefix": prefix}
+    findings = (*enc.findings, *findings)
+    return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)

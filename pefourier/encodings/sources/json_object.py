@@ -1,0 +1,149 @@
+"""A JSON object in a file, such as a model's config; its values are checked where they are read.
+
+An error names the key, the file, the rule and the value. A key that is null counts as not set.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pefourier.encodings.checks import is_count, is_number
+from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
+from pefourier.writing.files import missing, os_errors, status_of
+
+LARGEST_CONFIG = 2**26  # bytes
+LONGEST_NUMBER = 4000  # digits
+MOST_LAYERS = 2**14
+SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
+LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
+
+
+class TrackedKeys(dict[str, Any]):
+    """A JSON object that notes which of its keys are read.
+
+    >>> keys = TrackedKeys(rope_theta=1e4, rope_interval=4)
+    >>> keys.get("rope_theta"), keys.unread
+    (10000.0, {'rope_interval'})
+    """
+
+    def __init__(self, *values: Any, **entries: Any) -> None:
+        super().__init__(*values, **entries)
+        self.unread = set(self)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, which is now read."""
+        self.unread.discard(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.unread.discard(key)
+        return super().__getitem__(key)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A JSON object of a config; its values are checked where they are read."""
+
+    label: str  # what errors call it
+    values: Mapping[str, Any]
+    key: str = ""  # that it stands under in another
+
+    @property
+    def untracked(self) -> "Section":
+        """The same, of which nobody notes what is read."""
+        return replace(self, values=dict(self.values))
+
+    def first(self, *keys: str) -> tuple[str, Any]:
+        """The first of some keys that is set, and its value; None where none is."""
+        present = (key for key in keys if self.values.get(key) is not None)
+        key = next(present, keys[0])
+        return key, self.values.get(key)
+
+    def number(self, *keys: str) -> float | None:
+        """A finite number."""
+        key, value = self.first(*keys)
+        if value is None:
+            return None
+        if not is_number(value):
+            raise self.wrong(key, value, "a finite number")
+        return float(value)
+
+    def count(self, *keys: str, minimum: int = 1) -> int | None:
+        """A whole number from `minimum` on."""
+        key, value = self.first(*keys)
+        if value is None:
+            return None
+        maximum = LARGEST.get(key, 2**53 - 1)
+        if not is_count(value, minimum, maximum):
+            up = f"to {maximum}" if key in LARGEST else "on"
+            raise self.wrong(key, value, f"a whole number from {minimum} {up}")
+        return int(value)
+
+    def parameter(self, key: str, kind: Any) -> Any:
+        """A value of the kind that a parameter of `rope` is annotated with."""
+        value = self.values.get(key)
+        if value is None or kind is int:
+            return self.count(key)
+        if kind is bool:
+            if type(value) is not bool:
+                raise self.wrong(key, value, "true or false")
+            return value
+        if kind == tuple[float, ...]:
+            if not isinstance(value, list):
+                raise self.wrong(key, value, "a list of numbers")
+            return tuple(Section(self.label, {key: item}).number(key) for item in value)
+        return self.number(key)
+
+    def section(self, key: str) -> "Section":
+        """The object under a key; an empty one where there is none."""
+        value = self.values.get(key)
+        if not isinstance(value, dict | None):
+            raise self.wrong(key, value, "an object {…}")
+        return Section(shorten(f"{shown(key)[1:-1]} of {self.label}"), value or {}, key)
+
+    def wrong(self, key: str, value: Any, rule: str) -> PefourierError:
+        """The error for a value that breaks a rule."""
+        return PefourierError(f"{key} of {self.label} must be {rule}; got {shown(value)}")
+
+
+def read_object(file: str) -> dict[str, Any]:
+    """The JSON object in a file, in which no key stands twice.
+
+    NaN and Infinity, which transformers writes into some configs, pass: a key that is read refuses
+    them. A number of thousands of digits is an infinity too.
+    """
+    status = status_of(file)
+    if status is None:
+        raise missing(file)
+    if status.st_size > LARGEST_CONFIG:
+        raise PefourierError(f"{shown(file)} has {status.st_size} bytes; a config has under 2^26")
+    with os_errors("read", file), Path(file).open("rb") as stream:
+        data = stream.read(LARGEST_CONFIG)
+    try:
+        value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
+        reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
+        fault = f"{shown(file)} is not readable JSON"
+        raise PefourierError(f"{fault}: {reason}; write it again") from error
+    if not isinstance(value, dict):
+        raise UnknownPositions(f"{shown(file)} is not a model config, which is a JSON object {{…}}")
+    return value
+
+
+def parse_digits(digits: str) -> int | float:
+    """A whole number, as far as it has fewer digits than Python reads."""
+    return int(digits) if len(digits) < LONGEST_NUMBER else math.inf
+
+
+def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of some keys and values, each key once."""
+    counts = Counter(key for key, _ in pairs)
+    if len(counts) < len(pairs):
+        raise ValueError(f"key {shown(counts.most_common(1)[0][0])} stands twice")
+    return dict(pairs)
