@@ -399,6 +399,11 @@ def test_rows_of_a_learned_table_are_matched(folder):
         pefourier.positions(table[:8] + 0.1, config=folder / "config.json")
 
 
+def test_a_mask_of_queries_and_keys_has_the_size_of_the_ids():
+    with pytest.raises(PefourierError, match=r"mask \(1, 3, 3\) does not fit position ids"):
+        pefourier.positions([[0, 1, 2, 3]], attention_mask=np.tril(np.ones((1, 3, 3))))
+
+
 def test_ids_are_never_vectors(folder, run):
     np.savez(folder / "batch.npz", position_ids=[[0, 1, 2, 3]] * 2, attention_mask=[[1] * 4] * 2)
     np.save(folder / "ids.npy", np.tile(np.arange(9), (3, 1, 1)))
