@@ -1,7 +1,7 @@
 """The installed command, and ``python -m pefourier``."""
 
 # `signal` takes time to import, in which an interrupt would show where
-import _signal as signal  # type: ignore[import-not-found]
+import _signal as signal
 import sys
 import warnings
 

@@ -24,22 +24,22 @@ import numpy as np
 from pefourier.encodings.checks import check_tolerance
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
-from pefourier.encodings.loader import SpecWithDefaults, load, whole_numbers
+from pefourier.encodings.loader import SpecWithDefaults, count_of, load, whole_numbers
 from pefourier.errors import PefourierError, shown
 from pefourier.loading import Count, Source, as_points, load_matching_pair, rows_of_points
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.geometry import Progress
-    from pefourier.questions.check_faithful import Faithfulness
+    from pefourier.questions.check_faithful import GridFaithfulness, LineFaithfulness
     from pefourier.questions.compare import Comparison
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
     from pefourier.questions.positions import Positions
-    from pefourier.questions.reconstruct import Reconstructions
+    from pefourier.questions.reconstruct import GridReconstructions, LineReconstructions
     from pefourier.questions.relations import Relations
     from pefourier.questions.resize import Resizing
-    from pefourier.questions.spectrum import Spectrum
+    from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
     from pefourier.weights.usage import Usage
 
 
@@ -50,7 +50,7 @@ def spectrum(
     sigma: float | None = None,
     method: str = "auto",
     **params: Any,
-) -> Spectrum:
+) -> LineSpectrum | GridSpectrum:
     """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
 
     Parameters
@@ -75,11 +75,10 @@ def spectrum(
     >>> spectrum(np.eye(8), sigma=0).method
     'periodogram'
     """
-    from pefourier.questions.spectrum import density
+    from pefourier.questions.spectrum import spectrum as spectrum_of
 
     (lattice,) = whole_numbers(lattice=lattice)
-    enc = load(encoding, **params)
-    return density(enc, lattice, sigma, method)
+    return spectrum_of(load(encoding, **params), lattice, sigma, method)
 
 
 def reconstruct(
@@ -90,7 +89,7 @@ def reconstruct(
     sigma: float | None = None,
     method: str = "auto",
     **params: Any,
-) -> Reconstructions:
+) -> LineReconstructions | GridReconstructions:
     """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
 
     Parameters
@@ -119,7 +118,7 @@ def reconstruct(
 
 def check(
     encoding: Source, *, progress: Callable[[str], Progress] | None = None, **params: Any
-) -> Faithfulness:
+) -> LineFaithfulness | GridFaithfulness:
     """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
 
     `progress` is called with the name of each phase of the work; what it gives, with parts done and
@@ -330,12 +329,11 @@ def design(
         )
     if span is not None:
         length = count_steps(str(span), str(resolution))
-    options = {"bases": bases or BASES, "criteria": criteria or None, "dtype": dtype}
-    (d,) = whole_numbers(d=d)
-    if isinstance(length, Sequence) and not isinstance(length, str):
-        return design_grid(length, d, **options)
-    (length,) = whole_numbers(length=length)
-    return design_base(length, d, **options)
+    options: dict[str, Any] = {"bases": bases or BASES, "criteria": criteria or None}
+    options |= {"d": count_of("d", d), "dtype": dtype}
+    if length is None or (isinstance(length, Sequence) and not isinstance(length, str)):
+        return design_grid(length or (), **options)
+    return design_base(count_of("length", length), **options)
 
 
 def resize(
@@ -385,7 +383,7 @@ def resize(
     formula = None
     if enc.rebuild_at is not None and len(enc.domain.sides) == len(to):
         formula = enc.rebuild_at(tuple(to))
-    elif has_formula(enc, encoding, to):
+    elif isinstance(encoding, str) and has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
         formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})
     return resize_table(enc, to, method, formula)

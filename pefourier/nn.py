@@ -25,7 +25,7 @@ from torch import Tensor
 from pefourier.encodings import load
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
@@ -442,7 +442,7 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
             raise PefourierError(f"{enc.spec} changes lengths of what it turns: no rotation")
         return {"cosine": cosine, "sine": sine}
     sign = -1.0 if enc.params.get("backwards") else 1.0
-    if not by_length(enc):
+    if isinstance(enc, DeclaredEncoding) and not by_length(enc):
         return {"frequencies": sign * enc.measure.frequencies}
     original = enc.params["original"]
     short, longer = (rotation_of(enc.params, length)[0] for length in (original, original + 1))

@@ -21,7 +21,7 @@ from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report.forms import as_json, markdown_of
 from pefourier.report.render import Answer
 from pefourier.writing.files import read_toml, write_whole
@@ -78,7 +78,7 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     out.mkdir(parents=True, exist_ok=True)
     pair = [build("sinusoidal", length=LENGTH), build("dft", length=LENGTH)]
     figures = {
-        "figure1": (spectrum, [Answer(e, density(e)) for e in pair]),
+        "figure1": (spectrum, [Answer(e, spectrum_of(e)) for e in pair]),
         "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
     }
     written = [str(out / f"{name}.{suffix}") for name in figures for suffix in ("pdf", "png")]
@@ -177,10 +177,10 @@ def equations() -> Iterator[Claim]:
     functions /= np.linalg.norm(functions, axis=1, keepdims=True)
     error = size_of_error(functions @ basis, transform(functions))
     yield claim("equations_13_14", error=error)
-    spectrum = density(build("sinusoidal"))
+    spectrum = spectrum_of(build("sinusoidal"))
     yield claim("equation_15", s=spectrum.summary, nyquist=spectrum.density[-1])
     for d in (256, 512):  # and the share of the entries that Eq. 16 puts into the lowest bin
-        summary = density(build("sinusoidal", d=d)).summary
+        summary = spectrum_of(build("sinusoidal", d=d)).summary
         root, below = summary.lowest_bin_index, summary.below_first_bin
         assert root is not None  # as frequencies are declared
         assert below is not None
@@ -192,7 +192,7 @@ def equations() -> Iterator[Claim]:
     yield claim("equation_19", s=s, printed=printed, true=true, error=abs(printed - true))
     enc = build("dft", length=256)
     yield claim("equation_21", error=size_of_error(enc.table(), basis), r=check_faithful(enc))
-    g = density(build("dft")).density
+    g = spectrum_of(build("dft")).density
     yield claim("equation_22", g=g, last=len(g) - 1)
 
 

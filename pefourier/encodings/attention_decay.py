@@ -100,7 +100,9 @@ def first_below(frequencies: Floats, level: float, farthest: int = FARTHEST) -> 
     return None
 
 
-def reading_cosine(frequencies: Floats, second: Floats, positions: Floats) -> Floats:
+def reading_cosine(
+    frequencies: Floats, second: Floats, positions: Floats | NDArray[np.int64]
+) -> Floats:
     r"""Cosine between the codes of two readings of a rotation.
 
     The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where

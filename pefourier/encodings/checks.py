@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Sequence
 from numbers import Real
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from pefourier.errors import PefourierError, shown
 
@@ -40,7 +40,7 @@ def is_count(value: object, low: int = 1, high: int = 2**53 - 1) -> TypeGuard[fl
     return is_number(value, low, high) and value % 1 == 0
 
 
-def check_count(key: str, value: int, minimum: int = 1, maximum: int = 2**53) -> None:
+def check_count(key: str, value: Any, minimum: int = 1, maximum: int = 2**53) -> None:
     """Refuse a count below `minimum`, one that no array could have, and what is no whole number."""
     check_whole(key, value)
     if not minimum <= value <= maximum:

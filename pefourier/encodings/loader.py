@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pefourier.encodings import families  # noqa: F401 (which fill the registry)
-from pefourier.encodings.checks import check_count, check_whole
+from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
@@ -175,13 +175,14 @@ def whole_numbers(**texts: int | str | None) -> Iterator[int | None]:
     >>> list(whole_numbers(length="128k", d=None))
     [131072, None]
     """
-    for key, value in texts.items():
-        number = whole_number(value) if isinstance(value, str) else value
-        if number is not None:
-            check_count(key, number)
-        elif value is not None:
-            check_whole(key, value)
-        yield number
+    return (None if value is None else count_of(key, value) for key, value in texts.items())
+
+
+def count_of(key: str, value: int | str) -> int:
+    """A number, of a text too, or its refusal."""
+    number: Any = whole_number(value) if isinstance(value, str) else value
+    check_count(key, value if number is None else number)
+    return int(number)
 
 
 def check_parameters(spec: str, params: Mapping[str, Any]) -> None:

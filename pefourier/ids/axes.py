@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.errors import PefourierError
-from pefourier.ids.spans import EXPECTED, Facts, Span
+from pefourier.ids.spans import EXPECTED, Facts, Span, displaced
 
 BY_FRAME = ("qwen3_vl", "qwen3_5", "glm4v", "glm46v", "glm_ocr")  # types that split videos by frame
 AUTHORS, LIBRARY = "largest id + 1", "start + max(rows, columns)"
@@ -81,26 +82,27 @@ def expected_axes(
     >>> expected_axes(np.array([0, 1, 1, 0]), {1: iter([Block(1, 1, 2)])}).tolist()
     [[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 2, 3]]
     """
-    parts, at, start = [], 0, 0
+    parts: list[NDArray[np.int64]] = []
+    token = start = 0
     for kind, group in groupby(kinds.tolist()):
         count = len(list(group))
         if kind == 0:
             parts.append(np.tile(start + np.arange(count), (3, 1)))
             start += count
-        end = at + count
-        while kind and at < end:
+        end = token + count
+        while kind and token < end:
             block = next(blocks[kind], None) if kind in blocks else None
-            if block is None or block.tokens > end - at:
+            if block is None or block.tokens > end - token:
                 raise PefourierError(
-                    f"{count} {KINDS.get(kind, 'unknown')} tokens at token {at} do not fit a "
+                    f"{count} {KINDS.get(kind, 'unknown')} tokens at token {token} do not fit a "
                     f"grid of {block.tokens if block else 'no'} tokens; check grids and token types"
                 )
             ids = start + block.ids()
             parts.append(ids)
             taller = start + max(block.rows, block.columns)
             start = int(ids.max()) + 1 if rule == AUTHORS else taller
-            at += block.tokens
-        at = end
+            token += block.tokens
+        token = end
     return np.concatenate(parts, axis=1)
 
 
@@ -133,7 +135,7 @@ def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
     shift = axes - ids
     expected = int(ids[(axes != ids)[:, token].argmax(), token])
     if (shift == shift[0, 0]).all():
-        return displaced_axes(facts, int(shift[0, 0]), expected)
+        return facts.span(displaced(facts), 0, expected)
     if (axes == axes[0]).all():
         return facts.span("text only", token, expected)
     is_time_alone = (axes[1:] == ids[1:]).all(axis=0)[wrong].all()
@@ -144,56 +146,44 @@ def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
     return facts.span("backwards" if axes[:, token].max() < expected else "gap", token, expected)
 
 
-def displaced_axes(facts: Facts, shift: int, expected: int) -> Span:
-    """A document whose axes all begin elsewhere by the same."""
-    first = int(facts.tokens[0])
-    kind = "offset"
-    if facts.place and facts.previous is not None and facts.ids[0] == facts.previous + 1:
-        kind = "not restarted"
-    elif facts.knows_documents and first and shift == first:
-        kind = "not restarted" if facts.place else "padding counted"
-    return facts.span(kind, 0, expected)
-
-
 def judge_structure(facts: Facts, axes: np.ndarray) -> Span:
     """Ids alone: text goes up by one, and blocks are grids that begin one above what was before."""
     if (axes == axes[0]).all():
         return facts.span("text only", 0)
-    top, allowed, at, count = -1, {0}, 0, axes.shape[1]
-    while at < count:
-        first, block = axes[:, at], block_at(axes, at)
+    allowed, token = {0}, 0
+    while token < axes.shape[1]:
+        first, block = axes[:, token], block_at(axes, token)
         start = int(first[0])
         if (first != start).any() or start not in allowed:
             due = min(allowed, key=lambda value: abs(value - start))
-            if at == 0 and (first == start).all():
+            if token == 0 and (first == start).all():
                 return facts.span("offset", 0, 0)
-            return facts.span("block start", at, due)
+            return facts.span("block start", token, due)
         if block is None:
-            top, allowed, at = start, {start + 1}, at + 1
+            allowed, token = {start + 1}, token + 1
             continue
-        ids = axes[:, at : at + block.tokens]
+        ids = axes[:, token : token + block.tokens]
         if len(np.unique(ids[0])) < block.frames:
-            second = at + block.rows * block.columns
+            second = token + block.rows * block.columns
             return facts.span("times shared", second, start + 1)
-        top = int(ids.max())
-        allowed = {top + 1, start + max(block.rows, block.columns)}
-        at += block.tokens
+        allowed = {int(ids.max()) + 1, start + max(block.rows, block.columns)}
+        token += block.tokens
     return facts.span(EXPECTED)
 
 
-def block_at(axes: np.ndarray, at: int) -> Block | None:
+def block_at(axes: NDArray[np.int64], token: int) -> Block | None:
     """The grid of patches that begins at a token; None where text goes on.
 
     >>> block_at(np.array([[4, 4, 4, 4, 6], [4, 4, 5, 5, 6], [4, 5, 4, 5, 6]]), 0)
     Block(frames=1, rows=2, columns=2, interval=1.0)
     """
-    time, row, column = axes[:, at:]
+    time, row, column = axes[:, token:]
     columns = run_length((column[0], row[0], time[0]), column, row, time)
     rows = 1
-    while matches(axes, at, rows * columns, columns, (0, rows)):
+    while matches(axes, token, rows * columns, columns, (0, rows)):
         rows += 1
     frames = 1
-    while matches(axes, at, frames * rows * columns, rows * columns, None):
+    while matches(axes, token, frames * rows * columns, rows * columns, None):
         frames += 1
     is_text = frames * rows * columns == 1
     return None if is_text else Block(frames, rows, columns)
@@ -208,13 +198,13 @@ def run_length(start: tuple[int, int, int], *axes: np.ndarray) -> int:
 
 
 def matches(
-    axes: np.ndarray, at: int, skip: int, count: int, shift: tuple[int, int] | None
+    axes: NDArray[np.int64], token: int, skip: int, count: int, shift: tuple[int, int] | None
 ) -> bool:
     """Whether the patches of a block are met again further on, moved in (time, row).
 
     With no shift rows and columns are met again, at any later or the same time.
     """
-    ids, again = axes[:, at : at + count], axes[:, at + skip : at + skip + count]
+    ids, again = axes[:, token : token + count], axes[:, token + skip :][:, :count]
     if again.shape[1] < count or (again[2] != ids[2]).any() or count == axes.shape[1]:
         return False
     if shift is None:

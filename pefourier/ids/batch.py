@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def read_json_lists(path: str) -> dict[str, np.ndarray]:
     """A list of numbers, nested by rows and axes, or an object of such lists."""
     import json
 
-    with os_errors("read", path), open(path, "rb") as stream:
+    with os_errors("read", path), Path(path).open("rb") as stream:
         text = stream.read(LONGEST_JSON + 1)
     if len(text) > LONGEST_JSON:
         raise PefourierError(f"{label(path)} is longer than {LONGEST_JSON} bytes; use .npy")
@@ -116,8 +117,8 @@ def arrays_by_role(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Arrays by what they are (`NAMES`), and the names of those that are not used."""
     roles, used = {}, set()
-    for role, names in NAMES.items():
-        present = [name for name in arrays if name.rpartition(".")[2] in names]
+    for role, spellings in NAMES.items():
+        present = [name for name in arrays if name.rpartition(".")[2] in spellings]
         if len(present) > 1:
             present = [name for name in present if name.rpartition(".")[2] == role] or present
         if present:
@@ -138,10 +139,9 @@ def arrays_by_role(
 def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
     """Integers of an array, which may be stored as floats."""
     if array.dtype.kind == "f":
-        rounded = np.rint(array)
-        if not (np.isfinite(array).all() and (rounded == array).all()):
-            raise PefourierError(f"{subject} must hold integers; got {first_fraction(array)}")
-        array = rounded
+        fractions = array[~np.isfinite(array) | (np.rint(array) != array)]
+        if fractions.size:
+            raise PefourierError(f"{subject} must hold integers; got {fractions[0]:g}")
     if array.dtype.kind not in "biuf" or array.size == 0:
         raise PefourierError(
             f"{subject} must hold integers; got an array {array.shape} of {array.dtype}"
@@ -149,13 +149,6 @@ def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
     if np.abs(array.astype(float)).max() > LARGEST:
         raise PefourierError(f"{subject} must be below 2^53; got {int(array.max())}")
     return array.astype(np.int64)
-
-
-def first_fraction(array: np.ndarray) -> str:
-    """The first number that is no integer."""
-    flat = array.ravel()
-    bad = ~np.isfinite(flat) | (np.rint(flat) != flat)
-    return f"{flat[bad.argmax()]:g}"
 
 
 def ids_by_axis(array: np.ndarray, subject: str) -> np.ndarray:
@@ -317,15 +310,13 @@ def grids_of(roles: Mapping[str, np.ndarray], role: str) -> np.ndarray | None:
     return grids.reshape(-1, 3)
 
 
-def named(
-    path: str | None, role: str, shape_of_ids: tuple[int, ...] | None = None
+def read_role(
+    path: str, role: str, shape_of_ids: tuple[int, ...] | None = None
 ) -> dict[str, np.ndarray]:
     """An array of a further file by what it is: a mask, segments, or depths.
 
     A row of segments that goes up from 0 and has another size than the ids is cu_seqlens.
     """
-    if path is None:
-        return {}
     arrays = read_arrays(path)
     if len(arrays) > 1:
         arrays = {name: a for name, a in arrays.items() if name.rpartition(".")[2] in NAMES[role]}

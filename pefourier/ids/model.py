@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -55,7 +55,8 @@ class Model:
         """The tokens that stand for patches of images and of videos."""
         image = self.values.get("image_token_id", self.values.get("image_token_index"))
         video = self.values.get("video_token_id", self.values.get("video_token_index"))
-        return tuple(t if isinstance(t, int) else None for t in (image, video))  # type: ignore[return-value]
+        image, video = (token if isinstance(token, int) else None for token in (image, video))
+        return image, video
 
     @property
     def vision(self) -> Vision:
@@ -66,24 +67,24 @@ class Model:
         merges = [section.get(f"{name}_merge_size") for name in ("spatial", "temporal")]
         spatial, temporal = (m if isinstance(m, int) and m > 0 else None for m in merges)
         rate = section.get("tokens_per_second")
-        is_timed = isinstance(rate, int | float) and kind.startswith("qwen2_5")
+        is_timed = kind.startswith("qwen2_5")
         return Vision(
             merge=spatial or 2,
             frames_merged=(temporal or 1) if kind.startswith("ernie") else 1,
-            tokens_per_second=float(rate) if is_timed else None,
+            tokens_per_second=float(rate) if is_timed and isinstance(rate, int | float) else None,
             by_frame=kind.startswith(BY_FRAME),
         )
 
     def rules(self, length: int | None) -> Rules:
         """First id, limit, and what the model adds to ids."""
-        file = open_model(self.spec) if source_of(self.spec) == "config" else None
-        row = file.model.row if file else {}
+        config = open_model(self.spec).model if source_of(self.spec) == "config" else None
+        row = config.row if config else {}
         is_table = self.codes.injection == "add" and self.codes.name in (
             "learned",
             "sinusoidal",
             "file",
         )
-        first = first_row(file.model) if file and is_table else 0
+        first = first_row(config) if config and is_table else 0
         among = row.get("first") == "padding"
         limit = self.positions.allowed
         if is_table and limit is not None:
@@ -149,11 +150,6 @@ class Model:
 
 def read_model(spec: str) -> Model:
     """What a config, or a named encoding, says of ids."""
-    found = describe_positions(spec)
-    values = read_object(open_model(spec).model.file) if source_of(spec) == "config" else {}
-    return Model(spec, found, values)
-
-
-def with_limit(rules: Rules, length: int | None) -> Rules:
-    """Rules of ids with a limit that was given."""
-    return replace(rules, limit=length) if length else rules
+    positions = describe_positions(spec)
+    config = open_model(spec).model if source_of(spec) == "config" else None
+    return Model(spec, positions, read_object(config.file) if config else {})

@@ -6,7 +6,6 @@ start is 0 or the config's first position; a node of a tree at start + its depth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -132,11 +131,10 @@ def judge_order(facts: Facts) -> Span:
     if not shift.any():
         return facts.span(EXPECTED)
     if facts.batch.depth is not None:
-        at = int((shift != shift[0]).argmax()) if (shift != shift[0]).any() else 0
-        counts = bool((np.diff(ids) == 1).all())
-        if at and not counts:
-            return facts.span("gap" if shift[at] > 0 else "backwards", at)
-        return facts.span("index for depth" if at else displaced(facts), at)
+        token = int((shift != shift[0]).argmax())  # 0 where all are moved alike
+        if token and (np.diff(ids) != 1).any():
+            return facts.span("gap" if shift[token] > 0 else "backwards", token)
+        return facts.span("index for depth" if token else displaced(facts), token)
     if (shift == shift[0]).all():
         return facts.span(displaced(facts), 0)
     if not facts.knows_documents and (guess := undecided(facts)) is not None:
@@ -238,8 +236,8 @@ def judge_shard(facts: Facts) -> Span:
     """Ids on one rank of several that share a document."""
     ids, rules = facts.ids, facts.rules
     due = shards(rules, len(ids))
-    wanted = {rules.shard: due[rules.shard]} if rules.shard in due else due
-    part = min(wanted.values(), key=lambda part: int((ids != part).sum()))
+    kinds = [rules.shard] if rules.shard in due else due
+    part = min((due[kind] for kind in kinds), key=lambda part: int((ids != part).sum()))
     facts = replace(facts, expected=part)
     if (ids == part).all():
         return facts.span(EXPECTED)
@@ -268,11 +266,5 @@ def runs_in_words(ids: np.ndarray) -> str:
     texts = []
     for first, last in runs_of(ids[: cuts[RUNS] if len(cuts) > RUNS else len(ids)])[:RUNS]:
         texts.append(f"{first}" if first == last else f"{first}-{last}")
-    more = len(cuts) + 1 - len(texts)
-    return ", ".join(texts) + (f", … ({more} more)" if more > 0 else "")
-
-
-def worst_first(spans: list[Span]) -> Iterator[Span]:
-    """Spans that are not as expected, then the others."""
-    yield from (span for span in spans if span.verdict != EXPECTED)
-    yield from (span for span in spans if span.verdict == EXPECTED)
+    left_out = len(cuts) + 1 - len(texts)
+    return ", ".join(texts) + (f", … ({left_out} more)" if left_out > 0 else "")

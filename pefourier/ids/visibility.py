@@ -35,12 +35,12 @@ def describe_mask(visible: np.ndarray, segments: np.ndarray | None = None) -> Vi
     judged = np.ones_like(visible)
     if numbers is not None:
         tokens = numbers != 0
-        same = numbers[:, :, None] == numbers[:, None, :]
-        both = tokens[:, :, None] & tokens[:, None, :]
-        documents = bool((visible & both & ~same).any()) if numbers.max() > 1 else None
+        one_document = numbers[:, :, None] == numbers[:, None, :]
+        pairs = tokens[:, :, None] & tokens[:, None, :]
+        documents = bool((visible & pairs & ~one_document).any()) if numbers.max() > 1 else None
         hidden = tokens[:, :, None] & ~tokens[:, None, :]
         pads = bool((visible & hidden).any()) if hidden.any() else None
-        judged = both & same
+        judged = pairs & one_document
     reach = int(np.abs(np.where(visible & judged, lag, 0)).max()) + 1
     inside = (np.abs(lag) < reach) & ((lag >= 0) | (not causal)) & judged
     is_window = reach < n and bool((visible & judged == inside).all())

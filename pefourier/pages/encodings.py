@@ -23,7 +23,7 @@ from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.context import describe_context
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 from pefourier.report.code_figures import heatmap
 from pefourier.report.render import Answer, Refusal, renderer_named, renderer_of, text_of
 from pefourier.weights.usage import use_of_model
@@ -79,7 +79,7 @@ class Inquiry:
         (enc,) = faithful.encodings
         results: dict[str, Any] = {
             "check-faithful": faithful,
-            "spectrum": density(enc, self.lattice, self.sigma),
+            "spectrum": spectrum(enc, self.lattice, self.sigma),
             "relations": relate(enc),
         }
         if not enc.domain.irregular:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.attention_decay import FIRST_STARTS, STARTS, STEP, powers_of_waves
-from pefourier.encodings.encoding import row_blocks
+from pefourier.encodings.encoding import Floats, row_blocks
 
 FIRST_BASE = 1000  # lengths: where the search for the smallest base begins
 LARGEST_BASE = 1e300  # with larger ones the smallest frequency is no normal float64 number
@@ -47,7 +48,9 @@ def bounded_bases(d: int, length: int) -> BoundedBases:
     smallest = smallest_bounded_base(d, length)
     if smallest is not None:
         smallest = typed_back(smallest, partial(passes, d=d, length=length))
-    passing, failing, base = [], None, smallest
+    passing: list[float] = []
+    failing: float | None = None
+    base = smallest
     while base is not None and base <= LARGEST_BASE:
         if not passes(base, d, length):
             passing, failing = [], failing or base
@@ -91,7 +94,8 @@ def smallest_bounded_base(d: int, length: int) -> float | None:
     """
     widest = float(FIRST_BASE * length)
     while widest <= LARGEST_BASE:
-        end, smallest, lags = widest, None, []
+        end, smallest = widest, None
+        lags: list[int] = []
         for step in range(1, DIGITS + 1):
             if step == DIGITS and smallest is None:
                 break
@@ -104,7 +108,7 @@ def smallest_bounded_base(d: int, length: int) -> float | None:
     return None
 
 
-def find_first_base(bases: np.ndarray, d: int, length: int, lags: list[int]) -> float | None:
+def find_first_base(bases: Floats, d: int, length: int, lags: list[int]) -> float | None:
     """The first of ascending bases that passes.
 
     `lags` are those at which bases were seen to fail, and grow. Neighbours fail at the same lags,
@@ -123,9 +127,9 @@ def find_first_base(bases: np.ndarray, d: int, length: int, lags: list[int]) -> 
     return None
 
 
-def passing_at(lag: int, bases: np.ndarray) -> np.ndarray:
+def passing_at(lag: int, bases: Floats) -> Floats:
     """Those of some bases, each with its frequencies, whose sum at a lag is not negative."""
-    return bases[np.cos(lag * bases[:, 1:]).sum(axis=1) >= 0]
+    return bases.compress(np.cos(lag * bases[:, 1:]).sum(axis=1) >= 0, axis=0)
 
 
 def passes(base: float, d: int, length: int) -> bool:
@@ -137,12 +141,12 @@ def passes(base: float, d: int, length: int) -> bool:
     return failing_lag(base ** exponents_of(d), length) is None
 
 
-def exponents_of(d: int) -> np.ndarray:
+def exponents_of(d: int) -> Floats:
     """The powers of a base that are its frequencies."""
     return -2.0 * np.arange(d // 2) / d
 
 
-def failing_lag(frequencies: np.ndarray, length: int) -> int | None:
+def failing_lag(frequencies: Floats, length: int) -> int | None:
     """A lag below a length with a negative sum of cosines; None where there is none.
 
     Sums are formed in float32, the largest lags first, where sums are smallest; those that its
@@ -165,6 +169,6 @@ def failing_lag(frequencies: np.ndarray, length: int) -> int | None:
     return None
 
 
-def columns_of(waves: np.ndarray) -> np.ndarray:
+def columns_of(waves: NDArray[np.complex128]) -> NDArray[np.float32]:
     """The real and imaginary parts of waves side by side, in float32."""
     return np.concatenate([waves.real, waves.imag], axis=1).astype(np.float32)

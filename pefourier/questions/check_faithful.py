@@ -17,14 +17,16 @@ rank): no linear layer reads a bias.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
 from pefourier.encodings.places import point_of, points_in_words
-from pefourier.questions.result import ON_GRIDS, ON_LINES, Result
+from pefourier.questions.result import Result
 from pefourier.writing.text import join, number
 
 if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
@@ -49,10 +51,7 @@ class FormatRow:
 
 @dataclass(frozen=True, repr=False)
 class Faithfulness(Result):
-    """What codes say about positions; distances are l2, tolerances absolute.
-
-    On a grid `length` counts points, and pairs are rows of all.
-    """
+    """What codes say about positions; distances are l2, tolerances absolute."""
 
     shown: ClassVar[dict[str, str]] = {
         "grid": "grid",
@@ -98,24 +97,9 @@ class Faithfulness(Result):
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    identified: dict | None
+    identified: dict[str, Any] | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]
-    distinct_up_to: int | None = field(**ON_LINES)  # the most positions without equal codes
-    grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
-    prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
-    prefix_zeros: int | None = field(**ON_GRIDS)  # of these, rows of zeros
-    displacement: tuple[int, ...] | None = field(**ON_GRIDS)  # of the closest pair, in points
-    axial: bool | None = field(**ON_GRIDS)  # every column depends on one axis
-    separable_error: float | None = field(**ON_GRIDS)  # of the worst a(y) + b(x): 0 recovered
-    isotropy: dict[str, float] | None = field(**ON_GRIDS)  # A2, A4
-    idle: list[float] | None = field(**ON_GRIDS)  # of each axis, what never ends a turn
-    aliased: list[float] | None = field(**ON_GRIDS)  # and what is beyond pi; None: not known
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether the codes are those of points of a grid."""
-        return self.grid is not None
 
     @property
     def points(self) -> str:
@@ -136,16 +120,6 @@ class Faithfulness(Result):
         return next((word for word in words if word != "1"), "1")
 
     @property
-    def advice(self) -> str:
-        """How many positions are distinct, where fewer of them lose no code."""
-        count, lags = self.distinct_up_to or 1, self.encodings[0].domain.kind == "lag"
-        used = 2 * count - 1 if lags and self.encodings[0].domain.x[-1] > 0 else count
-        if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
-            return ""
-        points = "all lags between them" if lags else f"the first {count}"
-        return f"Use at most {count} positions: {points} have distinct vectors."
-
-    @property
     def period(self) -> int | None:
         """After how many positions codes repeat; None where a formula tells of no period."""
         measure = self.encodings[0].measure
@@ -155,7 +129,7 @@ class Faithfulness(Result):
     @property
     def closest_ends(self) -> str | None:
         """The two points whose codes are closest."""
-        return join(two_ends(self.encodings[0], self)) if self.closest_pair else None
+        return join(map(str, self.closest_pair)) if self.closest_pair else None
 
     @property
     def identified_as(self) -> str | None:
@@ -168,9 +142,53 @@ class Faithfulness(Result):
         return [FormatRow(*row) for row in self.precision.items()]
 
 
+@dataclass(frozen=True, repr=False)
+class LineFaithfulness(Faithfulness):
+    """What codes of one axis say."""
+
+    distinct_up_to: int | None  # the most positions without equal codes
+
+    @property
+    def advice(self) -> str:
+        """How many positions are distinct, where fewer of them lose no code."""
+        count, lags = self.distinct_up_to or 1, self.encodings[0].domain.kind == "lag"
+        used = 2 * count - 1 if lags and self.encodings[0].domain.x[-1] > 0 else count
+        if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
+            return ""
+        points = "all lags between them" if lags else f"the first {count}"
+        return f"Use at most {count} positions: {points} have distinct vectors."
+
+
+@dataclass(frozen=True, repr=False)
+class GridFaithfulness(Faithfulness):
+    """What codes of points of a grid say; `length` counts points, and pairs are rows of all."""
+
+    on_grid: ClassVar[bool] = True
+    advice: ClassVar[str] = ""
+
+    grid: tuple[int, ...]  # points along each axis, the slowest first
+    prefix: int  # rows before the grid that have no place
+    prefix_zeros: int  # of these, rows of zeros
+    displacement: tuple[int, ...] | None  # of the closest pair, in points
+    axial: bool  # every column depends on one axis
+    separable_error: float  # of the worst a(y) + b(x): 0 recovered
+    isotropy: dict[str, float]  # A2, A4
+    idle: list[float] | None  # of each axis, what never ends a turn
+    aliased: list[float] | None  # and what is beyond pi; None: not known
+
+    @property
+    def closest_ends(self) -> str | None:
+        """The two points whose codes are closest."""
+        if self.closest_pair is None or self.displacement is None:
+            return None
+        rows = np.array(self.closest_pair[:1], dtype=int)
+        start = self.encodings[0].domain.coordinates(rows)[0]
+        return join((point_of(start), point_of(start + self.displacement)))
+
+
 def check_faithful(
-    encoding: Encoding | np.ndarray, progress: Callable[[str], Progress] | None = None
-) -> Faithfulness:
+    encoding: Encoding | ArrayLike, progress: Callable[[str], Progress] | None = None
+) -> LineFaithfulness | GridFaithfulness:
     """Everything `pefourier check-faithful` reports.
 
     Parameters
@@ -203,15 +221,20 @@ def check_faithful(
     factors = decompose(enc, progress and progress("singular values"))
     identified, findings = diagnose(with_prefix, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
-    on_grid = describe_grid(with_prefix, closest, factors) if with_prefix.domain.grid else {}
-    rung = verdict(closest, factors, on_grid.get("separable_error", 1.0))
+    sides = enc.domain.sides if with_prefix.domain.grid else ()
+    separable_error = factors.separable_error(sides) if sides else 1.0
+    rung = verdict(closest, factors, separable_error)
     rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
-    return Faithfulness(
+    kind = of_line_or_grid(with_prefix, closest, separable_error)
+    distance, pair, gap = describe_closest(with_prefix, closest, factors)
+    return kind(
         length=factors.n,
         dimension=factors.d,
         verdict=rung,
         faithful=closest.distinct == factors.n,
-        **describe_closest(with_prefix, closest, factors),
+        min_distance=distance,
+        closest_pair=pair,
+        gap=gap,
         distinct=closest.distinct,
         rank=factors.rank,
         rank_tolerance=factors.tolerance,
@@ -222,40 +245,44 @@ def check_faithful(
         identified=identified,
         precision=precision(enc, closest.distinct, closest.first, closest.distance),
         findings=findings + noted,
-        distinct_up_to=None if on_grid else distinct_up_to(enc, closest),
-        **on_grid,
         encodings=(with_prefix,),
     )
 
 
-def describe_closest(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
-    """The closest two codes and their distance, also over the rms length; one has none."""
-    if not closest.pair:
-        return dict.fromkeys(("min_distance", "closest_pair", "gap"))
+def describe_closest(
+    enc: Encoding, closest: ClosestPair, factors: Factors
+) -> tuple[float | None, tuple[float, float] | None, float | None]:
+    """Distance of the closest two codes, the pair, and the distance over the rms length."""
+    if closest.pair is None:
+        return None, None, None
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
-    pair = tuple(enc.domain.x[enc.domain.prefix + i].item() for i in closest.pair)
-    gap = closest.distance / rms if rms else 0.0
-    return {"min_distance": closest.distance, "closest_pair": pair, "gap": gap}
+    first, second = (enc.domain.x[enc.domain.prefix + i].item() for i in closest.pair)
+    return closest.distance, (first, second), closest.distance / rms if rms else 0.0
 
 
-def describe_grid(enc: Encoding, closest: ClosestPair, factors: Factors) -> dict[str, Any]:
-    """What only codes on a grid have."""
+def of_line_or_grid(
+    enc: Encoding, closest: ClosestPair, separable_error: float
+) -> partial[LineFaithfulness] | partial[GridFaithfulness]:
+    """An answer with what only codes of one axis, or only those on a grid, have."""
+    if not enc.domain.grid:
+        return partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
     from pefourier.encodings.places import is_separable
-    from pefourier.questions.spectral_density import axis_shares
+    from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 
-    domain = enc.domain
+    domain, inner = enc.domain, without_prefix(enc)
     rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
     ends = None if rows is None else domain.coordinates(rows)
     front = enc.codes(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
-    return {
-        "grid": domain.sides,
-        "prefix": domain.prefix,
-        "prefix_zeros": int((~front.any(axis=1)).sum()),
-        "displacement": None if ends is None else tuple((ends[1] - ends[0]).tolist()),
-        "axial": is_separable(enc),
-        "separable_error": factors.separable_error(domain.sides),
-        **axis_shares(without_prefix(enc)),
-    }
+    return partial(
+        GridFaithfulness,
+        grid=domain.sides,
+        prefix=domain.prefix,
+        prefix_zeros=int((~front.any(axis=1)).sum()),
+        displacement=None if ends is None else tuple((ends[1] - ends[0]).tolist()),
+        axial=is_separable(enc),
+        separable_error=separable_error,
+        **axis_shares(inner, weighted_frequencies(inner)),
+    )
 
 
 def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0) -> str:
@@ -275,8 +302,9 @@ def verdict_of_lags(enc: Encoding, closest: ClosestPair, rung: str) -> str:
     if rung != "collides":
         return DISTINCT_LAGS if enc.injection == "bias" else rung
     first, opposite = closest.first, enc.domain.grid or enc.domain.x[-1] == -enc.domain.x[0]
-    is_symmetric = opposite and closest.distinct > 1 and np.array_equal(first, first[::-1])
-    return SYMMETRIC if is_symmetric else rung
+    if first is None or not opposite or closest.distinct == 1:
+        return rung
+    return SYMMETRIC if np.array_equal(first, first[::-1]) else rung
 
 
 def rung_of(verdict: str, rank: int, length: int) -> str:
@@ -314,15 +342,6 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
     return bool((table != table[0]).any())
 
 
-def two_ends(enc: Encoding, r: Faithfulness) -> tuple[str, ...]:
-    """The closest two: on a grid points, else positions."""
-    if r.on_grid:
-        start = [int(x) for x in enc.domain.coordinates([r.closest_pair[0]])[0]]
-        moved = [x + step for x, step in zip(start, r.displacement, strict=True)]
-        return point_of(start), point_of(moved)
-    return tuple(map(str, r.closest_pair))
-
-
 def formula_in_words(identified: Mapping[str, Any]) -> str:
     """What a table turned out to be, in words."""
     params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
@@ -342,12 +361,13 @@ def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) ->
     dtype, _, computed = option.partition(":")
     loss = precision[dtype]
     counts, safe = [loss.distinct_cast], [loss.safe_cast]
-    if computed and loss.distinct_phase is None:
-        return [
-            f"declares no frequencies, so that nothing could be computed in {dtype}; name the "
-            f"rotation or the config that it is, or ask for {dtype} alone, which rounds its rows"
-        ]
     if computed:
+        if loss.distinct_phase is None:
+            return [
+                f"declares no frequencies, so that nothing could be computed in {dtype}; name the "
+                f"rotation or the config that it is, or ask for {dtype} alone, which rounds its "
+                "rows"
+            ]
         counts, safe = [*counts, loss.distinct_phase], [*safe, loss.safe_phase]
     if min(counts) >= length:
         return []
@@ -358,7 +378,7 @@ def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) ->
 
 
 def shortfalls(
-    result: Faithfulness, rung: str | None = None, dtype: str | None = None, strict: bool = False
+    result: Faithfulness, rung: str | None = None, dtype: str | None = None, *, strict: bool = False
 ) -> list[str]:
     """What a result lacks of a required rung, of distinct codes in a format, or of having no fault.
 

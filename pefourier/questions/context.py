@@ -81,12 +81,7 @@ class Context(Result):
         "largest query scale": "temperature.largest",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
-        "layers": {
-            "layers": "numbers",
-            "kind": "kind",
-            "rotation": "name",
-            "window": "window",
-        },
+        "layers": {"layers": "numbers", "kind": "kind", "rotation": "name", "window": "window"},
         "all_bands": {
             "rotation": "rotation",
             "band": "treatment",
@@ -138,8 +133,9 @@ class Context(Result):
     @property
     def is_within(self) -> bool:
         """Whether the config states the length with its scaling, and nobody another training."""
-        is_stated = self.stated is not None and self.trained.source == "assumed"
-        return is_stated and self.length <= self.stated.length
+        if self.stated is None or self.trained.source != "assumed":
+            return False
+        return self.length <= self.stated.length
 
     @property
     def misfit(self) -> str | None:
@@ -164,9 +160,9 @@ class Context(Result):
     @property
     def reach(self) -> int | None:
         """Positions that information can come from through all layers; None: no limit is known."""
-        windows = [run.window for run in self.layers for _ in run.index]
-        is_limited = windows and None not in windows and all(run.index for run in self.layers)
-        return sum(w - 1 for w in windows) + 1 if is_limited else None
+        if not self.layers or not self.widest_window or not all(run.index for run in self.layers):
+            return None
+        return 1 + sum((run.window - 1) * len(run.index) for run in self.layers if run.window)
 
     @property
     def reach_in_words(self) -> str:
@@ -187,8 +183,8 @@ class Context(Result):
     @property
     def widest_window(self) -> int | None:
         """The most positions that any layer sees; None: all."""
-        windows = [run.window for run in self.layers]
-        return None if None in windows else max(windows)
+        windows = [run.window for run in self.layers if run.window is not None]
+        return max(windows, default=None) if len(windows) == len(self.layers) else None
 
     @property
     def way_out(self) -> str:
@@ -383,9 +379,10 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
 
 def without_training(rotation: Rotation) -> Rotation:
     """A rotation without what a length of training says of it."""
-    unknown = dict.fromkeys(("unseen", "familiar_length", "critical_dimension"))
     bands = tuple(replace(band, turns_trained=None) for band in rotation.bands)
-    return replace(rotation, bands=bands, **unknown)
+    return replace(
+        rotation, bands=bands, unseen=None, familiar_length=None, critical_dimension=None
+    )
 
 
 def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
@@ -394,7 +391,7 @@ def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
         axis = axis_in(enc)
     except PefourierError:  # sections that do not fit the pairs, of which there is a finding
         return None
-    if axis is None:
+    if axis is None or enc.measure is None:
         return None
     turning = enc.measure.frequencies != 0
     return {
@@ -448,5 +445,5 @@ def last_bucket(enc: Encoding) -> int | None:
     if enc.name not in ("t5", "deberta"):
         return None
     distances = np.arange(enc.params["max_distance"] + 2)
-    changed = [np.diff(enc.codes(side * distances), axis=0).any(axis=1) for side in (1, -1)]
-    return int(np.flatnonzero(np.logical_or(*changed))[-1]) + 1
+    vectors = np.hstack([enc.codes(side * distances) for side in (1, -1)])
+    return int(np.flatnonzero(np.diff(vectors, axis=0).any(axis=1))[-1]) + 1

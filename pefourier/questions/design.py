@@ -17,19 +17,21 @@ Bases by a formula or a search have as few digits as it takes to keep what they 
 printed with all of them.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, pi
 from operator import ge, le
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import FARTHEST, lag_sums
 from pefourier.encodings.checks import COSTS, LARGEST, check_cost, check_count
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Finding, ShiftInvariantEncoding
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
@@ -45,7 +47,9 @@ from pefourier.writing.text import agreeing, number
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
 BY_FORMULA = ("turns", "wavelength", "phase")  # criteria that need no table of codes and no search
-BY_TABLE = {  # what is largest for the best base; numbers behind the first decide between ties
+BY_TABLE: dict[
+    str, Callable[[Candidate], tuple[Any, ...]]
+] = {  # what is largest for the best base; numbers behind the first decide between ties
     "distance": lambda c: (c.min_distance,),
     "rank": lambda c: (c.rank, c.stable_rank),
     "stable_rank": lambda c: (c.stable_rank,),
@@ -103,7 +107,7 @@ class Design(Result):
             "pairs without a full rotation": "idle",
             "first negative lag": "bound",
             "best by": "best_by",
-        },
+        }
     }
 
     length: int
@@ -268,7 +272,7 @@ def design_base(
         criteria = BY_FORMULA[:1] if is_long else CRITERIA
     exact = {name: exact_base(name, length, d) for name in criteria if name not in BY_TABLE}
     tried = sorted({*bases, *filter(None, exact.values())})
-    candidates = candidates_of(tried, length, d, FORMATS[dtype] if dtype else None, is_long)
+    candidates = candidates_of(tried, length, d, FORMATS[dtype] if dtype else None, is_long=is_long)
     best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
     params = {"length": length, "d": d, "for": tuple(criteria), "bases": tuple(bases)}
     params |= {"dtype": dtype, **({"axis": axis} if axis else {})}
@@ -285,7 +289,7 @@ def design_base(
         dft_serves=2 < length <= d and not axis,
         dtype=dtype,
         axis=axis,
-        encodings=(replace(build("rope", length=2, d=d), spec=spec, params=params),),
+        encodings=(replace(build_rope(length=2, d=d), spec=spec, params=params),),
     )
 
 
@@ -366,12 +370,12 @@ def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | 
 
 
 def candidates_of(
-    bases: Sequence[float], length: int, d: int, form: Format | None, is_long: bool
+    bases: Sequence[float], length: int, d: int, form: Format | None, *, is_long: bool
 ) -> list[Candidate]:
     """What bases do, by their tables of codes unless these would be too long."""
     ropes = (
         replace(
-            build("rope", length=2 if is_long else length, d=d, rho=rho),
+            build_rope(length=2 if is_long else length, d=d, rho=rho),
             spec=f"rope:rho={base_text(rho)},d={d}",
         )
         for rho in bases
@@ -379,28 +383,34 @@ def candidates_of(
     return list(map_ahead(lambda enc: candidate(enc, length, form), ropes))
 
 
-def candidate(enc: Encoding, length: int, form: Format | None) -> Candidate:
+def build_rope(**settings: Any) -> ShiftInvariantEncoding:
+    """A rotation of pairs by its parameters."""
+    return cast(ShiftInvariantEncoding, build("rope", **settings))
+
+
+def candidate(enc: ShiftInvariantEncoding, length: int, form: Format | None) -> Candidate:
     """What one rotation does within a length, by its table where it has so many codes."""
-    frequencies, facts = enc.measure.frequencies, {}
-    if len(enc) == length:
-        nearest, factors = closest_pair(enc), decompose(enc)
-        facts = {
-            "min_distance": nearest.distance,
-            "min_distance_cast": form and cast_distance(enc, nearest.distance, form),
-            "rank": factors.rank,
-            "stable_rank": factors.stable_rank,
-            "condition_number": factors.condition_number,
-        }
-    return Candidate(
+    frequencies = enc.measure.frequencies
+    by_formula = Candidate(
         rho=enc.params["rho"],
         spec=enc.spec,
         idle=count_idle(frequencies[frequencies != 0], length),
         bound=base_bound(frequencies, unrotated=enc.params["d"] // 2 - len(frequencies)),
-        **facts,
+    )
+    if len(enc) != length:
+        return by_formula
+    nearest, factors = closest_pair(enc), decompose(enc)
+    return replace(
+        by_formula,
+        min_distance=nearest.distance,
+        min_distance_cast=cast_distance(enc, nearest.distance, form) if form else None,
+        rank=factors.rank,
+        stable_rank=factors.stable_rank,
+        condition_number=factors.condition_number,
     )
 
 
-def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
+def cast_distance(enc: ShiftInvariantEncoding, distance: float, form: Format) -> float:
     """The smallest distance of two codes after rounding them to a format.
 
     A number is rounded by at most 2^-digits of it, so that a code of length c moves by no more

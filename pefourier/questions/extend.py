@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pefourier.encodings import build, load
+from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.checks import check_count
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, Floats, ShiftInvariantEncoding
 from pefourier.encodings.families.rotary import base_of, scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
@@ -28,7 +28,7 @@ from pefourier.encodings.model_positions import ModelPositions, describe_positio
 from pefourier.encodings.sources.huggingface import trained_as_stated
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
-from pefourier.questions.design import Candidate, candidate, exact_base
+from pefourier.questions.design import Candidate, build_rope, candidate, exact_base
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.writing.files import split_spec
@@ -36,9 +36,8 @@ from pefourier.writing.page import fields_of, fields_told
 from pefourier.writing.text import number
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
-WAYS = ("linear", "ntk", "yarn", "llama3")
+WAYS = ("linear", "ntk", "yarn", "llama3")  # of p-RoPE, whose slowest pairs do not turn, its own
 FACTOR_DIGITS, BASE_DIGITS = 10, 7
-SHARED = ("proportional",)  # of p-RoPE, whose slowest pairs do not turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class Extension(Candidate):
     unseen: int  # pairs that meet phases that the rotation as trained never met
     cosine: tuple[tuple[int, float], ...]  # position, cosine to the rotation as trained
     below: dict[str, int | None]  # first position at which that falls below .99, .9 and .5
-    frequencies: np.ndarray  # radians per position
+    frequencies: Floats  # radians per position
 
     @property
     def name(self) -> str:
@@ -115,7 +114,7 @@ class Extensions(Result):
     original: int  # positions before any scaling
     by_factor: bool  # whether those are the length over a factor, as no config says them
     window: int | None  # positions that a query sees in the layers that are extended; None: all
-    trained_frequencies: np.ndarray  # of the rotation that is extended
+    trained_frequencies: Floats  # of the rotation that is extended
     criteria: tuple[str, ...]
     candidates: tuple[Extension, ...]  # the first is the rotation unchanged
     best: dict[str, float | None]  # the base that a criterion asks for
@@ -132,7 +131,7 @@ class Extensions(Result):
     @property
     def scaling(self) -> str:
         """The kind of scaling that the rotation has; none."""
-        return self.encodings[0].params["scaling"]
+        return str(self.encodings[0].params["scaling"])
 
     @property
     def unchanged(self) -> Extension:
@@ -147,9 +146,7 @@ class Extensions(Result):
     @property
     def nearest(self) -> Extension:
         """Of the ways that leave the fewest new angles the one that stays near the longest."""
-        return min(
-            self.scaled, key=lambda way: (way.unseen, *(-(p or inf) for p in way.below.values()))
-        )
+        return min(self.scaled, key=lambda e: (e.unseen, *(-(p or inf) for p in e.below.values())))
 
     @property
     def nearest_falls(self) -> str:
@@ -222,22 +219,22 @@ def extend(
     {'unchanged': 24, 'linear': 0, 'ntk': 23, 'yarn': 0, 'llama3': 0}
     """
     length, trained, d = whole_numbers(to=to, trained=trained, d=d)
+    length = length or 0
     spec = whole_layers(os.fspath(spec))
     model = describe_positions(spec, trained, d=d)
-    source = load(spec, trained or model.stands_for, d)
-    check_extendable(source, trained, length)
+    source = as_rotation(load(spec, trained or model.stands_for, d))
+    check_longer(source, trained, length)
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
-    original = length_before_scaling(source)
-    window = model.widest_window()
+    original, window = length_before_scaling(source), model.widest_window()
     met = source if trained else rotation_met(source, model)
     trained = trained or len(source)
-    tried = dict.fromkeys([*(rho for rho in best.values() if rho is not None), *bases])
-    ways = SHARED if source.params["scaling"] == "proportional" else WAYS
-    encodings = [
-        ("unchanged", load(spec, length, d)),
-        *((scaling, rescale(source, length, scaling, original)) for scaling in ways),
-        *(("base", rebuilt(source, length, rho, "none", {})) for rho in tried),
-    ]
+    rotations = {
+        "unchanged": as_rotation(load(spec, length, d)),
+        **{scaling: rescale(source, length, scaling, original) for scaling in scalings_of(source)},
+    }
+    tried = dict.fromkeys([*filter(None, best.values()), *bases])
+    unscaled = (("base", rebuilt(source, length, rho, "none", {})) for rho in tried)
+    pairs = (*rotations.items(), *unscaled)
     form = FORMATS[dtype] if dtype else None
     return Extensions(
         name=split_spec(spec)[1],
@@ -249,20 +246,25 @@ def extend(
         window=window,
         trained_frequencies=met.measure.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(met, *pair, form, window) for pair in encodings),
+        candidates=tuple(describe_extension(met, *pair, form, window) for pair in pairs),
         best=best,
-        encodings=(replace(source, params=source.params | {"to": length, "dtype": dtype}),),
+        encodings=(replace(source, params={**source.params, "to": length, "dtype": dtype}),),
     )
 
 
-def rotation_met(source: Encoding, model: ModelPositions) -> Encoding:
+def scalings_of(source: Encoding) -> tuple[str, ...]:
+    """The scalings that are tried."""
+    return ("proportional",) if source.params["scaling"] == "proportional" else WAYS
+
+
+def rotation_met(source: ShiftInvariantEncoding, model: ModelPositions) -> ShiftInvariantEncoding:
     """The rotation in training: without the scaling, where no length is stated with it."""
     if model.stated is not None or not trained_as_stated(source.params):
         return source
     return rebuilt(source, len(source), plain_base(source), "none", {})
 
 
-def least_factor(source: Encoding, length: int) -> float:
+def least_factor(source: ShiftInvariantEncoding, length: int) -> float:
     """The smallest factor on frequencies without scaling with which no pair meets new angles.
 
     In more digits than `count_unseen` distinguishes. Where all pairs complete a rotation in
@@ -279,7 +281,7 @@ def least_factor(source: Encoding, length: int) -> float:
     return float(f"{ratio * length / len(source):.{FACTOR_DIGITS}g}")
 
 
-def geometric_base(enc: Encoding) -> float:
+def geometric_base(enc: ShiftInvariantEncoding) -> float:
     """The base that frequencies have; where they are no geometric list that of its parameters.
 
     >>> geometric_base(load("rope:d=128,scaling=ntk,factor=4"))
@@ -287,12 +289,15 @@ def geometric_base(enc: Encoding) -> float:
     """
     frequencies = enc.measure.frequencies
     if base_of(frequencies) is None:
-        return enc.params["rho"]
+        rho: float = enc.params["rho"]
+        return rho
     base = frequencies[-1] ** (len(frequencies) / (1 - len(frequencies)))
     return float(f"{base:.{BASE_DIGITS}g}")
 
 
-def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encoding:
+def rescale(
+    source: ShiftInvariantEncoding, length: int, scaling: str, original: int
+) -> ShiftInvariantEncoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
     usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
     settings_kept = {
@@ -306,12 +311,14 @@ def rescale(source: Encoding, length: int, scaling: str, original: int) -> Encod
     return rebuilt(source, length, plain_base(source), scaling, settings)
 
 
-def rebuilt(source: Encoding, length: int, rho: float, scaling: str, settings: dict) -> Encoding:
+def rebuilt(
+    source: Encoding, length: int, rho: float, scaling: str, settings: dict[str, Any]
+) -> ShiftInvariantEncoding:
     """A rotation with another base or scaling."""
     usual = {"partial": 1.0, "layout": "halves"}
     shared = {key: source.params[key] for key in usual}
     d = source.params["d"]
-    enc = build("rope", length=length, d=d, rho=rho, scaling=scaling, **shared, **settings)
+    enc = build_rope(length=length, d=d, rho=rho, scaling=scaling, **shared, **settings)
     params = {key: value for key, value in shared.items() if value != usual[key]}
     params |= ({} if scaling == "none" else {"scaling": scaling}) | settings
     entries = {"rho": enc.params["rho"], **params, "d": d}
@@ -339,14 +346,19 @@ def whole_layers(spec: str) -> str:
     return model.spec_of(parts[0]) if several and len(parts) == 1 else spec
 
 
-def check_extendable(enc: Encoding, trained: int | None, length: int) -> None:
-    """Refuse what is no rotation of a base and of a length that was trained, shorter than asked."""
-    is_rotation = enc.injection == "rotate" and enc.measure is not None and "scaling" in enc.params
-    if not is_rotation or enc.params["rho"] is None:
-        raise PefourierError(
-            f"{shown(enc.spec)} has no rotation of pairs by a base; --extend-from takes a model's "
-            "config, or rope:rho=1e6"
-        )
+def as_rotation(enc: Encoding) -> ShiftInvariantEncoding:
+    """A rotation of pairs by a base; all else is refused."""
+    is_scalable = enc.injection == "rotate" and "scaling" in enc.params
+    if isinstance(enc, ShiftInvariantEncoding) and is_scalable and enc.params["rho"] is not None:
+        return enc
+    raise PefourierError(
+        f"{shown(enc.spec)} has no rotation of pairs by a base; --extend-from takes a model's "
+        "config, or rope:rho=1e6"
+    )
+
+
+def check_longer(enc: Encoding, trained: int | None, length: int) -> None:
+    """Refuse a rotation of no length that was trained, and a length that is not above it."""
     if trained is None and source_of(enc.spec) == "name":
         raise PefourierError(
             f"{shown(enc.spec)} does not say how many positions it was trained on; give them, as "
@@ -371,13 +383,18 @@ def length_before_scaling(enc: Encoding) -> int:
 def plain_base(enc: Encoding) -> float:
     """The base of a rotation; one with ntk has another base and nothing else."""
     params = enc.params
-    if params["scaling"] != "ntk":
-        return params["rho"]
-    return params["rho"] * params["factor"] ** (params["rotated"] / (params["rotated"] - 2))
+    rho: float = params["rho"]
+    if params["scaling"] == "ntk":
+        rho *= params["factor"] ** (params["rotated"] / (params["rotated"] - 2))
+    return rho
 
 
 def describe_extension(
-    source: Encoding, scaling: str, enc: Encoding, form: Format | None, window: int | None
+    source: ShiftInvariantEncoding,
+    scaling: str,
+    enc: ShiftInvariantEncoding,
+    form: Format | None,
+    window: int | None,
 ) -> Extension:
     """What one way does at a length, where queries see no farther than a window."""
     trained, new = source.measure.frequencies, enc.measure.frequencies

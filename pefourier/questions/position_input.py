@@ -26,9 +26,9 @@ from pefourier.ids.batch import (
     Batch,
     as_visible,
     batch_of,
-    named,
     path_of,
     read_arrays,
+    read_role,
 )
 from pefourier.ids.model import Model, read_model
 from pefourier.ids.spans import Rules
@@ -101,19 +101,15 @@ def with_files(
     if "" in content:
         content["position_ids"] = content.pop("")
     for role, value in files.items():
-        if value is not None and path_of(value) is None:
-            content[role] = numbers(value)
-        elif value is not None:
+        if (path := path_of(value)) is not None:
             ids = next((content[n] for n in NAMES["position_ids"] if n in content), None)
-            content |= named(path_of(value), role, None if ids is None else ids.shape)
+            content |= read_role(path, role, None if ids is None else ids.shape)
+        elif value is not None:
+            content[role] = numbers(value)
     tokens = model.vision_tokens if model else (None, None)
     has_axes = model.has_axes if model else False
-    return batch_of(content, label_of_source(source), has_axes=has_axes, vision_tokens=tokens)
-
-
-def label_of_source(source: str) -> str:
-    """How an error names an input."""
-    return shown(Path(source).name) if source != "ids" else "the batch"
+    label = shown(Path(source).name) if source != "ids" else "the batch"
+    return batch_of(content, label, has_axes=has_axes, vision_tokens=tokens)
 
 
 def mask_alone(content: Mapping[str, np.ndarray]) -> np.ndarray | None:
@@ -157,12 +153,12 @@ def judge_dump(
         raise PefourierError(f"{shown(name)} holds cosines and sines; pass the model's config too")
     table = load(name) if name != "ids" else from_table(table_of_dump(content))
     is_added = model.codes.injection == "add"
-    found = matched_rows(table, model) if is_added else recover_ids(table, model)
-    batch = with_files({"position_ids": found.ids}, files, name, model)
+    recovered = matched_rows(table, model) if is_added else recover_ids(table, model)
+    batch = with_files({"position_ids": recovered.ids}, files, name, model)
     result = judge_positions(
-        batch, model, rules, spec=name, params=params, uncertainty=found.uncertainty
+        batch, model, rules, spec=name, params=params, uncertainty=recovered.uncertainty
     )
-    return replace(result, findings=(*result.findings, *map(with_place, found.findings)))
+    return replace(result, findings=(*result.findings, *map(with_place, recovered.findings)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,11 +181,11 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
     check_size(table.label, len(rows), len(dump))
     squares = (rows**2).sum(axis=1)
     nearest = (squares - 2 * dump @ rows.T).argmin(axis=1)
-    apart = np.abs(rows[nearest] - dump).max(axis=1)
     limit = 8 * max(table.eps, model.codes.eps, FLOAT32_EPS) * np.abs(rows).max()
-    if (apart > limit).any():
+    is_far = np.abs(rows[nearest] - dump).max(axis=1) > limit
+    if is_far.any():
         raise PefourierError(
-            f"row {int((apart > limit).argmax())} of {shown(table.label)} is no row of the table "
+            f"row {int(is_far.argmax())} of {shown(table.label)} is no row of the table "
             f"of {shown(model.spec)}"
         )
     return Recovered(nearest)
@@ -209,26 +205,27 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
     A row of which no position explains all pairs to rounding is refused.
     """
     enc = at_rows_of(model.codes, table)
-    if enc.measure is None:
-        raise PefourierError(f"{shown(model.spec)} declares no frequencies to read positions by")
     reference, waves = declared_pairs(enc), fit_pair_waves(table.table(), table.eps)
-    if waves is None or waves.form.part != "both" or len(waves.omega) != len(reference.omega):
-        found = "none" if waves is None else f"{len(waves.omega)}"
+    if reference is None:
+        raise PefourierError(f"{shown(model.spec)} declares no frequencies to read positions by")
+    is_whole = waves is not None and waves.form is not None and waves.form.part == "both"
+    if waves is None or not is_whole or len(waves.omega) != len(reference.omega):
+        count = "none" if waves is None else len(waves.omega)
         raise PefourierError(
             f"{shown(table.label)} must hold cosines and sines of {len(reference.omega)} pairs, as "
-            f"{shown(model.spec)} rotates; it has {found}"
+            f"{shown(model.spec)} rotates; it has {count}"
         )
     axis = axis_in(model.codes) if model.has_axes else None
+    parts = [None] if axis is None else [axis == i for i in range(3)]
     for candidate in (waves, exchanged_waves(waves)):
-        parts = [axis == i for i in range(3)] if axis is not None else [None]
-        rows = [rows_on_axis(enc, reference, candidate, part) for part in parts]
-        if all(part is not None and part.explained.all() for part in rows):
+        on_axes = (rows_on_axis(enc, reference, candidate, part) for part in parts)
+        rows = [positions for positions in on_axes if positions is not None]
+        if len(rows) == len(parts) and all(part.explained.all() for part in rows):
             ids = np.array([part.positions for part in rows])
             uncertainty = tuple(int(part.uncertainty.max()) for part in rows)
             lists = list_findings(enc, reference, candidate) if axis is None else ()
             return Recovered(ids[:, None] if len(ids) > 1 else ids[0], uncertainty, lists)
-    known = [part.explained for part in rows if part is not None]
-    row = int((~np.all(known, axis=0)).argmax()) if known else 0
+    row = int((~np.all([part.explained for part in rows], axis=0)).argmax()) if rows else 0
     raise PefourierError(
         f"no position of {shown(model.spec)} explains row {row} of {shown(table.label)}; pefourier "
         "compare says how the frequencies differ"

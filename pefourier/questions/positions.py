@@ -18,13 +18,14 @@ from pefourier.encodings.domain import positions as line_of_positions
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
-from pefourier.ids.axes import AUTHORS, LIBRARY, blocks_of, expected_axes, judge_axes
+from pefourier.ids.axes import AUTHORS, LIBRARY, Vision, blocks_of, expected_axes, judge_axes
 from pefourier.ids.batch import Batch
 from pefourier.ids.model import NOT_KNOWN, Consequence, Model
 from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judge, spans_of
 from pefourier.ids.visibility import Visibility, describe_mask
-from pefourier.questions.result import Result
+from pefourier.questions.result import Result, csv_table
 
+SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
 SHOWN = 15  # rows that text lists, and findings about single tokens
 WRONG_MASK = "wrong mask"
 CODES = {  # of findings, by the verdict of a document
@@ -119,8 +120,7 @@ class Positions(Result):
     @property
     def first_rows(self) -> list[Span]:
         """The rows that text lists, those with faults first."""
-        good = [span for span in self.rows if span.verdict == EXPECTED]
-        return [*self.bad, *good][:SHOWN]
+        return sorted(self.rows, key=lambda span: span.verdict == EXPECTED)[:SHOWN]
 
     @property
     def row_count(self) -> int | None:
@@ -170,7 +170,7 @@ class Positions(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each document."""
         names = ["row", "segment", "tokens", "first", "last", "expected_first", "runs", "verdict"]
-        return names, [[getattr(span, name) for name in names] for span in self.rows]
+        return csv_table(self.rows, names)
 
 
 def judge_positions(
@@ -195,7 +195,7 @@ def judge_positions(
     else:
         spans, rule = spans_of(batch, rules), None
     mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
-    findings = [*(found for span in spans[:] for found in findings_of(span))][:SHOWN]
+    findings = [note for span in spans for note in findings_of(span)][:SHOWN]
     hidden = sum(span.verdict != EXPECTED for span in spans) - len(findings)
     if hidden > 0:
         findings.append(finding("ids-more", count=hidden))
@@ -222,14 +222,14 @@ def consequence_of(
 ) -> Consequence:
     """What changes in attention; not known where it is not known what is due."""
     bad = [span for span in spans if span.verdict != EXPECTED]
-    if model is None or any(span.due is None for span in bad):
-        return NOT_KNOWN
-    tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
     ids = batch.ids[-3:] if batch.ids.shape[0] > 1 else batch.ids
-    pairs = [(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad]
+    tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
+    pairs = [(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad if s.due is not None]
+    if model is None or len(pairs) < len(bad):
+        return NOT_KNOWN
     if rules.rank is not None:  # a token of another rank, from which lags are counted
         first = np.full((len(ids), 1), rules.start)
-        pairs = [tuple(np.hstack([first, part]) for part in pair) for pair in pairs]
+        pairs = [(np.hstack([first, ids]), np.hstack([first, due])) for ids, due in pairs]
     return model.consequence(pairs)
 
 
@@ -250,43 +250,28 @@ def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list
     for row in range(batch.rows):
         previous = None
         for place, tokens in enumerate(documents_of(batch, row)):
-            due = due_axes(batch, row, tokens, images, videos)
-            facts = Facts(
-                axes[0, row, tokens],
-                np.arange(len(tokens)),
-                tokens,
-                place,
-                previous,
-                rules,
-                batch,
-                row,
-            )
-            span = judge_axes(facts, axes[:, row, tokens], list(due.values()))
-            if (
-                span.verdict == "text only"
-                and batch.kinds is not None
-                and not batch.kinds[row, tokens].any()
-            ):
+            due, ids = due_axes(batch, row, tokens, images, videos), axes[:, row, tokens]
+            expected = np.arange(len(tokens))
+            facts = Facts(ids[0], expected, tokens, place, previous, rules, batch, row)
+            span = judge_axes(facts, ids, list(due.values()))
+            is_text = batch.kinds is not None and not batch.kinds[row, tokens].any()
+            if is_text and span.verdict == "text only":
                 span = judge(facts)
             if text is not None and span.verdict == EXPECTED:
                 span = judge(replace(facts, ids=text[row, tokens]))
             spans.append(span)
-            previous = int(axes[:, row, tokens].max())
-            right = [rule for rule, ids in due.items() if (ids == axes[:, row, tokens]).all()]
+            previous = int(ids.max())
+            right = [rule for rule, expected in due.items() if (expected == ids).all()]
             followed |= set(right) if len(right) == 1 and len(due) > 1 else set()
     return spans, followed.pop() if len(followed) == 1 else None
 
 
 def grids_by_rule(batch: Batch, model: Model | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Iterators over the blocks of images and of videos, for each rule."""
-    from pefourier.ids.axes import Vision
-
-    vision = model.vision if model else Vision()
-    makers = ((batch.images, None, False), (batch.videos, batch.seconds, True))
-    images, videos = (
-        {rule: blocks_of(grids, vision, seconds, video=video) for rule in (AUTHORS, LIBRARY)}
-        for grids, seconds, video in makers
-    )
+    vision, rules = model.vision if model else Vision(), (AUTHORS, LIBRARY)
+    images = {rule: blocks_of(batch.images, vision, video=False) for rule in rules}
+    seconds = batch.seconds
+    videos = {rule: blocks_of(batch.videos, vision, seconds, video=True) for rule in rules}
     return images, videos
 
 
@@ -304,26 +289,18 @@ def due_axes(
     return due if (due[AUTHORS] != due[LIBRARY]).any() else {AUTHORS: due[AUTHORS]}
 
 
-def with_place(found: Finding) -> TokenFinding:
+def with_place(note: Finding) -> TokenFinding:
     """A finding about a token, or about the whole batch."""
-    return found if isinstance(found, TokenFinding) else TokenFinding(**vars(found))
+    return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
 def findings_of(span: Span) -> list[Finding]:
     """What is to be said of a document that is not as expected."""
     if span.verdict == EXPECTED:
         return []
-    facts = {name: getattr(span, name) for name in ("row", "segment", "token", "value", "expected")}
-    found = finding(
-        CODES[span.verdict],
-        **facts,
-        first=span.first,
-        start=span.start,
-        tokens=span.tokens,
-        runs=span.runs,
-    )
-    facts.pop("segment")
-    return [TokenFinding(found.code, found.severity, found.message, **facts)]
+    facts = {name: getattr(span, name) for name in SLOTS}
+    place = {name: facts[name] for name in ("row", "token", "value", "expected")}
+    return [TokenFinding(**vars(finding(CODES[span.verdict], **facts)), **place)]
 
 
 def judge_mask(
@@ -351,22 +328,21 @@ def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]
     """What a mask of queries and keys shows that a model should not, and windows that differ."""
     if mask is None:
         return []
-    found = []
+    notes = []
     if mask.documents_seen:
-        found.append(finding("ids-mask-documents"))
+        notes.append(finding("ids-mask-documents"))
     if mask.pads_seen:
-        found.append(finding("ids-mask-pads"))
+        notes.append(finding("ids-mask-pads"))
     windows = {run.window for run in model.positions.layers} if model else set()
-    is_within = (
-        mask.window is None and None not in windows and mask.reach <= max(windows, default=0)
-    )
+    widest = max(filter(None, windows), default=0)
+    is_within = mask.window is None and None not in windows and mask.reach <= widest
     if windows and mask.window not in windows and not is_within:
         window = mask.window or "none"
         due = ", ".join(sorted(str(w or "none") for w in windows))
-        found.append(finding("ids-mask-window", window=window, due=due))
+        notes.append(finding("ids-mask-window", window=window, due=due))
     if mask.two_sided:
-        found.append(finding("ids-mask-two-sided", window=mask.window))
-    return found
+        notes.append(finding("ids-mask-two-sided", window=mask.window))
+    return notes
 
 
 def parse_rank(text: str | None, shard: str | None, rules: Rules) -> Rules:

@@ -11,25 +11,25 @@ torus, every frequency is weighted by its own density, so that flat weights give
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import lattice as lattice_of
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, Floats, as_encoding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
-from pefourier.questions.result import BESIDE, ON_GRIDS, ON_LINES, Result
-from pefourier.questions.spectral_density import lattice_sides
-from pefourier.questions.spectrum import Spectrum, density, is_blurred
+from pefourier.questions.result import HIDDEN, Result
+from pefourier.questions.spectral_density import SpectralEstimate, estimate_spectrum, lattice_sides
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
@@ -51,33 +51,57 @@ OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """One rebuilt position function."""
+    """One rebuilt position function, of a line or of a grid."""
 
-    position: int | tuple[int, ...]  # on a grid a point, the slowest axis first
-    values: np.ndarray  # (N,), on a grid (N_1, …)
+    position: int | tuple[int, ...]
+    values: Floats
     peak: float  # largest value
-    width: float | None = field(**ON_LINES)  # full width at half height, linear interpolation
-    half_max_count: int | None = field(**ON_LINES)  # samples at or above half the peak
-    half_max_area: int | None = field(**ON_GRIDS)  # points at or above half the peak
-    cross: float | None = field(**ON_GRIDS)  # energy on points that share a coordinate with it
     side_lobe: float  # largest |value| outside the peak's flanks, on a grid a step from it
     error: float  # l2 distance to delta
     inverse_error: float | None  # by the linear inverse of the codes; None beyond their points
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether it is of a point."""
-        return isinstance(self.position, tuple)
 
     @property
     def point(self) -> str:
         """The position, or the point, as --pos takes it."""
         return ",".join(map(str, np.atleast_1d(self.position)))
 
+
+@dataclass(frozen=True)
+class LineReconstruction(Reconstruction):
+    """One rebuilt function (N,) of a position."""
+
+    position: int
+    width: float  # full width at half height, linear interpolation
+    half_max_count: int  # samples at or above half the peak
+
     @property
     def half_max(self) -> int:
-        """Positions or points at or above half the peak."""
-        return self.half_max_area if self.on_grid else self.half_max_count
+        """Positions at or above half the peak."""
+        return self.half_max_count
+
+    @property
+    def extent(self) -> float:
+        """Width of the peak."""
+        return self.width
+
+
+@dataclass(frozen=True)
+class GridReconstruction(Reconstruction):
+    """One rebuilt function (N_1, …) of a point, the slowest axis first."""
+
+    position: tuple[int, ...]
+    half_max_area: int  # points at or above half the peak
+    cross: float  # energy on points that share a coordinate with it
+
+    @property
+    def half_max(self) -> int:
+        """Points at or above half the peak."""
+        return self.half_max_area
+
+    @property
+    def extent(self) -> float:
+        """Area of the peak."""
+        return self.half_max_area
 
 
 @dataclass(frozen=True)
@@ -91,7 +115,7 @@ class Vectors:
 
 @dataclass(frozen=True, repr=False)
 class Reconstructions(Result):
-    """Position functions rebuilt on one lattice, which may have several axes."""
+    """Position functions rebuilt on one lattice, of a line or of a grid."""
 
     shown: ClassVar[dict[str, str]] = {}
     listed: ClassVar[dict[str, dict[str, str]]] = {
@@ -104,30 +128,30 @@ class Reconstructions(Result):
             "side lobe": "side_lobe",
             "error": "error",
             "linear inverse error": "inverse_error",
-        },
+        }
     }
 
     lattice: int | tuple[int, ...]
     sigma: float
-    reconstructions: list[Reconstruction]
+    reconstructions: Sequence[LineReconstruction] | Sequence[GridReconstruction]
     inverse_error: float  # the largest over all positions of the encoding
-    spectrum: Spectrum | None = field(**BESIDE)  # of the weights
-    vectors: Vectors | None = field(**BESIDE)
+    estimate: SpectralEstimate = field(compare=False, metadata=HIDDEN)  # of the weights
+    vectors: Vectors = field(compare=False, metadata=HIDDEN)
 
     @property
-    def first(self) -> Reconstruction:
+    def first(self) -> LineReconstruction | GridReconstruction:
         """The first rebuilt position: all have one shape."""
         return self.reconstructions[0]
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Points of the lattice along each axis."""
+        return self.estimate.sides
 
     @property
     def points(self) -> int:
         """How many points a lattice has."""
         return prod(self.sides)
-
-    @property
-    def farthest_repeat(self) -> int:
-        """How far from the peak the farthest point stands that reaches half of it."""
-        return other_peaks(np.roll(self.first.values, -self.first.position))[1]
 
     @property
     def rows(self) -> str:
@@ -145,7 +169,7 @@ class Reconstructions(Result):
     @cached_property
     def plain_half_max(self) -> int:
         """Points at or above half of the peak where nothing is smoothed."""
-        values = position_function(self.spectrum.plain, self.sides)
+        values = position_function(self.estimate.raw, self.sides)
         return int((values >= HALF * values.flat[0]).sum())
 
     @property
@@ -154,14 +178,9 @@ class Reconstructions(Result):
 
         Without it all points reach half of the peak, or more than one.
         """
-        coarse = self.first.half_max == 1 and (self.on_grid or is_blurred(self.spectrum))
+        coarse = self.first.half_max == 1 and (self.on_grid or self.estimate.is_blurred)
         limit = 1 if coarse else self.points - 1
         return bool(self.sigma and self.plain_half_max > limit)
-
-    @property
-    def sides(self) -> tuple[int, ...]:
-        """Points of the lattice along each axis."""
-        return tuple(np.atleast_1d(self.lattice).tolist())
 
     @cached_property
     def sharper(self) -> tuple[float, float] | None:
@@ -174,36 +193,31 @@ class Reconstructions(Result):
                 enc = rebase(self.encodings[0], rho)
                 if enc is None:
                     return None
-                settings = lattice, self.sigma, self.spectrum.method
-                rebased = position_functions(enc, None, *settings)
-                if rebased.extent <= SHARPER * self.extent and rebased.verdict not in NO_PEAK:
-                    return rho, rebased.extent
+                method = self.estimate.measure.method
+                rebased = position_functions(enc, None, lattice, self.sigma, method)
+                extent = rebased.first.extent
+                if extent <= SHARPER * self.first.extent and rebased.verdict not in NO_PEAK:
+                    return rho, extent
         return None
 
     @property
-    def extent(self) -> float:
-        """Width of the peak, on a grid its area."""
-        return self.first.half_max_area if self.on_grid else self.first.width
-
-    @property
-    def smaller_base(self) -> str:
-        """That base as it is typed; nothing where none was found."""
+    def advice(self) -> str:
+        """A smaller base as it is typed, and how large it makes the peak; nothing without one."""
+        if self.sharper is None:
+            return ""
         in_spec = OWN_BASE.search(self.encodings[0].spec)
         option = f"{in_spec[1]}=" if in_spec else "--rho "
-        return f"{option}{number(self.sharper[0])}" if self.sharper else ""
-
-    @property
-    def sharpened(self) -> str:
-        """How large it makes the peak."""
         unit = "points large" if self.on_grid else "positions wide"
-        return f"{number(self.sharper[1], 2)} {unit}" if self.sharper else ""
+        rho, extent = self.sharper
+        return f"{option}{number(rho)} makes the peak {number(extent, 2)} {unit}"
 
     @property
     def verdict(self) -> str:
         """What is left of a position, or of a point, by its peak and its width."""
         if np.isnan(self.first.peak):
             return "zero codes"
-        shape = verdict_by_shape(self) if self.on_grid else verdict_by_width(self)
+        line = self if isinstance(self, LineReconstructions) else None
+        shape = verdict_by_width(line) if line else verdict_by_area(self)
         if shape in ("lost", "repeated"):
             return shape
         if self.vectors.distinct < self.vectors.rows:
@@ -214,7 +228,7 @@ class Reconstructions(Result):
     def findings(self) -> list[Finding]:
         """Positions without a code, and what the shape of a peak does not show."""
         notes = list(self.encodings[0].findings)
-        if self.first.peak > 0 and is_blurred(self.spectrum):
+        if self.first.peak > 0 and self.estimate.is_blurred:
             notes.append(finding("coarse-lattice", sigma=self.sigma))
         if self.encodings[0].injection == "rotate":
             notes.append(finding("rotation-rebuilt"))
@@ -223,10 +237,10 @@ class Reconstructions(Result):
             notes.append(finding("beyond-codes", count=beyond, length=len(self.encodings[0])))
         return notes
 
-    def series(self) -> tuple[list[str], Any]:
+    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each position and lattice point."""
-        axes = axis_names(len(self.lattice)) if self.on_grid else None
-        names = [*(f"position_{a}" for a in axes), *axes] if axes else ["position", "t"]
+        axes = axis_names(len(self.sides)) if self.on_grid else []
+        names = [*(f"position_{axis}" for axis in axes), *axes] or ["position", "t"]
         return [*names, "value"], (
             [*np.atleast_1d(r.position).tolist(), *place, value]
             for r in self.reconstructions
@@ -234,22 +248,52 @@ class Reconstructions(Result):
         )
 
 
-def verdict_by_width(r: Reconstructions) -> str:
+@dataclass(frozen=True, repr=False)
+class LineReconstructions(Reconstructions):
+    """Position functions on a lattice of one axis."""
+
+    lattice: int
+    reconstructions: Sequence[LineReconstruction]
+
+    @property
+    def other_peaks(self) -> tuple[int, int]:
+        """How many other places reach half of the peak, and how far away the farthest is."""
+        first = self.reconstructions[0]
+        return other_peaks(np.roll(first.values, -first.position))
+
+    @property
+    def farthest_repeat(self) -> int:
+        """How far from the peak the farthest point stands that reaches half of it."""
+        return self.other_peaks[1]
+
+
+@dataclass(frozen=True, repr=False)
+class GridReconstructions(Reconstructions):
+    """Functions of points on a lattice of several axes."""
+
+    on_grid: ClassVar[bool] = True
+
+    lattice: tuple[int, ...]
+    reconstructions: Sequence[GridReconstruction]
+
+
+def verdict_by_width(r: LineReconstructions) -> str:
     """How sharp a position comes back from the frequencies alone."""
-    if r.first.width >= r.lattice:
+    width = r.reconstructions[0].width
+    if width >= r.lattice:
         return "lost"
-    if other_peaks(np.roll(r.first.values, -r.first.position))[0]:
+    if r.other_peaks[0]:
         return "repeated"
-    return "sharp" if r.first.width <= SHARP else "blurred"
+    return "sharp" if width <= SHARP else "blurred"
 
 
-def verdict_by_shape(r: Reconstructions) -> str:
+def verdict_by_area(r: Reconstructions) -> str:
     """How sharp a point comes back from the frequencies alone, and in which shape."""
-    if r.first.half_max_area == r.points:
+    if r.first.half_max == r.points:
         return "lost"
     if r.first.error <= EXACT:
         return "exact"
-    return "sharp point" if r.first.half_max_area == 1 else "blurred point"
+    return "sharp point" if r.first.half_max == 1 else "blurred point"
 
 
 def other_peaks(values: np.ndarray) -> tuple[int, int]:
@@ -267,12 +311,12 @@ def other_peaks(values: np.ndarray) -> tuple[int, int]:
 
 
 def position_functions(
-    encoding: Encoding | np.ndarray,
+    encoding: Encoding | ArrayLike,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
     method: str = "auto",
-) -> Reconstructions:
+) -> LineReconstructions | GridReconstructions:
     r"""Rebuild position functions by Algorithm 1, and by the codes' own linear inverse.
 
     With g the density of Eq. 15,
@@ -292,7 +336,7 @@ def position_functions(
         Where to put deltas, 0 … N - 1; by default as `usual_positions` says. On a lattice with
         several axes points, such as (3, 4); by default the middle.
     lattice, sigma, method
-        As in `pefourier.questions.spectrum.density`.
+        As in `pefourier.questions.spectrum.spectrum`.
 
     Examples
     --------
@@ -304,40 +348,42 @@ def position_functions(
     from pefourier.geometry.singular_values import check_products, decompose
 
     enc = without_prefix(as_encoding(encoding))
-    axes = len(enc.domain.sides)
-    sides, points = where_to_rebuild(enc, lattice, positions)
+    sides, rebuilt = where_to_rebuild(enc, lattice, positions)
     check_products(enc)
-    spectrum = density(enc, lattice, sigma, method)
-    places = [check_point(point, sides) for point in points]
-    h = position_function(spectrum.density, sides)
-    facts = peak_facts(h)
-    factors = decompose(enc)
-    rebuilt = [
-        Reconstruction(
-            position=place if axes > 1 else place[0],
-            values=np.roll(h, place, range(axes)),
-            inverse_error=inverse_error_at(factors, place, enc.domain.sides),
-            **facts,
-        )
-        for place in places
-    ]
-    return Reconstructions(
-        lattice=spectrum.lattice,
-        sigma=spectrum.sigma,
-        reconstructions=rebuilt,
+    estimate = estimate_spectrum(enc, lattice, sigma, method)
+    places = [check_point(point, sides) for point in rebuilt]
+    h, factors = position_function(estimate.smoothed, sides), decompose(enc)
+    errors = [inverse_error_at(factors, place, enc.domain.sides) for place in places]
+    kind: partial[LineReconstructions] | partial[GridReconstructions]
+    if len(sides) == 1:
+        peak = describe_peak(h)
+        lines = [
+            replace(peak, position=place, values=np.roll(h, place), inverse_error=error)
+            for (place,), error in zip(places, errors, strict=True)
+        ]
+        kind = partial(LineReconstructions, lattice=sides[0], reconstructions=lines)
+    else:
+        area, axes = describe_grid_peak(h), range(len(sides))
+        points = [
+            replace(area, position=place, values=np.roll(h, place, axes), inverse_error=error)
+            for place, error in zip(places, errors, strict=True)
+        ]
+        kind = partial(GridReconstructions, lattice=sides, reconstructions=points)
+    return kind(
+        sigma=estimate.sigma,
         inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
-        spectrum=spectrum,
+        estimate=estimate,
         vectors=distinct_vectors(enc, sides),
         encodings=(enc,),
     )
 
 
-def position_function(density: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+def position_function(density: Floats, sides: tuple[int, ...]) -> Floats:
     """The function rebuilt at the first point, of norm 1: Algorithm 1."""
     axes = len(sides)
     weights = density if axes == 1 else density / multiplicity(sides)
     h = np.fft.irfftn(weights, sides, range(axes))  # weights over numpy.rfftn's half plane, back
-    return h / np.linalg.norm(h)
+    return np.asarray(h / np.linalg.norm(h))
 
 
 def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
@@ -355,17 +401,20 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
         in_order = enc.domain.kind == "position" and len(sides) == 1
         first = first_alike(enc.table()[rows], enc.eps, in_order=in_order)
         again = np.flatnonzero(first != np.arange(len(first)))
-        pair = (first[again[0]], again[0]) if len(again) else None
+        pair = (int(first[again[0]]), int(again[0])) if len(again) else None
         distinct = len(rows) - len(again)
-    shared = pair is not None and distinct < len(rows)
-    return Vectors(len(rows), distinct, tuple(rows[list(pair)].tolist()) if shared else None)
+    if pair is None or distinct == len(rows):
+        return Vectors(len(rows), distinct, None)
+    return Vectors(len(rows), distinct, (int(rows[pair[0]]), int(rows[pair[1]])))
 
 
 def rebase(enc: Encoding, rho: float) -> Encoding | None:
     """A named encoding with another base; None where it has no base."""
     params, builder = enc.params, BUILDERS.get(enc.name)
-    is_named = builder and canonical_spec(enc.spec).partition(":")[0] == enc.name
-    if not is_named or "rho" not in builder.parameters or params.get("demean"):
+    is_named = canonical_spec(enc.spec).partition(":")[0] == enc.name
+    if builder is None or not is_named or params.get("demean"):
+        return None
+    if "rho" not in builder.parameters:
         return None
     settings = {key: params[key] for key in builder.parameters if key in params} | {"rho": rho}
     rebased = build(enc.name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
@@ -432,17 +481,10 @@ def inverse_error_at(
     return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
 
 
-def peak_facts(h: np.ndarray) -> dict[str, float]:
-    """The facts of a rebuilt function whose peak is at the first point."""
-    return describe_peak(h) if h.ndim == 1 else describe_grid_peak(h)
+def describe_grid_peak(h: Floats) -> GridReconstruction:
+    """The rebuilt function on a torus whose peak is at the first point.
 
-
-def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
-    """Peak, area at half height, cross, side lobe and distance to delta on a torus.
-
-    The peak is at the first point.
-
-    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))["half_max_area"]
+    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]])).half_max_area
     3
     """
     off, far = np.ones(h.shape, dtype=bool), np.zeros(h.shape, dtype=bool)
@@ -452,21 +494,24 @@ def describe_grid_peak(h: np.ndarray) -> dict[str, float]:
         far |= np.minimum(place, n - place) > 1
     peak, delta = float(h.flat[0]), np.zeros(h.shape)
     delta.flat[0] = 1.0
-    return {
-        "peak": peak,
-        "half_max_area": int((h >= HALF * peak).sum()),
-        "cross": float(1 - (h[off] ** 2).sum() / (h**2).sum()),
-        "side_lobe": float(np.abs(h[far]).max(initial=0.0)),
-        "error": float(np.linalg.norm(h - delta)),
-    }
+    return GridReconstruction(
+        position=(0,) * h.ndim,
+        values=h,
+        peak=peak,
+        half_max_area=int((h >= HALF * peak).sum()),
+        cross=float(1 - (h[off] ** 2).sum() / (h**2).sum()),
+        side_lobe=float(np.abs(h[far]).max(initial=0.0)),
+        error=float(np.linalg.norm(h - delta)),
+        inverse_error=None,
+    )
 
 
-def describe_peak(h: np.ndarray) -> dict[str, float]:
-    """Peak, width and samples at half height, side lobe and distance to delta, on a circle.
+def describe_peak(h: Floats) -> LineReconstruction:
+    """The rebuilt function on a circle whose peak is at index 0.
 
-    The peak is at index 0, and h(t) = h(-t): Algorithm 1's weights are real.
+    And h(t) = h(-t): Algorithm 1's weights are real.
 
-    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))["width"]
+    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75])).width
     3.0
     """
     half, right = h[0] / 2, h[: len(h) // 2 + 1]
@@ -478,10 +523,13 @@ def describe_peak(h: np.ndarray) -> dict[str, float]:
         width = 2 * (t - 1 + (right[t - 1] - half) / (right[t - 1] - right[t]))
     rises = np.flatnonzero(np.diff(right) > 0)
     lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0 * h[0]  # NaN of zeros
-    return {
-        "peak": float(h[0]),
-        "width": float(width),
-        "half_max_count": int((h >= HALF * h[0]).sum()),
-        "side_lobe": float(lobe),
-        "error": float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum())),
-    }
+    return LineReconstruction(
+        position=0,
+        values=h,
+        peak=float(h[0]),
+        width=float(width),
+        half_max_count=int((h >= HALF * h[0]).sum()),
+        side_lobe=float(lobe),
+        error=float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum())),
+        inverse_error=None,
+    )

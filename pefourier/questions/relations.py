@@ -13,17 +13,22 @@ On a grid lags are displacements (dy, dx), and there is a T for a step along eac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Finding,
+    Floats,
+    ShiftInvariantEncoding,
     as_encoding,
+    is_stationary,
     row_blocks,
     unit_of,
     without_prefix,
@@ -31,7 +36,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.findings import finding
 from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
-from pefourier.questions.result import ON_GRIDS, Result
+from pefourier.questions.result import Result
 
 EXACT = 1e-6  # a residual that is rounding
 MOST_LAGS = 2**16  # of times at uneven steps
@@ -43,11 +48,7 @@ SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
 
 @dataclass(frozen=True, repr=False)
 class Relations(Result):
-    """What codes say about the distance and the order of positions; None where undefined.
-
-    On a grid `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and
-    `first_rise` are lists with a number for each axis.
-    """
+    """What codes say about the distance and the order of positions; None where undefined."""
 
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
@@ -63,20 +64,16 @@ class Relations(Result):
     dimension: int
     shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
     toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    kernel: np.ndarray | None  # (K,) inner product at each lag over that at lag 0
-    lags: np.ndarray | None  # (K,) these lags, of times in their unit; None: 0, 1, … positions
+    kernel: Floats | None  # (K,) inner product at each lag over that at lag 0
+    lags: Floats | None  # (K,) of times in their unit; None: 0, 1, … positions
     first_rise: float | list[int | None] | None  # first lag whose kernel exceeds the one before
     asymmetry: float | None  # 0: what a lag gives, its opposite gives too
     distance_preservation: float | None  # correlation of code distance with position distance
-    grid: tuple[int, ...] | None = field(**ON_GRIDS)  # points along each axis, the slowest first
-    prefix: int | None = field(**ON_GRIDS)  # rows before the grid that have no place
 
     @property
     def verdict(self) -> str:
         """What inner products, or biases, depend on."""
         enc = self.encodings[0]
-        if self.on_grid:
-            return verdict_by_displacement(self)
         if not (enc.domain.has_lags or enc.is_shift_invariant):
             return "no lags"
         if enc.domain.kind == "lag":
@@ -85,7 +82,12 @@ class Relations(Result):
             return "distance only" if self.asymmetry <= EXACT else "direction told"
         if self.kernel is None:
             return "zero codes"
-        return "depends on position" if self.toeplitz_residual > EXACT else "depends on lag alone"
+        return "depends on lag alone" if self.by_lag else "depends on position"
+
+    @property
+    def by_lag(self) -> bool:
+        """Whether inner products depend on the lag alone."""
+        return self.toeplitz_residual is not None and self.toeplitz_residual <= EXACT
 
     @property
     def findings(self) -> list[Finding]:
@@ -97,26 +99,39 @@ class Relations(Result):
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and the inner product at each lag, of grids dy×dx."""
-        k = np.zeros(0) if self.kernel is None else self.kernel
-        middle = [n // 2 if k.ndim > 1 else 0 for n in k.shape]
+        kernel = np.zeros(0) if self.kernel is None else self.kernel
+        middle = [n // 2 if self.on_grid else 0 for n in kernel.shape]
         rows = (
             ["×".join(str(i - m) for i, m in zip(index, middle, strict=True)), value]
             if self.lags is None
             else [self.lags[index], value]
-            for index, value in np.ndenumerate(k)
+            for index, value in np.ndenumerate(kernel)
         )
         return ["lag", "inner_product"], rows
 
 
-def verdict_by_displacement(r: Relations) -> str:
-    """What inner products on a grid depend on."""
-    if r.kernel is None:
-        return "biases" if r.encodings[0].domain.kind == "lag" else "zero codes"
-    by_displacement = r.toeplitz_residual <= EXACT
-    return "depends on displacement alone" if by_displacement else "depends on place"
+@dataclass(frozen=True, repr=False)
+class GridRelations(Relations):
+    """What codes of points of a grid say about their displacements.
+
+    `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and `first_rise`
+    are lists with a number for each axis.
+    """
+
+    on_grid: ClassVar[bool] = True
+
+    grid: tuple[int, ...]  # points along each axis, the slowest first
+    prefix: int  # rows before the grid that have no place
+
+    @property
+    def verdict(self) -> str:
+        """What inner products on a grid depend on."""
+        if self.kernel is None:
+            return "biases" if self.encodings[0].domain.kind == "lag" else "zero codes"
+        return "depends on displacement alone" if self.by_lag else "depends on place"
 
 
-def relate(encoding: Encoding | np.ndarray) -> Relations:
+def relate(encoding: Encoding | ArrayLike) -> Relations:
     """How the codes of positions, or of lags, relate to one another.
 
     Parameters
@@ -142,21 +157,19 @@ def relate(encoding: Encoding | np.ndarray) -> Relations:
     enc = without_prefix(source)
     k = kernel(enc)
     sequence = enc.domain.kind in ("position", "time")
-    on_grid: dict[str, Any] = {}
+    kind: partial[Relations] | partial[GridRelations] = partial(Relations)
     if len(enc.domain.sides) > 1:
-        on_grid = {"grid": enc.domain.sides, "prefix": enc.domain.prefix}
-    timed = k is not None and enc.domain.kind == "time"
-    return Relations(
+        kind = partial(GridRelations, grid=enc.domain.sides, prefix=enc.domain.prefix)
+    return kind(
         length=len(enc),
         dimension=enc.dim,
         shift_residual=shift_residual(enc) if sequence else None,
         toeplitz_residual=0.0 if enc.inverse_keys else toeplitz_residual(enc),
         kernel=k,
-        lags=in_units(enc, np.arange(len(k))) if timed else None,
+        lags=None if k is None or enc.domain.kind != "time" else in_units(enc, np.arange(len(k))),
         first_rise=rising_lags(enc, k),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
-        **on_grid,
         encodings=(source,),
     )
 
@@ -175,7 +188,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     return shift_along(enc, 0, k) if enc.domain.has_lags else None
 
 
-def fit_shift(before: np.ndarray, after: np.ndarray) -> float | None:
+def fit_shift(before: Floats, after: Floats) -> float | None:
     """Relative norm of T times codes (n, d) minus those they should give; None: any T would do.
 
     In a unit of their own: LAPACK rounds very small and very large numbers in other ways.
@@ -204,7 +217,7 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     return fit_shift(*(np.asarray(enc.table(x), dtype=float) for x in rows))
 
 
-def kernel(enc: Encoding) -> np.ndarray | None:
+def kernel(enc: Encoding) -> Floats | None:
     r"""Mean inner product of codes at each lag over that at lag 0, shape (n,); see `lag_axis`.
 
     On a grid at each displacement, shape (2 N_1 - 1, …), with lag 0 in the middle.
@@ -220,7 +233,7 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
-    if enc.is_shift_invariant:
+    if isinstance(enc, ShiftInvariantEncoding):
         count, finer = lag_axis(enc)
         blocks = row_blocks(count, BLOCK, len(enc.measure.frequencies))
         parts = (np.arange(block.start, block.stop) for block in blocks)
@@ -228,23 +241,24 @@ def kernel(enc: Encoding) -> np.ndarray | None:
         return np.concatenate([enc.measure.kernel(part) for part in lags])
     if enc.inverse_keys:  # scores of queries with the key at 0, whose factors are 1
         table = enc.table()
-        return table @ table[0] / (table[0] @ table[0])
+        return np.asarray(table @ table[0] / (table[0] @ table[0]))
     means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
-    return means / means[0] if means[0] else None
+    return np.asarray(means / means[0]) if means[0] else None
 
 
-def kernel_on_grid(enc: Encoding) -> np.ndarray | None:
+def kernel_on_grid(enc: Encoding) -> Floats | None:
     """The kernel of a grid at all displacements, from one half of them."""
     sides = enc.domain.sides
-    if not enc.stationary:
+    if not is_stationary(enc):
         means = mean_products(enc.table(), sides)
         size = means[tuple(n - 1 for n in sides)]
         return means / size if size else None
     ahead = steps_ahead(sides)
     m = len(enc.measure.frequencies)
-    half = [enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m)]
-    half = np.concatenate([np.zeros(0), *half])
-    return np.concatenate([half[::-1], [1.0], half]).reshape([2 * n - 1 for n in sides])
+    parts = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
+    half = np.concatenate([np.zeros(0), *parts])
+    whole = np.concatenate([half[::-1], [1.0], half])
+    return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
 
 
 def lag_axis(enc: Encoding) -> tuple[int, int]:
@@ -257,7 +271,7 @@ def lag_axis(enc: Encoding) -> tuple[int, int]:
     >>> [lag_axis(load("mtan-fixed", d=4, times=[0.0, t, 2.0])) for t in (1.0, 1.5)]
     [(3, 1), (125, 62)]
     """
-    if enc.domain.has_lags:
+    if enc.domain.has_lags or enc.measure is None:
         return len(enc), 1
     fastest = float(np.abs(enc.measure.frequencies).max())
     finer = max(1, int(np.ceil(fastest * LAGS_A_WAVE / (2 * np.pi))))
@@ -271,7 +285,7 @@ def in_units(enc: Encoding, lag: Any) -> Any:
     return lag * enc.domain.spacing / lag_axis(enc)[1]
 
 
-def rising_lags(enc: Encoding, k: np.ndarray | None) -> float | list[int | None] | None:
+def rising_lags(enc: Encoding, k: Floats | None) -> float | list[int | None] | None:
     """The first lag at which the kernel rises; on a grid that along each axis."""
     if k is None:
         return None
@@ -279,7 +293,7 @@ def rising_lags(enc: Encoding, k: np.ndarray | None) -> float | list[int | None]
     return rises if k.ndim > 1 else in_units(enc, rises[0])
 
 
-def kernel_lines(k: np.ndarray) -> list[np.ndarray]:
+def kernel_lines(k: Floats) -> list[Floats]:
     """The kernel along each axis of a grid, from lag 0 on; of a line itself.
 
     >>> [line.tolist() for line in kernel_lines(np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]]))]
@@ -294,7 +308,7 @@ def kernel_lines(k: np.ndarray) -> list[np.ndarray]:
     return [k[tuple(place)] for place in places]
 
 
-def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
+def kernel_of_biases(biases: Floats) -> Floats:
     """Mean of exp(bias) over heads at each lag (n, d) over that at lag 0; beyond range infinite.
 
     >>> kernel_of_biases(np.array([[-1e9], [-2e9], [1e9]]))
@@ -303,10 +317,10 @@ def kernel_of_biases(biases: np.ndarray) -> np.ndarray:
     largest = biases.max(axis=1)
     means = np.exp(biases - largest[:, None]).mean(axis=1)
     with np.errstate(over="ignore"):
-        return np.exp(largest - largest[0]) * (means / means[0])
+        return np.asarray(np.exp(largest - largest[0]) * (means / means[0]))
 
 
-def first_rise(kernel: np.ndarray, eps: float = 0.0) -> int | None:
+def first_rise(kernel: Floats, eps: float = 0.0) -> int | None:
     """The first lag whose kernel exceeds, beyond rounding, the one before; None: it never rises.
 
     >>> first_rise(np.array([1.0, 0.5, 0.2, 0.3]))
@@ -347,7 +361,7 @@ def distance_preservation(enc: Encoding) -> float | None:
     return float(np.corrcoef(distances, between)[0, 1])
 
 
-def distances_of_pairs(points: np.ndarray) -> np.ndarray:
+def distances_of_pairs(points: Floats) -> Floats:
     """Euclidean distances of all pairs of rows, each pair once.
 
     >>> distances_of_pairs(np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(3)
@@ -355,4 +369,4 @@ def distances_of_pairs(points: np.ndarray) -> np.ndarray:
     """
     squared = (points**2).sum(axis=1)
     squared = np.maximum(squared[:, None] + squared - 2 * points @ points.T, 0.0)
-    return np.sqrt(squared[np.triu_indices(len(points), 1)])
+    return np.asarray(np.sqrt(squared[np.triu_indices(len(points), 1)]))

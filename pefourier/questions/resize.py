@@ -38,7 +38,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectral_density import estimate_spectrum
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, printable
 
@@ -66,7 +66,7 @@ class Picture:
     @property
     def collision(self) -> str:
         """Two points with one vector, where there are any."""
-        ends = (point_of(np.unravel_index(row, self.grid)) for row in self.closest or ())
+        ends = (point_of(map(int, np.unravel_index(row, self.grid))) for row in self.closest or ())
         return f"for example, those of {join(ends)} are the same"
 
     @property
@@ -157,8 +157,9 @@ class Resizing(Result):
         """What is known of the table, and which pairs of a formula meet phases never seen."""
         notes = list(self.encodings[0].findings)
         for axis in (axis for axis in self.unseen if axis.unseen):
-            counts = {"count": axis.unseen, "total": axis.pairs, "axis": axis.axis}
-            notes.append(finding("unseen-phases", **counts))
+            notes.append(
+                finding("unseen-phases", count=axis.unseen, total=axis.pairs, axis=axis.axis)
+            )
         kind = self.encodings[0].params.get("model_type") or ""
         if ways := (type_row(kind) or {}).get("resized"):
             sources = " and ".join(" by ".join(step) for step in ways)
@@ -171,10 +172,7 @@ class Resizing(Result):
 
 
 def resize_table(
-    encoding: Encoding,
-    new: Sequence[int],
-    method: str = "",
-    formula: Encoding | None = None,
+    encoding: Encoding, new: Sequence[int], method: str = "", formula: Encoding | None = None
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare them all.
 
@@ -198,18 +196,16 @@ def resize_table(
     >>> r.table.shape, r.verdict
     ((36, 8), 'still distinct')
     """
-    is_computed = formula is not None and (
-        encoding.injection == "rotate" or encoding.rebuild_at is not None
-    )
-    is_computed = is_computed and not method
-    method = ANEW if is_computed else method or DEFAULT
+    by_formula = encoding.injection == "rotate" or encoding.rebuild_at is not None
+    computed = formula if by_formula and not method else None
+    method = ANEW if computed is not None else method or DEFAULT
     if method not in (*METHODS, ANEW):
         raise unknown("method", method, METHODS)
     prefix, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, table_sides = check_new_sides(encoding, new)
     front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
-    if is_computed:
-        tables = {ANEW: formula.table()[prefix:]}
+    if computed is not None:
+        tables = {ANEW: np.asarray(computed.table()[prefix:], dtype=float)}
     else:
         tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
     chosen = tables[method]
@@ -228,7 +224,7 @@ def resize_table(
         table=as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
         after=after,
-        methods=[] if is_computed else methods,
+        methods=[] if computed is not None else methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         encodings=(encoding,),
     )
@@ -305,18 +301,14 @@ def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
     return means
 
 
-def picture(
-    name: str,
-    table: np.ndarray,
-    sides: tuple[int, ...],
-) -> Picture:
+def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-    spectrum, norm, axes = density(enc, sigma=0.0), rms(table), len(sides)
-    closest = closest_pair(enc)
+    spectrum, norm, closest = estimate_spectrum(enc, sigma=0.0), rms(table), closest_pair(enc)
+    density = spectrum.raw if len(sides) > 1 else spectrum.raw[0]
     waves = [
-        omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.lattice, strict=True)
+        omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.sides, strict=True)
     ]
     cycles = np.linalg.norm(lattice_points(waves), axis=1)
     return Picture(
@@ -327,9 +319,9 @@ def picture(
         nearest=closest.distance / norm if norm and closest.pair else None,
         neighbours=similarities(table, sides),
         closest=closest.pair,
-        cycles=float(cycles @ spectrum.density.ravel()),
-        constant=spectrum.summary.lowest_bin_share,
-        density=spectrum.density if axes > 1 else spectrum.density[0],
+        cycles=float(cycles @ density.ravel()),
+        constant=float(density.flat[0]),
+        density=density,
     )
 
 
@@ -352,7 +344,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     """
     if old.measure is None or new.measure is None:
         return []
-    before, after = (np.abs(frequencies_on_axes(enc.measure)) for enc in (old, new))
+    before, after = (np.abs(frequencies_on_axes(m)) for m in (old.measure, new.measure))
     reached, farther = (
         omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
     )

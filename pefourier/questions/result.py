@@ -1,30 +1,28 @@
 """What can be done with any result in Python: read its conclusion, keep it, draw it, look at it.
 
-Results are frozen dataclasses of numbers and arrays, made by rooms that know no words. How they are
-told stands floors above, in `RENDER`, which is opened when a result is asked.
+Results are frozen dataclasses of numbers and arrays; `report.render` makes words and records of
+any of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
+from pefourier.report import render
 from pefourier.writing.page import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-RENDER = "pefourier.report.render"
-ON_LINES: Any = {"default": None, "kw_only": True, "metadata": {"of": "line"}}  # of one axis alone
-BESIDE: Any = {"default": None, "compare": False, "kw_only": True, "metadata": {"told": False}}
-ON_GRIDS: Any = {"default": None, "kw_only": True, "metadata": {"of": "grid"}}  # of several axes
+HIDDEN = {"told": False}  # metadata of fields that no form shows
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -32,12 +30,13 @@ class Result:
     """What was found, and about which encodings; `pefourier explain FIELD` explains it."""
 
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: a field, labels and fields
-    encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata={"told": False})
+    on_grid: ClassVar[bool] = False  # whether it is about points of several axes
+    encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata=HIDDEN)
 
-    @property
-    def on_grid(self) -> bool:
-        """Whether it is about points of several axes."""
-        return any(len(enc.domain.sides) > 1 for enc in self.encodings[:1])
+    @classmethod
+    def kind(cls) -> str:
+        """The name of the kind of result, one for lines and grids."""
+        return next(kind.__name__ for kind in cls.__mro__ if Result in kind.__bases__)
 
     @property
     def conclusion(self) -> str:
@@ -46,8 +45,7 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """The fields of `to_dict` with arrays as they are."""
-        render = import_module(RENDER)
-        return dict(render.renderer_of(self).record(render.answer_of(self)))
+        return render.renderer_of(self).record(render.answer_of(self))
 
     def to_dict(self) -> dict[str, Any]:
         """The object that the command gives for ``--json``: lists, numbers, None where infinite."""
@@ -58,15 +56,15 @@ class Result:
 
         `width` is in inches, by default what suits the figure.
         """
-        return import_module(RENDER).figure_of(self, width, title)  # type: ignore[no-any-return]
+        return render.figure_of(self, width, title)
 
     def __repr__(self) -> str:
         """The kind of result, the SPECs and the first words of the conclusion."""
-        return str(import_module(RENDER).in_a_line(self))
+        return render.in_a_line(self)
 
     def _repr_html_(self) -> str:
         """What the command prints, as notebooks show it."""
-        return str(import_module(RENDER).as_html(self))
+        return render.as_html(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to another process: no encoding's rule, which is a closure."""
@@ -81,6 +79,6 @@ def csv_table(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], l
     return names, [[getattr(item, name) for name in fields] for item in items]
 
 
-def codes_gone(x: np.ndarray) -> np.ndarray:
+def codes_gone(_: NDArray[Any]) -> NDArray[np.float64]:
     """Stands for codes that stayed in another process."""
     raise PefourierError("a result that was pickled or copied has no codes; ask the question again")

@@ -1,34 +1,45 @@
-"""The lattice of frequencies of a density, its smoothing and its summary: Eq. 15.
+"""The frequencies of an encoding with their weights, and its density over a lattice: Eq. 15.
 
 Conventions
 -----------
 Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of half the circle.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, log, pi
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.checks import check_count, check_size
-from pefourier.encodings.domain import lattice_points, periodogram
-from pefourier.encodings.encoding import BLOCK, Encoding, as_encoding, row_blocks, without_prefix
+from pefourier.encodings.domain import half_plane, lattice_points, periodogram
+from pefourier.encodings.encoding import (
+    BLOCK,
+    Encoding,
+    Floats,
+    Measure,
+    as_encoding,
+    row_blocks,
+    without_prefix,
+)
 from pefourier.encodings.places import axis_encodings
 from pefourier.errors import PefourierError, unknown
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import (
     aliased_shares,
-    directions_of,
     idle_shares,
     isotropy,
+    least_sigma,
     multiplicity,
+    torus_density,
 )
 from pefourier.geometry.waves import fit_sinusoid_pairs
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
+LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
 AT_ONCE = 2**15  # frequencies that are smeared together
 SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
 LATTICE = 2**24  # points of a lattice: more would take over 1 GiB or 10 seconds
@@ -37,6 +48,153 @@ SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
 POINTS = 50  # of the density, in a decade
 FIRST = 1 / 16  # of the frequency axis
 NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
+LOW = pi / 2 * (1 + 1e-9)  # frequencies up to here have wavelengths of four steps or longer
+MOST = 0.95  # of the energy
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedFrequencies:
+    """The spectral measure of an encoding: declared, or read from the periodogram of its table."""
+
+    method: str  # declared or periodogram
+    frequencies: Floats  # (m,) radians per position; on a grid (m, axes)
+    weights: Floats  # (m,) shares of the energy; NaN where all codes are zero
+    visible: Floats  # frequencies as points show them
+
+    @property
+    def declared(self) -> Floats | None:
+        """The frequencies that a formula declares."""
+        return self.frequencies if self.method == "declared" else None
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """The size (m,) of each visible frequency, in any direction."""
+        return norms(self.visible)
+
+    def share(self, chosen: NDArray[np.bool_]) -> float:
+        """The share of energy at some of the frequencies."""
+        return float(self.weights[chosen].sum())
+
+    @property
+    def at_zero(self) -> float:
+        """The share of energy that is exactly at frequency 0."""
+        return self.share(self.sizes == 0)
+
+    @property
+    def low(self) -> float:
+        """The share of energy at wavelengths of four steps or longer, without frequency 0."""
+        return self.share((self.sizes > 0) & (self.sizes <= LOW))
+
+    @property
+    def high(self) -> float:
+        """The share of energy at wavelengths shorter than four steps."""
+        return self.share(self.sizes > LOW)
+
+    @property
+    def centroid(self) -> float:
+        """The mean frequency."""
+        return float(self.sizes @ self.weights)
+
+    @property
+    def cutoff95(self) -> float:
+        """The frequency that with lower ones holds 95% of the energy."""
+        return frequency_holding(MOST, self.sizes, self.weights)
+
+    @property
+    def up_to_cutoff(self) -> float:
+        """The share of energy at the frequencies up to that one, at least 95%."""
+        return self.share(self.sizes <= self.cutoff95)
+
+    @property
+    def unevenness(self) -> float:
+        """Largest distance of the energy up to a frequency from an even spread over 0 … pi."""
+        order = np.argsort(self.sizes, kind="stable")
+        weights = self.weights[order]
+        excess = np.cumsum(weights) - np.minimum(self.sizes[order] / pi, 1.0)
+        return float(np.maximum(excess, weights - excess).max())
+
+
+def weighted_frequencies(enc: Encoding, method: str = "auto") -> WeightedFrequencies:
+    """The spectral measure of an encoding by a method; auto: declared where there is one."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    if enc.measure is not None and method != "periodogram":
+        used, frequencies, weights = "declared", enc.measure.frequencies, enc.measure.weights
+    elif method == "declared":
+        less = " less its mean is a table and" if enc.params.get("demean") else ""
+        raise PefourierError(
+            f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
+        )
+    else:
+        used, (frequencies, energy) = "periodogram", periodogram(enc.domain, enc.table())
+        total = energy.sum()
+        weights = energy / total if total else np.full(len(energy), np.nan)
+    visible = frequencies if enc.domain.irregular else alias(frequencies)
+    visible = np.abs(visible) if frequencies.ndim == 1 else visible  # one axis has no sign
+    return WeightedFrequencies(used, frequencies, weights, visible)
+
+
+def alias(frequencies: Floats) -> Floats:
+    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones (aliasing).
+
+    >>> alias(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
+    array([-0.5 , -0.5 ,  3.14])
+    """
+    inside = np.abs(frequencies) <= pi
+    return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
+
+
+def norms(frequencies: Floats) -> Floats:
+    """The sizes of frequencies (m,) or (m, axes)."""
+    return np.asarray(np.linalg.norm(frequencies.reshape(len(frequencies), -1), axis=1))
+
+
+def frequency_holding(part: float, sizes: Floats, shares: Floats) -> float:
+    """The first frequency that with lower ones holds a part of the energy."""
+    order = np.argsort(sizes, kind="stable")
+    reached = np.cumsum(shares[order]) >= part - 1e-12
+    return float(sizes[order][np.argmax(reached)]) if reached.any() else np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralEstimate:
+    """A spectral measure and its density over a lattice; sides and axes the slowest first."""
+
+    measure: WeightedFrequencies
+    sides: tuple[int, ...]  # points of the lattice along each axis
+    sigma: float  # bandwidth in lattice steps, 0 = not smoothed
+    omega: list[Floats]  # (K_a,) of each axis, radians per position
+    raw: Floats  # (K_1, …) each weight at its nearest point; sums to one
+    smoothed: Floats  # Eq. 15; `raw` where sigma is 0
+
+    @property
+    def is_blurred(self) -> bool:
+        """Whether a smoothed lattice is so short that everything looks flat."""
+        return len(self.sides) == 1 and 8 * self.sigma > len(self.smoothed)
+
+
+def estimate_spectrum(
+    enc: Encoding, lattice: int | None = None, sigma: float | None = None, method: str = "auto"
+) -> SpectralEstimate:
+    """The density of an encoding without prefix; parameters as in `questions.spectrum`.
+
+    Points of several axes stand for several frequencies each.
+    """
+    sides = lattice_sides(enc, lattice)
+    check_sigma(sigma, round(least_sigma(len(sides), LEAST_SIGMA), 3))
+    measure = weighted_frequencies(enc, method)
+    steps = measure.visible * (np.array(sides) / (2 * pi))
+    sigma = usual_sigma(steps, measure.method, len(sides)) if sigma is None else sigma
+    if len(sides) > 1:
+        weighted, count = (measure.visible, measure.weights, sides), multiplicity(sides)
+        raw = torus_density(*weighted, 0.0) * count
+        smoothed = torus_density(*weighted, sigma) * count if sigma else raw
+        return SpectralEstimate(measure, sides, sigma, half_plane(sides), raw, smoothed)
+    points = points_of_line(enc, sides[0], steps, sigma)
+    raw = at_nearest_points(steps, measure.weights, points)
+    smoothed = smear(steps, measure.weights, points, sigma) if sigma else raw
+    omega = 2 * pi * np.arange(points) / sides[0]
+    return SpectralEstimate(measure, sides, sigma, [omega], raw, smoothed)
 
 
 def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
@@ -54,7 +212,7 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
     return sides
 
 
-def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> int:
+def points_of_line(enc: Encoding, n: int, steps: Floats, sigma: float) -> int:
     """Points of a lattice of one axis: to half a turn, at uneven times to the fastest wave."""
     points = n // 2 + 1
     if enc.domain.irregular:
@@ -67,7 +225,7 @@ def points_of_line(enc: Encoding, n: int, steps: np.ndarray, sigma: float) -> in
     return points
 
 
-def usual_sigma(steps: np.ndarray, method: str, axes: int) -> float:
+def usual_sigma(steps: Floats, method: str, axes: int) -> float:
     """The bandwidth where none is given: none is needed for what lies wholly on the lattice."""
     if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
         return 0.0
@@ -87,15 +245,16 @@ def check_sigma(sigma: float | None, smallest: float) -> None:
         )
 
 
-def at_nearest_points(steps: np.ndarray, weights: np.ndarray, points: int) -> np.ndarray:
+def at_nearest_points(steps: Floats, weights: Floats, points: int) -> Floats:
     """Each weight at its nearest lattice point, shared by two that are equally near."""
     below = np.clip(np.ceil(steps - 0.5 - 1e-9).astype(int), 0, points - 1)
     above = np.clip(np.floor(steps + 0.5 + 1e-9).astype(int), 0, points - 1)
     share = np.concatenate([weights, weights]) / 2
-    return np.bincount(np.concatenate([below, above]), weights=share, minlength=points)
+    nearest = np.concatenate([below, above])
+    return np.bincount(nearest, weights=share, minlength=points).astype(float, copy=False)
 
 
-def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) -> np.ndarray:
+def smear(steps: Floats, weights: Floats, points: int, sigma: float) -> Floats:
     """Eq. 15: a Gaussian of width sigma around every frequency, normalised over the lattice.
 
     Points are walked by their distance r from each frequency's own lattice point, which costs
@@ -114,49 +273,8 @@ def smoothed(steps: np.ndarray, weights: np.ndarray, points: int, sigma: float) 
             height = weights[part] * np.exp(-0.5 * ((offsets[part] + r) / sigma) ** 2)
             start = first + r + reach
             g[start : start + places[-1] + 1] += np.bincount(places, weights=height)
-    return g[reach : reach + points] / g[reach : reach + points].sum()
-
-
-def choose_method(enc: Encoding, method: str) -> str:
-    """The method that "auto" stands for; any other as given, where the encoding allows it."""
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    if method == "declared" and enc.measure is None:
-        less = " less its mean is a table and" if enc.params.get("demean") else ""
-        raise PefourierError(
-            f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
-        )
-    if method == "auto":
-        return "declared" if enc.measure else "periodogram"
-    return method
-
-
-def frequencies_and_weights(enc: Encoding, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Frequencies (m,) in radians per position and weights (m,) that sum to one (NaN if all 0)."""
-    if method == "declared":
-        return enc.measure.frequencies, enc.measure.weights
-    frequencies, energy = periodogram(enc.domain, enc.table())
-    total = energy.sum()
-    return frequencies, energy / total if total else np.full(len(energy), np.nan)
-
-
-def visible_frequencies(enc: Encoding, frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies (m,), or (m, axes), as points show them; those of one axis have no sign.
-
-    None folds at times at uneven steps.
-    """
-    visible = frequencies if enc.domain.irregular else alias(frequencies)
-    return np.abs(visible) if frequencies.ndim == 1 else visible
-
-
-def alias(frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones (aliasing).
-
-    >>> alias(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
-    array([-0.5 , -0.5 ,  3.14])
-    """
-    inside = np.abs(frequencies) <= pi
-    return np.where(inside, frequencies, (frequencies + pi) % (2 * pi) - pi)
+    density = g[reach : reach + points]
+    return np.asarray(density / density.sum())
 
 
 @dataclass(frozen=True)
@@ -173,44 +291,33 @@ class DensitySummary:
     mean_share: float | None = None  # of a table's energy what is the same in all rows
 
 
-def summarize_density(
-    enc: Encoding,
-    omega: np.ndarray | list[np.ndarray],
-    g: np.ndarray,
-    sides: Sequence[int],
-    frequencies: np.ndarray | None,
-) -> DensitySummary:
+def summarize_density(enc: Encoding, estimate: SpectralEstimate) -> DensitySummary:
     """The single numbers of a density, of which some points stand for two frequencies."""
+    sides, density, declared = estimate.sides, estimate.smoothed, estimate.measure.declared
     on_line = len(sides) == 1
-    length = omega if on_line else np.linalg.norm(lattice_points(omega), axis=1)
-    times = np.ones(g.shape) if on_line else np.broadcast_to(multiplicity(sides), g.shape)
-    shares, per_point = g.ravel(), (g / times).ravel()
-    order = np.argsort(length, kind="stable")
+    sizes, shares = norms(lattice_points(estimate.omega)), density.ravel()
+    times = np.broadcast_to(1.0 if on_line else multiplicity(sides), density.shape)
+    per_point = (density / times).ravel()
     positive = per_point > 0
     entropy = -(shares[positive] * np.log(per_point[positive])).sum()
     slow = root = None
-    if frequencies is not None:
-        vectors = np.abs(frequencies.reshape(len(frequencies), -1))
+    if declared is not None:
+        vectors = np.abs(declared.reshape(len(declared), -1))
         slow = int((vectors < 2 * pi / np.array(sides)).all(axis=1).sum())
-        root = lowest_bin_index(enc, frequencies) if on_line else None
+        root = lowest_bin_index(enc, declared) if on_line else None
     return DensitySummary(
         lowest_bin_index=root,
         below_first_bin=slow,
-        frequencies_total=None if frequencies is None else len(frequencies),
+        frequencies_total=None if declared is None else len(declared),
         lowest_bin_share=float(per_point[0]),
-        centroid=float(length @ shares),
-        cutoff95=first_holding(length[order], shares[order]),
+        centroid=float(sizes @ shares),
+        cutoff95=frequency_holding(MOST, sizes, shares),
         flatness=float(np.exp(entropy) / times.sum()) if positive.any() else np.nan,
+        mean_share=mean_share(enc, estimate.measure),
     )
 
 
-def first_holding(ascending: np.ndarray, shares: np.ndarray, part: float = 0.95) -> float:
-    """The first frequency that with those before it holds a part of the energy."""
-    reached = np.cumsum(shares) >= part - 1e-12
-    return float(ascending[np.argmax(reached)]) if reached.any() else np.nan
-
-
-def lowest_bin_index(enc: Encoding, frequencies: np.ndarray) -> float | None:
+def lowest_bin_index(enc: Encoding, frequencies: Floats) -> float | None:
     """The root d ln(d / 2 pi) / ln rho of Eq. 16, where frequencies are rho^(-l/d), l = 0, 2, …"""
     rho, d = enc.params.get("rho"), enc.dim
     if rho is None or rho <= 0 or rho == 1:
@@ -221,22 +328,18 @@ def lowest_bin_index(enc: Encoding, frequencies: np.ndarray) -> float | None:
     return d * log(d / (2 * pi)) / log(rho) if geometric else None
 
 
-def mean_share(
-    enc: Encoding, method: str, frequencies: np.ndarray, weights: np.ndarray
-) -> float | None:
+def mean_share(enc: Encoding, measure: WeightedFrequencies) -> float | None:
     """The share of a table's energy that is the same in all rows; None where none was looked at.
 
     It is that of frequency 0 of a lattice's periodogram: n times the mean row's squared length.
     """
-    if method == "declared" or not enc.domain.has_lags or np.isnan(weights).any():
+    no_table = measure.declared is not None or not enc.domain.has_lags
+    if no_table or np.isnan(measure.weights).any():
         return None
-    if enc.params.get("demean"):
-        return 0.0
-    unrotated = (frequencies.reshape(len(weights), -1) == 0).all(axis=1)
-    return float(weights[unrotated].sum())
+    return 0.0 if enc.params.get("demean") else measure.at_zero
 
 
-def declared_mean_share(enc: Encoding, frequencies: np.ndarray, weights: np.ndarray) -> float:
+def declared_mean_share(enc: Encoding, measure: Measure) -> float:
     """The share of the energy of the codes of all points that their mean row has.
 
     Of a wave at n even steps it is the squared Dirichlet kernel (sin(nω/2) / n sin(ω/2))²; other
@@ -244,13 +347,13 @@ def declared_mean_share(enc: Encoding, frequencies: np.ndarray, weights: np.ndar
 
     >>> from pefourier.encodings import load
     >>> rope = load("rope", length=2, d=2)  # codes 1 rad apart: cos(1/2)²
-    >>> round(declared_mean_share(rope, np.ones(1), np.ones(1)), 4)
+    >>> round(declared_mean_share(rope, rope.measure), 4)
     0.7702
     """
     if enc.stationary:
-        turns = alias(frequencies.reshape(len(weights), -1)) / (2 * pi)
+        turns = alias(measure.frequencies.reshape(len(measure.weights), -1)) / (2 * pi)
         kernels = np.sinc(turns * enc.domain.sides) / np.sinc(turns)
-        return float(weights @ kernels.prod(axis=1) ** 2)
+        return float(measure.weights @ kernels.prod(axis=1) ** 2)
     total, energy = np.zeros(enc.dim), 0.0
     for _, rows in enc.blocks():
         total += rows.sum(axis=0)
@@ -262,12 +365,12 @@ def declared_mean_share(enc: Encoding, frequencies: np.ndarray, weights: np.ndar
 class DecadeDensity:
     """Energy over the logarithm of frequency."""
 
-    omega: np.ndarray  # (K,) radians per position, at equal steps of the logarithm
-    density: np.ndarray  # (K,) share of energy per decade
+    omega: Floats  # (K,) radians per position, at equal steps of the logarithm
+    density: Floats  # (K,) share of energy per decade
     at_zero: float  # share at frequency 0, which has no logarithm
 
 
-def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
+def density_by_decade(encoding: Encoding | ArrayLike, method: str = "auto") -> DecadeDensity:
     r"""Share of energy per decade of frequency.
 
     .. math:: p(\log_{10}\omega) = \sum_{\omega_j > 0} w_j\,
@@ -286,32 +389,32 @@ def density_by_decade(encoding: Encoding | np.ndarray, method: str = "auto") -> 
     waves = single_waves(encoding, method)
     if not len(waves.omega):
         return waves
-    logs, heights, at_zero = np.log10(waves.omega), waves.density, waves.at_zero
+    logs, heights = np.log10(waves.omega), waves.density
     low, high = logs.min() - 3 * SMEAR, logs.max() + 3 * SMEAR
     exponents = np.linspace(low, high, int(np.ceil((high - low) * POINTS)) + 1)
     density = np.zeros(len(exponents))
     for part in row_blocks(len(logs), BLOCK, len(exponents)):
         offsets = (exponents - logs[part, None]) / SMEAR
         density += heights[part] @ np.exp(-0.5 * offsets**2)
-    return DecadeDensity(10.0**exponents, density / (SMEAR * np.sqrt(2 * np.pi)), at_zero)
+    scale = SMEAR * np.sqrt(2 * np.pi)
+    return DecadeDensity(10.0**exponents, density / scale, waves.at_zero)
 
 
-def single_waves(encoding: Encoding | np.ndarray, method: str = "auto") -> DecadeDensity:
+def single_waves(encoding: Encoding | ArrayLike, method: str = "auto") -> DecadeDensity:
     """Each frequency above 0 that has energy with its share of it, nothing smeared.
 
     >>> from pefourier.encodings import load
     >>> single_waves(load("rope", d=4)).density.tolist()
     [0.5, 0.5]
     """
-    enc = without_prefix(as_encoding(encoding))
-    frequencies, weights = frequencies_and_weights(enc, choose_method(enc, method))
-    frequencies = visible_frequencies(enc, frequencies)
+    measure = weighted_frequencies(without_prefix(as_encoding(encoding)), method)
+    frequencies, weights = measure.visible, measure.weights
     moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
     at_zero = float(weights[frequencies == 0].sum())
     return DecadeDensity(frequencies[moving], weights[moving], at_zero)
 
 
-def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
+def is_slow(encoding: Encoding | ArrayLike, method: str = "auto") -> bool:
     """Whether most energy beside frequency 0 is in the first sixteenth of the frequency axis.
 
     >>> from pefourier.encodings import load
@@ -324,46 +427,39 @@ def is_slow(encoding: Encoding | np.ndarray, method: str = "auto") -> bool:
     return moving > NEGLIGIBLE and slow > moving / 2
 
 
-def describe_on_grid(
-    enc: Encoding, g: np.ndarray, sides: tuple[int, ...], method: str, declared: np.ndarray | None
-) -> dict[str, Any]:
-    """What a density on a torus says of axes and directions."""
-    along, axes = directions_of(g, sides), range(len(sides))
-    return {
-        "marginals": [g.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
-        "radial": {"omega": along.lengths, "density": along.radial},
-        "angular": {"angle": along.angles, "density": along.angular},
-        **axis_shares(enc, method),
-        "largest_step": None if declared is None else float(np.abs(declared).max()),
-    }
+class AxisShares(TypedDict):
+    """How frequencies on a grid lie to its axes."""
+
+    isotropy: dict[str, float]  # A2, A4
+    idle: list[float] | None  # of each axis, waves longer than the side
+    aliased: list[float] | None  # of each axis' declared ones, those above pi
 
 
-def axis_shares(enc: Encoding, method: str = "auto") -> dict[str, Any]:
+def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> AxisShares:
     """How a measure lies to the axes.
 
     What is aliased is known of declared frequencies, what is idle also of those that are read from
     columns that turn.
     """
-    used = choose_method(enc, method)
-    frequencies, weights = frequencies_and_weights(enc, used)
-    frequencies = frequencies.reshape(len(weights), -1)
-    is_declared = used == "declared"
-    measured = (frequencies, weights) if is_declared else frequencies_read(enc)
+    frequencies, weights = measure.frequencies.reshape(len(measure.weights), -1), measure.weights
+    is_declared = measure.declared is not None
+    waves = (frequencies, weights) if is_declared else frequencies_read(enc)
     return {
         "isotropy": isotropy(alias(frequencies), weights),
-        "idle": None if measured is None else idle_shares(*measured, enc.domain.sides),
+        "idle": None if waves is None else idle_shares(*waves, enc.domain.sides),
         "aliased": aliased_shares(frequencies, weights) if is_declared else None,
     }
 
 
-def frequencies_read(enc: Encoding) -> tuple[np.ndarray, np.ndarray] | None:
+def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
     lines = axis_encodings(enc)
     if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):
         return None
     eps = max(enc.eps, FLOAT32_EPS)
-    fits = [fit_sinusoid_pairs(np.asarray(line.table(), dtype=float), eps) for line in lines]
-    if None in fits:
+    fitted = (fit_sinusoid_pairs(np.asarray(line.table(), dtype=float), eps) for line in lines)
+    fits = [pairs for pairs in fitted if pairs is not None]
+    if len(fits) < len(lines):
         return None
     axes = np.eye(len(fits))
     omega = [np.multiply.outer(pairs.omega, axis) for pairs, axis in zip(fits, axes, strict=True)]

@@ -158,6 +158,8 @@ def model_facts(enc: Encoding) -> dict[str, Any]:
     if "model_type" not in enc.params or source_of(enc.spec) != "config":
         return {}
     file = open_model(enc.spec)
+    if file.model is None:
+        return {}
     usual = file.model.row.get("kind", "learned").split()[0]
     runs = [replace(run, kind=run.kind or usual) for run in file.layers]
     layers = [

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,6 @@ from pefourier.writing.text import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.questions.result import Result
     from pefourier.report.plot import Look
 
 WORDS = Path(__file__).parents[1] / "words.toml"
@@ -165,10 +163,14 @@ def shown_rows(answers: Sequence[Answer]) -> dict[str, list[Any]]:
 
 def shown_value(label: str, result: Any) -> Any:
     """What a row shows of a result; None where it has no such row."""
-    value = result
-    for name in result.shown.get(label, "").split("."):
+    return cell_of(value_at(result, result.shown.get(label, "")))
+
+
+def value_at(value: Any, path: str) -> Any:
+    """The value at a path of fields such as "loss.distinct_cast"; None where one is not there."""
+    for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-    return cell_of(value)
+    return value
 
 
 def listed_tables(answers: Sequence[Answer]) -> Iterator[str]:
@@ -182,7 +184,7 @@ def listed_tables(answers: Sequence[Answer]) -> Iterator[str]:
         for a in answers:
             columns = a.result.listed.get(field, {})
             for item in getattr(a.result, field) if tuple(columns) == labels else ():
-                cells = (cell_of(attrgetter(path)(item)) for path in columns.values())
+                cells = (cell_of(value_at(item, path)) for path in columns.values())
                 rows.append([a.encoding.label, *map(number, cells)])
         table = zip(*[["encoding", *labels], *rows], strict=True)
         filled = [column for column in table if set(column[1:]) != {"–"}]
@@ -319,7 +321,7 @@ def any_grid(answers: Sequence[Answer]) -> bool:
     return any(a.result.on_grid for a in answers)
 
 
-def figure_of(result: Result, width: float | None, title: str) -> Figure:
+def figure_of(result: Any, width: float | None, title: str) -> Figure:
     """The figure of a result, in the style of the command's."""
     from pefourier.report import plot
 
@@ -327,7 +329,7 @@ def figure_of(result: Result, width: float | None, title: str) -> Figure:
     return plot.draw_styled(renderer_of(result).figure, [answer_of(result)], look)
 
 
-def in_a_line(result: Result) -> str:
+def in_a_line(result: Any) -> str:
     """The kind of result, its SPECs, the verdict and what it means.
 
     >>> import pefourier
@@ -337,10 +339,10 @@ linear layer can read every one back without amplifying noise.>
     """
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.encodings)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
-    return f"<{type(result).__name__} of {of}: {shorten(sentence, SENTENCE)}>"
+    return f"<{result.kind()} of {of}: {shorten(sentence, SENTENCE)}>"
 
 
-def as_html(result: Result) -> str:
+def as_html(result: Any) -> str:
     """What the command prints, as notebooks show it."""
     renderer, answer = renderer_of(result), answer_of(result)
     words = f"{renderer.conclusion(answer)}\n{text_of([answer])}"

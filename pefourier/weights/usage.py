@@ -16,7 +16,7 @@ down. Shares are those of a head, and means over layers and query heads; the key
 are those of its group. A turn is 2 pi. Weights alone say nothing of the means of activations.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -199,7 +199,7 @@ class Usage(Result):
 def use_of_model(
     spec: str,
     length: int | None = None,
-    layers: range | None = None,
+    layers: Sequence[int] | None = None,
     *,
     every_head: bool = False,
     against: str | None = None,

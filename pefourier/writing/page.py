@@ -69,17 +69,12 @@ def plain(value: Any) -> Any:
 
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order, but for those that are not told."""
-    kind = "grid" if getattr(result, "on_grid", False) else "line"
-    return {label: getattr(result, name) for name, label in fields_told(type(result), kind).items()}
+    return {label: getattr(result, name) for name, label in fields_told(type(result)).items()}
 
 
-def fields_told(kind: type, of: str = "line") -> dict[str, str]:
-    """Fields of a dataclass, of a line or a grid, with the names that they are told by."""
-    labels = {
-        field.name: field.metadata.get("told", field.name)
-        for field in dataclasses.fields(kind)
-        if field.metadata.get("of", of) == of
-    }
+def fields_told(kind: Any) -> dict[str, str]:
+    """Fields of a dataclass with the names that they are told by."""
+    labels = {f.name: f.metadata.get("told", f.name) for f in dataclasses.fields(kind)}
     return {name: label for name, label in labels.items() if label}
 
 

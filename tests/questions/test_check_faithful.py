@@ -10,7 +10,7 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FormatLoss
 from pefourier.questions.check_faithful import LADDER, check_faithful, lost_codes, shortfalls
 from pefourier.questions.relations import relate
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 
 LADDERED = {
     "isometric": ["dft 80 256", "dft 64 64", "dft 63 63", "onehot 8 8", "rope 1 4"],
@@ -85,9 +85,9 @@ def test_masks_are_apart_from_biases():
     causal = np.where(lag > 0, -np.inf, slopes)
     r = check_faithful(causal)
     assert (r.verdict, r.length, r.distinct) == ("distinct lags", n, n)
-    assert density(causal).summary.centroid > 0
+    assert spectrum(causal).summary.centroid > 0
     assert relate(causal).verdict == "one direction"
-    for ask in (check_faithful, density, relate):
+    for ask in (check_faithful, spectrum, relate):
         with pytest.raises(PefourierError, match=r"-inf at lag -8, .*pefourier compare"):
             ask(np.where(np.abs(lag) > 3, -np.inf, slopes))
         with pytest.raises(PefourierError, match="-inf at lag 1, "):

@@ -16,7 +16,7 @@ from pefourier.geometry.singular_values import decompose
 from pefourier.questions.check_faithful import check_faithful, shortfalls
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 
 
 def named(spec, sides, d=64, prefix=0):
@@ -49,7 +49,7 @@ def test_published_numbers_of_a_square(row):
     assert (r.rank, r.toeplitz_residual) == (rank, 0.0)
     assert r.stable_rank == pytest.approx(stable, abs=6e-3)
     assert [k[18, 19], k[15, 20]] == pytest.approx([far, side], abs=6e-4)
-    assert density(enc).largest_step == pytest.approx(step, abs=5e-4)
+    assert spectrum(enc).largest_step == pytest.approx(step, abs=5e-4)
     assert r.isotropy["A2"] == pytest.approx(0, abs=5e-3)
     assert r.isotropy["A4"] == pytest.approx(0.13 if name == "dft" else 1, abs=5e-3)
     if peak:
@@ -139,20 +139,20 @@ def test_rows_before_a_grid_are_left_out():
     assert r.toeplitz_residual < 1e-7
     assert check_faithful(from_table(table)).verdict == "collides"
     plain, grid = load("sinusoidal", 20, 8), named("sinusoidal", (20,), 8)
-    np.testing.assert_array_equal(density(plain).density, density(grid).density)
+    np.testing.assert_array_equal(spectrum(plain).density, spectrum(grid).density)
 
 
 def test_numbers_of_a_spectrum_on_a_grid():
     enc = named("axial:convention=mae", (14, 10), 768)
-    s, table = density(enc), enc.table().astype(np.float32)
+    s, table = spectrum(enc), enc.table().astype(np.float32)
     assert s.density.shape == (14, 6)
     assert s.idle[0] == pytest.approx(175 / 192)
     read = check_faithful(table_on((14, 10), table, eps=2.0**-23))
     assert (read.idle, read.aliased) == (pytest.approx(s.idle), None)
     np.testing.assert_allclose(s.marginals[1], s.density.sum(axis=0))
     assert [m.sum() for m in (*s.marginals, s.radial["density"])] == pytest.approx([1, 1, 1])
-    assert density(named("axial", (4, 6), 8), lattice=10).density.shape == (10, 6)
-    assert density(full_dft((4, 6))).summary.flatness == pytest.approx(1)
+    assert spectrum(named("axial", (4, 6), 8), lattice=10).density.shape == (10, 6)
+    assert spectrum(full_dft((4, 6))).summary.flatness == pytest.approx(1)
 
 
 def test_points_beyond_a_lattice_are_refused():
@@ -181,14 +181,14 @@ def test_biases_of_displacements_have_answers_too(tmp_path, rng):
 def test_grids_of_few_points_and_of_zeros_are_no_error(sides):
     enc = named("axial", sides, 16)
     middle = [tuple(n // 2 for n in sides)]
-    for found in (check_faithful(enc), density(enc), relate(enc), position_functions(enc, middle)):
+    for found in (check_faithful(enc), spectrum(enc), relate(enc), position_functions(enc, middle)):
         assert found.conclusion.endswith(".")
     table = table_on(sides, enc.table())
     assert check_faithful(table).rank == check_faithful(enc).rank
     zeros = table_on(sides, np.zeros((np.prod(sides), 4)))
     assert check_faithful(zeros).rank == 0
-    assert np.isnan(density(zeros).summary.lowest_bin_share)
-    assert density(table_on((7, 11), np.ones((77, 3)))).verdict == "constant"
+    assert np.isnan(spectrum(zeros).summary.lowest_bin_share)
+    assert spectrum(table_on((7, 11), np.ones((77, 3)))).verdict == "constant"
 
 
 def test_waves_as_long_as_the_side_are_not_idle_in_float32():

@@ -6,7 +6,7 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.questions.reconstruct import describe_peak, other_peaks, position_functions
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 
 
 def algorithm_1(g, s, n):
@@ -25,7 +25,7 @@ def algorithm_1(g, s, n):
 @pytest.mark.parametrize("n", [64, 65])
 def test_values_are_those_of_the_double_loop(name, n):
     enc = build(name, d=n, length=n)
-    g = density(enc).density
+    g = spectrum(enc).density
     for r in position_functions(enc, [0, 5, 40, n - 1]).reconstructions:
         expected = algorithm_1(g, r.position, n)
         np.testing.assert_allclose(r.values, expected, atol=1e-12)
@@ -69,9 +69,10 @@ PEAKS += [(np.full(7, np.nan), {"half_max_count": 0})]
 @pytest.mark.parametrize(("h", "expected"), PEAKS)
 def test_peaks_are_described(h, expected):
     facts = describe_peak(h)
-    assert {key: facts[key] for key in expected} == pytest.approx(expected)
+    assert {key: getattr(facts, key) for key in expected} == pytest.approx(expected)
     if np.isnan(h).any():
-        assert np.isnan([facts[key] for key in ("peak", "width", "side_lobe", "error")]).all()
+        numbers = [getattr(facts, key) for key in ("peak", "width", "side_lobe", "error")]
+        assert np.isnan(numbers).all()
 
 
 def test_a_position_that_comes_back_at_several_places_is_not_sharp():

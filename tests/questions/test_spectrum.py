@@ -11,7 +11,7 @@ from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectral_density import alias, at_nearest_points
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 
 
 def eq15(frequencies, weights, lattice, sigma):
@@ -34,33 +34,33 @@ def test_sinusoidal_density_is_eq_15_to_the_last_digits(d, rho, sigma):
     with mpmath.workdps(50):
         frequencies = [mpmath.mpf(rho) ** (-mpmath.mpf(l) / d) for l in range(0, d, 2)]  # noqa: E741
     expected = eq15(frequencies, [1] * len(frequencies), d, sigma)
-    result = density(build("sinusoidal", d=d, rho=float(rho)), sigma=sigma)
+    result = spectrum(build("sinusoidal", d=d, rho=float(rho)), sigma=sigma)
     np.testing.assert_allclose(result.density, expected, rtol=1e-12, atol=1e-300)
-    rope = density(build("rope", d=d, rho=float(rho)), sigma=sigma)
+    rope = spectrum(build("rope", d=d, rho=float(rho)), sigma=sigma)
     np.testing.assert_array_equal(rope.density, result.density)
 
 
 def test_published_numbers_of_eq_15():
-    result = density(build("sinusoidal", d=256))
+    result = spectrum(build("sinusoidal", d=256))
     assert result.density.argmax() == 1
     assert result.density[-1] == pytest.approx(5.2047e-107, rel=1e-4)
 
 
 @pytest.mark.parametrize("d", [8, 9, 256])
 def test_dft_on_its_own_lattice_is_eq_22(d):
-    result = density(build("dft", d=d))
+    result = spectrum(build("dft", d=d))
     k = np.arange(d // 2 + 1)
     weights = np.where((k == 0) | (2 * k == d), 1, 2) / d
     np.testing.assert_allclose(result.density, weights, atol=1e-16)
     assert result.sigma == 0
-    given = density(build("dft", d=16), sigma=4)
+    given = spectrum(build("dft", d=16), sigma=4)
     weights = np.where(np.arange(9) % 8 == 0, 1, 2) / 16
     expected = eq15(2 * np.pi * np.arange(9) / 16, weights, 16, 4)
     np.testing.assert_allclose(given.density, expected, rtol=1e-12)
 
 
 def test_sigma_zero_gives_each_frequency_to_its_nearest_point():
-    result = density(build("sinusoidal", d=32), sigma=0, lattice=20)
+    result = spectrum(build("sinusoidal", d=32), sigma=0, lattice=20)
     steps = 10000.0 ** (-np.arange(0, 32, 2) / 32) * 20 / (2 * np.pi)
     expected = np.bincount(np.rint(steps).astype(int), minlength=11) / 16
     np.testing.assert_allclose(result.density, expected, atol=1e-15)
@@ -71,12 +71,12 @@ def test_sigma_zero_gives_each_frequency_to_its_nearest_point():
 def test_frequencies_above_pi_fold_back():
     folded = np.abs(alias(np.array([2 * np.pi - 1.0, 2 * np.pi + 1.0, 3.0])))
     assert folded.tolist() == pytest.approx([1.0, 1.0, 3.0])
-    declared = density(build("rope", d=2, rho=7.0), lattice=64, sigma=0).density
+    declared = spectrum(build("rope", d=2, rho=7.0), lattice=64, sigma=0).density
     assert declared.argmax() == round(64 / (2 * np.pi))
     for k, point in ((0, 0), (3, 3), (8, 8), (13, 3)):
         wave = np.cos(2 * np.pi * k * np.arange(16) / 16)[:, None]
         expected = np.eye(9)[point]
-        np.testing.assert_allclose(density(wave, 16, 0).density, expected, atol=1e-15)
+        np.testing.assert_allclose(spectrum(wave, 16, 0).density, expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("n", [15, 16])
@@ -88,12 +88,12 @@ def test_periodogram_is_the_double_loop(rng, n):
         for j in k:
             wave = sum(column[t] * np.exp(-2j * np.pi * j * t / n) for t in s)
             energy[j] += abs(wave) ** 2 * (1 if j == 0 or 2 * j == n else 2)
-    result = density(table, lattice=n, sigma=0)
+    result = spectrum(table, lattice=n, sigma=0)
     np.testing.assert_allclose(result.density, energy / energy.sum(), atol=1e-14)
     assert (result.method, result.frequencies) == ("periodogram", None)
     turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
     for same in (3 * table, table @ turn, np.roll(table, 5, axis=0)):
-        np.testing.assert_allclose(density(same, n, 0).density, result.density, atol=1e-14)
+        np.testing.assert_allclose(spectrum(same, n, 0).density, result.density, atol=1e-14)
 
 
 POINTS = ["rope:d=16 - 16", "rope:d=16 12 16", "rope:d=16 500 500", "rope:d=16,length=500 - 500"]
@@ -108,21 +108,21 @@ def test_the_lattice_is_the_length_where_that_is_set(case, folder):
     np.save("table.npy", np.eye(40, 16))
     spec, length, points = case.split()
     enc = load(spec, None if length == "-" else int(length))
-    assert density(enc).lattice == int(points)
+    assert spectrum(enc).lattice == int(points)
     assert position_functions(enc, [int(points) - 1]).lattice == int(points)
     for count in (12, 30):
         timed = load("mtan-fixed", None, 16, times=np.arange(count) / 3)
-        assert density(timed).lattice == max(count, 16)
+        assert spectrum(timed).lattice == max(count, 16)
 
 
 def test_summary_of_a_flat_density():
-    s = density(np.eye(15), lattice=15, sigma=0).summary
+    s = spectrum(np.eye(15), lattice=15, sigma=0).summary
     assert s.lowest_bin_share == pytest.approx(1 / 15)
     assert s.centroid == pytest.approx(2 * np.pi / 15 * 2 / 15 * sum(range(8)))
     shares = np.array([1, *[2] * 7]) / 15
     assert s.flatness == pytest.approx(np.prod(shares**-shares) / 8)
     assert (s.lowest_bin_index, s.below_first_bin) == (None, None)
-    assert density(load("dft", d=20)).summary.cutoff95 == pytest.approx(2 * np.pi * 9 / 20)
+    assert spectrum(load("dft", d=20)).summary.cutoff95 == pytest.approx(2 * np.pi * 9 / 20)
 
 
 ASKED = [("sigma", -1.0, "-1.0"), ("sigma", np.nan, "nan"), ("sigma", 0.01, "0.01")]
@@ -133,13 +133,13 @@ ASKED += [("method", "declared", "--method periodogram")]
 @pytest.mark.parametrize(("option", "value", "named"), ASKED)
 def test_what_cannot_be_asked_is_refused(option, value, named):
     with pytest.raises(PefourierError, match=named):
-        density(np.eye(4), **{option: value})
+        spectrum(np.eye(4), **{option: value})
 
 
 @pytest.mark.parametrize("spec", ["rope:scaling=linear,factor=4", "tape", "mtan-fixed", "dft"])
 def test_eq_16_is_of_the_geometric_grid_alone(spec):
-    assert density(load(spec, 80, 64)).summary.lowest_bin_index is None
-    assert density(load("rope", 80, 64)).summary.lowest_bin_index == pytest.approx(
+    assert spectrum(load(spec, 80, 64)).summary.lowest_bin_index is None
+    assert spectrum(load("rope", 80, 64)).summary.lowest_bin_index == pytest.approx(
         64 * np.log(64 / (2 * np.pi)) / np.log(10000)
     )
 
@@ -152,17 +152,17 @@ def test_the_share_that_is_the_same_in_all_rows(size, grid, offset, rng, tmp_pat
     np.save(tmp_path / "t.npy", table)
     repeated = np.broadcast_to(table.mean(axis=0), table.shape)
     share = (repeated**2).sum() / (table**2).sum()
-    result = density(load(str(tmp_path / "t.npy"), **grid))
+    result = spectrum(load(str(tmp_path / "t.npy"), **grid))
     assert result.summary.mean_share == pytest.approx(share, rel=1e-12)
-    assert density(load("sinusoidal", 40, 16)).summary.mean_share is None
-    assert density(np.zeros((4, 4))).summary.mean_share is None
+    assert spectrum(load("sinusoidal", 40, 16)).summary.mean_share is None
+    assert spectrum(np.zeros((4, 4))).summary.mean_share is None
 
 
 def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     table = rng.normal(size=(40, 6)) + 3
-    assert "common-part" in [f.code for f in density(table).findings]
+    assert "common-part" in [f.code for f in spectrum(table).findings]
     enc = without_mean(as_encoding(table))
-    result, expected = (density(x, 40, 0) for x in (enc, table - table.mean(axis=0)))
+    result, expected = (spectrum(x, 40, 0) for x in (enc, table - table.mean(axis=0)))
     assert result.density[0] == pytest.approx(0, abs=1e-25)
     np.testing.assert_allclose(result.density, expected.density, atol=1e-14)
     assert (result.summary.mean_share, result.findings) == (0, [])
@@ -170,7 +170,7 @@ def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     np.testing.assert_allclose(declared.table().mean(axis=0), 0, atol=1e-15)
     np.testing.assert_array_equal(declared.table(np.array([7]))[0], declared.table()[7])
     with pytest.raises(PefourierError, match="sinusoidal less its mean"):
-        density(declared, method="declared")
+        spectrum(declared, method="declared")
 
 
 def test_an_odd_d_has_a_lone_last_sine_that_weighs_half():
@@ -182,15 +182,15 @@ def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
     """A ramp and a wave of 16 positions, turned by a random rotation, as learned tables are."""
     t = np.arange(256)[:, None]
     helix = np.hstack([t / 128, np.cos(t * np.pi / 8), np.sin(t * np.pi / 8), np.zeros((256, 5))])
-    r = density(from_table(helix @ np.linalg.qr(rng.normal(size=(8, 8)))[0]))
+    r = spectrum(from_table(helix @ np.linalg.qr(rng.normal(size=(8, 8)))[0]))
     peaks = {round(peak.period, 6): peak.share for peak in r.peaks}
     assert peaks[16] == pytest.approx(256 / (helix**2).sum(), rel=0.01)
-    assert density(load("learned", 256, 64)).peaks == density(load("dft", 256, 64)).peaks == []
+    assert spectrum(load("learned", 256, 64)).peaks == spectrum(load("dft", 256, 64)).peaks == []
 
 
 @pytest.mark.parametrize("d", [2, 8])
 def test_one_row_is_constant(d):
-    r = density(from_table(np.arange(1.0, d + 1)[None]), sigma=0)
+    r = spectrum(from_table(np.arange(1.0, d + 1)[None]), sigma=0)
     assert (r.summary.lowest_bin_share, r.verdict) == (1.0, "constant")
 
 
@@ -230,7 +230,7 @@ MEASURED = [  # SPEC, positions, d, verdict: of the measure, whatever the lattic
 @pytest.mark.usefixtures("folder")
 def test_verdicts_are_of_the_measure_and_not_of_the_lattice(source, n, d, verdict, lattice):
     spec = source if isinstance(source, str) else of_pairs(*source)
-    assert [density(load(spec, n, d), lattice, s).verdict for s in (None, 0)] == [verdict] * 2
+    assert [spectrum(load(spec, n, d), lattice, s).verdict for s in (None, 0)] == [verdict] * 2
 
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "rope:scaling=linear,factor=100", "sinusoidal:d=7"])
@@ -238,19 +238,19 @@ def test_the_share_in_the_mean_row_of_a_formula_is_that_of_its_table(spec):
     enc = load(spec, 50, 16)
     table = enc.table()
     share = len(table) * (table.mean(axis=0) ** 2).sum() / (table**2).sum()
-    assert density(enc).in_mean_row == pytest.approx(share, rel=1e-9)
+    assert spectrum(enc).in_mean_row == pytest.approx(share, rel=1e-9)
 
 
 def test_demean_is_advised_where_it_changes_the_verdict():
     t = np.arange(40)
     wave = np.column_stack([np.full(40, 5.0), np.cos(t), np.sin(t)])
-    assert density(from_table(wave)).to_dict()["action"].startswith("Use --demean")
-    assert density(from_table(np.ones((40, 4)))).to_dict()["action"] == ""
+    assert spectrum(from_table(wave)).to_dict()["action"].startswith("Use --demean")
+    assert spectrum(from_table(np.ones((40, 4)))).to_dict()["action"] == ""
 
 
 def test_a_share_that_is_not_all_is_not_rounded_to_all():
     t = 2 * np.pi * np.arange(40)[:, None] / 40
     almost = np.hstack([np.cos(15 * t), np.sin(15 * t), 0.02 * np.cos(t), 0.02 * np.sin(t)])
-    meaning = density(from_table(almost)).to_dict()["meaning"]
+    meaning = spectrum(from_table(almost)).to_dict()["meaning"]
     assert "more than 99.9%" in meaning
     assert "100%" not in meaning

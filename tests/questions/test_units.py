@@ -16,7 +16,7 @@ from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 
 POWERS = [2.0**-332, 2.0**-100, 2.0**100, 2.0**332]
 
@@ -110,7 +110,7 @@ def test_spectrum_and_reconstruction_do_not_depend_on_the_unit(case):
         return
     other = scaled(enc, factor)
     for method in ["periodogram"] + ["declared"] * (enc.measure is not None):
-        one, two = (density(e, sigma=0.0, method=method) for e in (enc, other))
+        one, two = (spectrum(e, sigma=0.0, method=method) for e in (enc, other))
         same(two.density, one.density)
         same(asdict(two.summary), asdict(one.summary))
     one, two = (position_functions(e, [0], method="auto") for e in (enc, other))

@@ -7,7 +7,7 @@ from grids import mixed_frequencies, waves_on
 from pefourier.encodings import load
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
 from pefourier.report.code_figures import faithful
 from pefourier.report.render import Answer
@@ -18,7 +18,7 @@ from pefourier.writing.terminal_chart import shades
 @pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 6)], ids=str)
 def test_the_plane_is_whole_and_the_same_at_opposite_frequencies(sides):
     frequencies = np.random.default_rng(0).normal(size=(6, len(sides)))
-    s = density(waves_on(sides, frequencies))
+    s = spectrum_of(waves_on(sides, frequencies))
     plane = whole_plane(s.density, sides)
     assert plane.shape == sides[-2:]
     assert plane.sum() == pytest.approx(1)
@@ -39,7 +39,11 @@ def answers():
 
 @pytest.mark.parametrize(
     ("draw", "find", "panels"),
-    [(spectrum, density, 8), (reconstruct, position_functions, 12), (faithful, check_faithful, 2)],
+    [
+        (spectrum, spectrum_of, 8),
+        (reconstruct, position_functions, 12),
+        (faithful, check_faithful, 2),
+    ],
 )
 def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):
     with plot.figure_style():

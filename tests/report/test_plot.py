@@ -17,7 +17,7 @@ from pefourier.questions.compare import compare as compare_encodings
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import kernel, relate
 from pefourier.questions.spectral_density import density_by_decade
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
 from pefourier.report.code_figures import compare, faithful, heatmap, relations
 from pefourier.report.render import Answer, answer_of
@@ -30,7 +30,7 @@ def pair():
 
 
 def test_curves_are_the_numbers_of_the_answers(pair):
-    answers = [Answer(e, density(e)) for e in pair]
+    answers = [Answer(e, spectrum_of(e)) for e in pair]
     (axes,) = spectrum(answers).axes
     for line, a in zip(axes.lines, answers, strict=True):
         np.testing.assert_array_equal(line.get_ydata(), a.result.density)
@@ -88,7 +88,7 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
 
 def test_slow_waves_have_room_on_a_logarithmic_axis():
     enc = load("rope:rho=5e5", 4096, 128)
-    axes, above = spectrum([Answer(enc, density(enc))]).axes
+    axes, above = spectrum([Answer(enc, spectrum_of(enc))]).axes
     found = density_by_decade(enc)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
@@ -100,7 +100,7 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
 def test_waves_are_single_points_only_where_no_answer_is_smoothed():
     declared, estimated = (load(name, 32, 16) for name in ("rope", "learned"))
     for encodings, style in (([declared], "None"), ([declared, estimated], "-")):
-        answers = [Answer(enc, density(enc, sigma=0)) for enc in encodings]
+        answers = [Answer(enc, spectrum_of(enc, sigma=0)) for enc in encodings]
         axes, *_ = spectrum_by_decade(answers, plot.USUAL).axes
         assert {line.get_linestyle() for line in axes.lines[: len(answers)]} == {style}
 

@@ -25,7 +25,7 @@ from pefourier.questions.extend import extend
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 from pefourier.report.render import WORDS, answer_of, renderer_of
 from pefourier.writing.files import read_toml
 
@@ -52,7 +52,7 @@ def reach(source):
     return context(spec, **options)
 
 
-QUESTIONS = {"compare": beside, "spectrum": density, "reconstruct": position_functions}
+QUESTIONS = {"compare": beside, "spectrum": spectrum, "reconstruct": position_functions}
 QUESTIONS |= {
     "check-faithful": check_faithful,
     "relations": relate,
@@ -109,7 +109,7 @@ LONG = {"length": 60000}
 SMALL = {"length": None, "d": 8, "grid": (4, 4)}
 CROWDED, HALVES = [[0, 1], [1, 0], [1, 0], [0, 1]], [[0, 1], [1, 0], [0.5, 0], [0.5, 1]]
 FORMULA = load("axial-rope", d=8, grid=(6, 6))
-spectrum_at = partial(density, sigma=0)
+spectrum_at = partial(spectrum, sigma=0)
 
 
 def turned(enc):
@@ -162,20 +162,20 @@ CASES = [  # verdict, question, what makes the encoding
     ("same geometry", partial(beside, other=turned(SINUSOIDAL)), lambda: SINUSOIDAL),
     ("used differently", against("sinusoidal:layout=halves"), lambda: ROPE),
     ("different", against("rope:rho=5e5"), lambda: ROPE),
-    ("zero codes", density, lambda: load("none", 80, 64)),
-    ("constant", density, lambda: table(np.ones((40, 16)))),
-    ("even", density, lambda: load("dft", 80, 64)),
-    ("mostly slow", density, lambda: load("sinusoidal", 80, 256)),
+    ("zero codes", spectrum, lambda: load("none", 80, 64)),
+    ("constant", spectrum, lambda: table(np.ones((40, 16)))),
+    ("even", spectrum, lambda: load("dft", 80, 64)),
+    ("mostly slow", spectrum, lambda: load("sinusoidal", 80, 256)),
     ("mostly fast", partial(spectrum_at, lattice=16), lambda: of_waves([7, 8])),
     ("slow and fast", partial(spectrum_at, lattice=16), lambda: of_waves([2, 2, 2, 7])),
-    ("constant and fast", density, lambda: table(1 + np.eye(2)[np.arange(40) % 2])),
-    ("one frequency", density, lambda: load("rope", 80, 2)),
-    ("along one axis", density, lambda: table(np.tile(turns(6, 3), (5, 1)), (5, 6))),
-    ("along the axes", density, lambda: load("axial", None, 16, grid=(5, 6))),
+    ("constant and fast", spectrum, lambda: table(1 + np.eye(2)[np.arange(40) % 2])),
+    ("one frequency", spectrum, lambda: load("rope", 80, 2)),
+    ("along one axis", spectrum, lambda: table(np.tile(turns(6, 3), (5, 1)), (5, 6))),
+    ("along the axes", spectrum, lambda: load("axial", None, 16, grid=(5, 6))),
     ("one direction", spectrum_at, lambda: table(diagonals()[:, [0, 1, 4, 5]], (16, 16))),
     ("two directions", spectrum_at, lambda: table(diagonals(), (16, 16))),
-    ("all directions", density, lambda: load("swin", None, 16, grid=(5, 6))),
-    ("uneven directions", density, lambda: load("rope", None, 16, grid=(5, 6))),
+    ("all directions", spectrum, lambda: load("swin", None, 16, grid=(5, 6))),
+    ("uneven directions", spectrum, lambda: load("rope", None, 16, grid=(5, 6))),
     ("zero codes", position_functions, lambda: load("none", 80, 64)),
     ("lost", rebuilt(5, 16), lambda: table(np.ones((40, 16)))),
     ("repeated", rebuilt(4096, 8192), lambda: load("rope:rho=5e5", 8192, 128)),
@@ -308,8 +308,8 @@ def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
 
 
 def test_aliases_of_declared_waves_are_notes():
-    assert density(of_waves([2, 7]), 16, 0).findings == []
-    fast = density(of_waves([2, 15]), 16, 0)
+    assert spectrum(of_waves([2, 7]), 16, 0).findings == []
+    fast = spectrum(of_waves([2, 15]), 16, 0)
     assert [f.code for f in fast.findings] == ["aliased-frequencies"]
 
 

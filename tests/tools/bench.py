@@ -35,10 +35,10 @@ def normal(n=16384, d=384):
 
 def density_pefourier(d):
     from pefourier.encodings import build
-    from pefourier.questions.spectrum import density
+    from pefourier.questions.spectrum import spectrum as spectrum_of
 
     enc = build("sinusoidal", d=d)
-    return lambda: density(enc).density
+    return lambda: spectrum_of(enc).density
 
 
 def density_numpy(d):

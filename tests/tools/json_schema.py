@@ -7,25 +7,25 @@ import json
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache, partial
 
 import numpy as np
 
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.geometry.precision import FormatLoss
-from pefourier.questions.check_faithful import Faithfulness
+from pefourier.questions.check_faithful import GridFaithfulness, LineFaithfulness
 from pefourier.questions.compare import Comparison
 from pefourier.questions.context import Context
 from pefourier.questions.design import Design
 from pefourier.questions.encode import Written
 from pefourier.questions.extend import Extensions
 from pefourier.questions.positions import Positions
-from pefourier.questions.reconstruct import Reconstructions
-from pefourier.questions.relations import Relations
+from pefourier.questions.reconstruct import GridReconstructions, LineReconstructions
+from pefourier.questions.relations import GridRelations, Relations
 from pefourier.questions.resize import Resizing
 from pefourier.questions.result import Result
-from pefourier.questions.spectrum import Spectrum
+from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
 from pefourier.report import terms
 from pefourier.reproduce import Claim
 from pefourier.train.plan import DatasetPlan
@@ -62,14 +62,20 @@ IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
 SAID = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
 SAID |= {"findings": {"type": "array", "items": OBJECT}}
 LAYERS = {"layers": {"type": "array", "items": OBJECT}}
-KINDS = {"spectrum": (Spectrum,), "reconstruct": (Reconstructions,)}  # of results, by command
-KINDS |= {"check-faithful": (Faithfulness,), "relations": (Relations,), "compare": (Comparison,)}
+KINDS = {  # of results, by command
+    "spectrum": (LineSpectrum, GridSpectrum),
+    "reconstruct": (LineReconstructions, GridReconstructions),
+    "check-faithful": (LineFaithfulness, GridFaithfulness),
+    "relations": (Relations, GridRelations),
+    "compare": (Comparison,),
+}
 KINDS |= {"context": (Context,), "usage": (Usage,), "design": (Design, Extensions)}
 KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
 BESIDE = {  # the fields of its dataclass, what a record has
-    Faithfulness: {**LAYERS, "softmax_factor": NUMBER},
+    kind: {**LAYERS, "softmax_factor": NUMBER} for kind in (LineFaithfulness, GridFaithfulness)
+} | {
     Comparison: {"other": OBJECT},
 }
 PLAINLY = {  # records that no dataclass stands for
@@ -94,7 +100,6 @@ AT_TIMES = {  # fields of such records that some lack
 }
 SAYING = (Result, Claim)  # whose records say a verdict, too
 NAMELESS = ("explain", "plan")  # whose records are about no encoding
-SEVERAL = (Spectrum, Reconstructions, Faithfulness, Relations)  # also told of grids
 
 
 def schema():
@@ -105,9 +110,7 @@ def schema():
     for command in (*KINDS, *PLAINLY):
         encodings = IDENTITY | {name: {} for name in AT_TIMES.get(command, "").split()}
         records = [
-            record_of(kind, defs, command not in NAMELESS, of)
-            for kind in KINDS.get(command, ())
-            for of in (("line", "grid") if kind in SEVERAL else ("line",))
+            record_of(kind, defs, command not in NAMELESS) for kind in KINDS.get(command, ())
         ]
         if more := PLAINLY.get(command):
             required = {*more, *IDENTITY} - {"params"}
@@ -160,21 +163,21 @@ def described(groups, properties):
     return rules
 
 
-def record_of(kind, defs, encodings, of):
+def record_of(kind, defs, encodings):
     """A record: what it is about, and the fields of its dataclass."""
-    fields_of, said = fields_schema(kind, defs, of), SAID if issubclass(kind, SAYING) else {}
+    fields_of, said = fields_schema(kind, defs), SAID if issubclass(kind, SAYING) else {}
     properties = (IDENTITY if encodings else {"conclusion": TEXT}) | said | fields_of["properties"]
     required = {*fields_of["required"], "conclusion", *said}
     required |= {"params", "encoding"} if encodings else set()
     return object_of(properties | BESIDE.get(kind, {}), required)
 
 
-def fields_schema(kind, defs, of):
-    """The fields of a dataclass that are told of a line or a grid, each with its meaning."""
+def fields_schema(kind, defs):
+    """The fields of a dataclass that are told, each with its meaning."""
     rooms = kind.__module__.split(".")
     room = next((name for name in rooms if name in GROUPS), rooms[-1])
-    hints, names = hints_of(kind), fields_told(kind, of)
-    rules = {name: of_type(hints[name], defs, of) for name in names}
+    hints, names = hints_of(kind), fields_told(kind)
+    rules = {name: of_type(hints[name], defs) for name in names}
     rules = described(GROUPS.get(room, (room,)), rules)
     return object_of({names[name]: rule for name, rule in rules.items()})
 
@@ -184,7 +187,7 @@ def hints_of(kind):
     return typing.get_type_hints(kind, localns={"Cause": Cause, "FormatLoss": FormatLoss})
 
 
-def of_type(kind, defs, of):
+def of_type(kind, defs):
     """The schema of a type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in PLAIN:
@@ -192,20 +195,19 @@ def of_type(kind, defs, of):
     if kind is float:
         return dict(NUMBER)
     if is_dataclass(kind):
-        of_both = any(field.metadata.get("of") for field in fields(kind))
-        name = f"{'Grid' if of_both and of == 'grid' else ''}{kind.__name__}"
+        name = kind.__name__
         if name not in defs:
             defs[name] = {}  # while it is made, for what holds itself
-            defs[name] = fields_schema(kind, defs, of)
+            defs[name] = fields_schema(kind, defs)
         return {"$ref": f"#/$defs/{name}"}
     if origin in (typing.Union, types.UnionType):
-        return any_of([of_type(one, defs, of) for one in inner])
+        return any_of([of_type(one, defs) for one in inner])
     if origin is typing.Literal:
         return {"enum": list(inner)}
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": of_type(inner[1], defs, of)}
+        return {"type": "object", "additionalProperties": of_type(inner[1], defs)}
     if isinstance(origin, type) and issubclass(origin, Sequence) and inner:
-        every = [of_type(one, defs, of) for one in inner if one is not ...]
+        every = [of_type(one, defs) for one in inner if one is not ...]
         return {"type": "array", "items": any_of(every)}
     if kind is np.ndarray or origin is np.ndarray:
         return {"type": "array", "items": {"type": ["number", "null", "array"]}}

@@ -8,7 +8,7 @@ import pytest
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
 DECLARED = [name for name in TIMED if BUILDERS[name].declared]
@@ -21,7 +21,7 @@ def test_regular_times_are_positions(name):
     counted = load(name, length=9, d=6)
     assert np.abs(even.table() - counted.table()).max() < 1e-15
     for method in ("auto", "periodogram"):
-        one, other = (density(enc, lattice=12, method=method).density for enc in (even, counted))
+        one, other = (spectrum(enc, lattice=12, method=method).density for enc in (even, counted))
         assert np.abs(one - other).max() < 1e-12
 
 

@@ -12,7 +12,7 @@ from pefourier.encodings.encoding import Encoding, as_encoding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 from pefourier.report.render import renderer_of
 
 OPTION = re.compile(r"(?:--rho |rho=)([\d.e+]+)")
@@ -87,7 +87,7 @@ def table(rng):
 def rebuilt(answer, sigma):
     """The function at the first point: Eq. 15 and Algorithm 1 written out."""
     enc, sides = answer.encodings[0], answer.sides
-    omega, shares, _ = energy_of(density(enc))
+    omega, shares, _ = energy_of(spectrum(enc))
     steps = omega * np.array(sides) / (2 * np.pi)
     if len(sides) == 1:
         steps = np.minimum(np.abs(steps), np.inf if sigma else sides[0] // 2)

@@ -15,7 +15,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.questions.spectrum import density
+from pefourier.questions.spectrum import spectrum
 from pefourier.report.render import renderer_of
 
 NUMBER = r"(more than )?(\d+(?:\.\d+)?(?:e[-+]\d+)?)(%?)"
@@ -30,7 +30,7 @@ def draws(rng, count):
         options = {"sigma": rng.choice([None, 0, 4, 30]), "lattice": rng.choice([None, 2, 9, 100])}
         options["method"] = rng.choice(["auto", "auto", "periodogram"])
         try:
-            answer = density(enc, **options)
+            answer = spectrum(enc, **options)
         except PefourierError:  # a lattice of one point
             continue
         yield f"{label} {options}", answer, energy_of(answer)
@@ -262,7 +262,7 @@ def coarse(finding, answer, truth):
 
 
 def demean_changes_the_verdict(answer, truth):
-    return density(without_mean(answer.encodings[0])).verdict not in ("constant", "zero codes")
+    return spectrum(without_mean(answer.encodings[0])).verdict not in ("constant", "zero codes")
 
 
 VERDICTS = {
