@@ -445,3 +445,11 @@ def test_depths_that_no_index_explains_are_larger_or_smaller():
     depth = [0, 1, 1, 2]
     assert pefourier.positions([0, 1, 5, 2], depth=depth).verdict == "gap"
     assert pefourier.positions([0, 1, 0, 2], depth=depth).verdict == "backwards"
+
+
+@pytest.mark.parametrize("rank", ["4/4", "1", "a/4", "1/b"])
+def test_a_rank_is_one_of_several(rank, run, folder):
+    np.save(folder / "ids.npy", np.arange(8))
+    done = run("positions", folder / "ids.npy", "--rank", rank)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "--rank must be R/N" in done.err
