@@ -105,6 +105,19 @@ def test_no_module_imports_itself_in_a_circle():
     assert circle_of(graph) == []
 
 
+def test_dataclasses_are_frozen():
+    """All but options, which each start makes, and what trains, which is compared by identity."""
+    unfrozen = {
+        str(path.relative_to(PACKAGE)).partition("/")[0]
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        for decorator in getattr(node, "decorator_list", ())
+        if ast.unparse(decorator).startswith("dataclass")
+        and "frozen=True" not in ast.unparse(decorator)
+    }
+    assert unfrozen <= {"cli", "train"}
+
+
 def test_configs_are_read_through_one_entry():
     """Other folders, and tests, know what huggingface/__init__.py hands on, not its files."""
     folder = PACKAGE / "encodings/sources/huggingface"

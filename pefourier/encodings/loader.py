@@ -83,7 +83,7 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
     way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
-    names = data_names(folder, "") if suffix and is_folder(folder) else []
+    names = data_names(folder, "") if suffix and is_folder(folder or ".") else []
     return unknown_encoding(
         name, way_out, [f"{folder}/{file}" if folder else file for file in names]
     )

@@ -1,10 +1,13 @@
 """One slip at a time: each is planted in three configs, and found with its value."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pefourier.diagnosis.config_errors import SlipReading, explains
+from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
 from pefourier.diagnosis.settings import describe_changes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
@@ -25,6 +28,20 @@ def omega_of(spec, **changes):
     own = dict(item.split("=") for item in spec.removeprefix("rope:").split(","))
     more = ",".join(f"{key}={value}" for key, value in (own | changes).items())
     return load(f"rope:{more}", N, D).measure.frequencies
+
+
+@pytest.mark.parametrize("wave", [np.cos, np.sin])
+def test_one_column_out_of_step_hides_no_other(wave):
+    table = wave(np.outer(np.arange(64), 100.0 ** (-np.arange(8) / 8)))
+    table[40:, 3] = 0.0
+    assert (fit_pair_waves(table, 2.0**-52).even == (np.arange(8) != 3)).all()
+
+
+def test_declared_frequencies_are_explained_by_equal_ones_alone():
+    pairs = declared_pairs(load("rope", N, D))
+    twice = replace(pairs, omega=2 * pairs.omega)
+    assert explains(SlipReading("step", {}, twice.omega), pairs, twice)
+    assert not explains(SlipReading("step", {}, twice.omega * (1 + 1e-5)), pairs, twice)
 
 
 def dump(omega, form="halves", places=None, factor=1.0, dtype=np.float32):

@@ -93,6 +93,8 @@ def late_phases():
 OCTAVES = np.pi / 128 * 2.0 ** np.arange(8)
 NEAR_POSITIONS = rounded(np.arange(512.0), FORMATS["bfloat16"])[:, None] * GRID
 COUNTS = -0.25 * np.abs(np.subtract.outer(np.arange(250.0), np.arange(24.0)))
+ROUNDED_APART = np.vstack([NORMAL[:127], NORMAL[:1]])
+ROUNDED_APART[[0, 127], 0] = 1 + 2**-8 + np.array([-1e-9, 1e-9])  # bfloat16 has 1 and 1 + 2**-7
 OTHER = {
     "periodic": (np.tile(NORMAL[:32], (4, 1)), ["repeating-codes warning"]),
     "zero tail": (np.vstack([NORMAL[:100], np.zeros((28, 64))]), ["unused-tail warning"]),
@@ -100,6 +102,7 @@ OTHER = {
         np.vstack([NORMAL[:127], NORMAL[60:61] + 1e-9]),
         ["random-codes note", "near-duplicates warning"],
     ),
+    "near rows that bfloat16 rounds apart": (ROUNDED_APART, ["random-codes note"]),
     "rank 3": (NORMAL[:, :3] @ NORMAL[:3], ["low-rank note"]),
     "zeros": (np.zeros((9, 4)), ["zero-codes warning"]),
     "scaled": (64**0.5 * waves(GRID), ["scale note"]),

@@ -310,6 +310,7 @@ def test_ids_of_images_and_videos_are_those_of_transformers(family, tmp_path):
     )
     vision = {"spatial_merge_size": 2, "tokens_per_second": 2, "temporal_merge_size": 2}
     config = {"model_type": family, "vision_config": vision}
+    config |= {"image_token_id": 8, "video_token_id": 9}
     config["text_config"] = LLAMA | {
         "model_type": f"{family}_text",
         "head_dim": 32,
@@ -342,6 +343,9 @@ def test_ids_of_images_and_videos_are_those_of_transformers(family, tmp_path):
         ids, _ = model.get_rope_index(shell, torch.zeros(2, longest, dtype=int), **tensors, **grids)
         batch = {"position_ids": ids, **tensors, **grids}
         assert pefourier.positions(batch, config=path).verdict == "as expected"
+        named = {name: array for name, array in batch.items() if name != "mm_token_type_ids"}
+        named["input_ids"] = torch.tensor([7, 8, 9])[torch.tensor(kinds)]
+        assert pefourier.positions(named, config=path).verdict == "as expected"
         flat = np.maximum(mask.cumsum(1) - 1, 0)
         wrong = pefourier.positions(batch | {"position_ids": np.stack([flat] * 3)}, config=path)
         assert wrong.verdict == "text only" or (flat == ids.numpy()).all(), wrong.verdict
@@ -395,6 +399,11 @@ def test_rows_of_a_learned_table_are_matched(folder):
         pefourier.positions(table[:8] + 0.1, config=folder / "config.json")
 
 
+def test_a_mask_of_queries_and_keys_has_the_size_of_the_ids():
+    with pytest.raises(PefourierError, match=r"mask \(1, 3, 3\) does not fit position ids"):
+        pefourier.positions([[0, 1, 2, 3]], attention_mask=np.tril(np.ones((1, 3, 3))))
+
+
 def test_ids_are_never_vectors(folder, run):
     np.savez(folder / "batch.npz", position_ids=[[0, 1, 2, 3]] * 2, attention_mask=[[1] * 4] * 2)
     np.save(folder / "ids.npy", np.tile(np.arange(9), (3, 1, 1)))
@@ -436,3 +445,11 @@ def test_depths_that_no_index_explains_are_larger_or_smaller():
     depth = [0, 1, 1, 2]
     assert pefourier.positions([0, 1, 5, 2], depth=depth).verdict == "gap"
     assert pefourier.positions([0, 1, 0, 2], depth=depth).verdict == "backwards"
+
+
+@pytest.mark.parametrize("rank", ["4/4", "1", "a/4", "1/b"])
+def test_a_rank_is_one_of_several(rank, run, folder):
+    np.save(folder / "ids.npy", np.arange(8))
+    done = run("positions", folder / "ids.npy", "--rank", rank)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "--rank must be R/N" in done.err

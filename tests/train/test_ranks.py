@@ -113,6 +113,16 @@ def test_a_rank_that_was_asked_otherwise_or_meets_nobody_says_so(tmp_path, port)
     assert "epochs" in first.said or first.process.exitcode == 0  # it may have done all alone
 
 
+def test_a_rank_answers_with_a_result_or_an_error(monkeypatch):
+    def refuse():
+        raise PefourierError("no")
+
+    monkeypatch.setattr(ranks, "leave_with", lambda _: None)
+    threads = torch.get_num_threads()
+    assert ranks.take_part(0, threads, partial(divmod, 7, 2)) == (3, 1)
+    assert str(ranks.take_part(0, threads, refuse)) == "no"
+
+
 @pytest.mark.long
 def test_torchrun_answers_once(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]

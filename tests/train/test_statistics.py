@@ -52,6 +52,11 @@ def test_average_ranks_are_scipys_also_of_ties(rng):
     assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
 
 
+def test_a_p_below_a_twentieth_tells_apart():
+    for p, groups in ((0.0502, [["a", "b"]]), (0.0498, [])):
+        assert statistics.cliques({"a": 1.0, "b": 2.0}, np.array([[1, p], [p, 1]])) == groups
+
+
 def test_differences_are_adjusted_for_their_number(rng):
     runs = {"a": rng.uniform(size=6) / 9, **dict.fromkeys("bc", 0.2 + rng.uniform(size=6) / 9)}
     runs["once"] = np.array([0.5])  # which has no test

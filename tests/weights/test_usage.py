@@ -351,6 +351,7 @@ def test_two_checkpoints_are_told_apart_by_what_moved(run):
     (record,) = run("usage", "a", "--against", "b", "--json").results
     moved = record["against"]
     assert moved["heads"][0] == {"layer": 0, "head": 2, "moved": pytest.approx(0.75)}
+    assert len(moved["heads"]) == 5  # of eight
     assert moved["moved"] == pytest.approx(0.75 / 8)  # one head of two layers
     assert "usage-moved" in {f["code"] for f in record["findings"]}
     assert run("usage", "a", "--against", "a", "--json").results[0]["against"]["moved"] == 0

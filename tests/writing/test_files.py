@@ -10,7 +10,7 @@ from stored import TABLE, put
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
 from pefourier.writing import files
-from pefourier.writing.files import check_suffix, write_whole
+from pefourier.writing.files import check_suffix, split_spec, write_whole
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -29,6 +29,13 @@ def test_where_nothing_can_be_written(monkeypatch):
         monkeypatch.setattr(os, "access", lambda path, _, protected=protected: path != protected)
         with pytest.raises(PefourierError, match=f"{protected}' is write-protected"):
             write_table("x.npy", TABLE)
+
+
+def test_the_longest_path_that_exists_is_the_file():
+    for name in ("a", "a#b"):
+        put(name, b"")
+    assert split_spec("a#b#c") == ("a#b", "c")
+    assert split_spec("a#c#b") == ("a", "c#b")
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError, PefourierError])

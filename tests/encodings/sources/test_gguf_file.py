@@ -78,6 +78,13 @@ def test_a_file_is_that_of_its_config_whichever_rows_llama_cpp_pairs(
         assert run("compare", "rope:rho=5e5", path, "--json").status == 1
 
 
+def test_the_length_before_a_linear_scaling_is_that_of_training(write):
+    scaling = {"type": "linear", "factor": 4.0, "original_context_length": 4096}
+    path = write(**SIZES, **{f"rope__scaling__{key}": value for key, value in scaling.items()})
+    assert load(path).params["trained"] == 4096
+    assert load(path).params["scaling"] == "linear"
+
+
 def test_two_lists_are_longrope(write):
     short, long = np.ones(64, np.float32), np.linspace(1, 8, 64, dtype=np.float32)
     lists = {"rope_factors_short.weight": short, "rope_factors_long.weight": long}

@@ -165,6 +165,12 @@ STORED |= {"whisper": (WHISPER, ENCODER), "marian": (MARIAN, ENCODER)}
 STORED |= {"fsmt": ({"model_type": "fsmt", "d_model": 8, "pad_token_id": 1}, ENCODER)}
 
 
+def test_a_table_is_computed_only_where_the_config_asks_for_sinusoids(config):
+    assert load(config(DISTILBERT | {"sinusoidal_pos_embds": True}), 9).name == "sinusoidal"
+    with pytest.raises(PefourierError, match="are learned"):
+        load(config(DISTILBERT | {"sinusoidal_pos_embds": False}), 9)
+
+
 @pytest.mark.parametrize(("values", "tensor"), STORED.values(), ids=STORED)
 def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
     values, tensor, config, folder, rng
