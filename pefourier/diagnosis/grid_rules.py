@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.identify import identification, identify
 from pefourier.diagnosis.wave_rules import SEARCHED
@@ -60,7 +61,7 @@ class GridFacts:
         return np.stack(np.unravel_index(np.arange(len(self.table)), self.sides), axis=-1)
 
     @cached_property
-    def columns(self) -> list[Indices] | None:
+    def columns(self) -> list[NDArray[np.int64]] | None:
         """Which columns change along each axis alone; None where some change along several."""
         return axis_columns(self.table.reshape(*self.sides, -1))
 

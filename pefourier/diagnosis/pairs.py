@@ -337,7 +337,7 @@ def position_offset(start: Floats, omega: Floats, eps: float) -> float:
     return steps if (np.abs(residual) < 1e-2).all() else np.nan
 
 
-def pair_tolerance(positions: Places, omega: Floats, factor: float, eps: float) -> Floats:
+def pair_tolerance(positions: NDArray[Any], omega: Floats, factor: float, eps: float) -> Floats:
     """How far waves (n, m) may be off: stored to `eps`, their phases of float32 or better."""
     phases = phase_errors(positions, np.abs(omega), min(eps, FLOAT32_EPS))
     return abs(factor) * (4 * min(eps, FLOAT32_EPS) + (eps if eps > FLOAT32_EPS else 0) + phases)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.writing.text import number
 
+Number = TypeVar("Number", bound=np.floating)
 SAME = 1e-9  # relative, within which two numbers are one
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
 STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}
@@ -133,7 +134,7 @@ def axis_measure(measure: Measure, axis: int) -> Measure:
     return Measure(frequencies, weights, period=measure.period, offset=offset)
 
 
-def axis_lines(grid: NDArray[np.floating]) -> list[NDArray[np.floating]]:
+def axis_lines(grid: NDArray[Number]) -> list[NDArray[Number]]:
     """The codes along each axis, the others at their first point."""
     axes = range(grid.ndim - 1)
     return [grid[tuple(slice(None) if b == a else 0 for b in axes)] for a in axes]

@@ -158,8 +158,8 @@ def failing_lag(frequencies: Floats, length: int) -> int | None:
     end, rows = -(-length // STEP), FIRST_STARTS
     while end > 0:
         start = max(end - rows, 0)
-        outer = powers_of_waves(end - start, STEP * frequencies)
-        outer = columns_of((outer * np.exp(1j * start * STEP * frequencies)).conj())
+        waves = powers_of_waves(end - start, STEP * frequencies)
+        outer = columns_of((waves * np.exp(1j * start * STEP * frequencies)).conj())
         sums = (outer @ inner.T).ravel()[: length - start * STEP]
         lags = start * STEP + np.flatnonzero(sums < slack)
         exact = np.cos(np.multiply.outer(lags.astype(float), frequencies)).sum(axis=1)

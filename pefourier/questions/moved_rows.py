@@ -184,7 +184,7 @@ def describe_rows(
 def with_rows(
     outcome: Outcome,
     table: str,
-    positions: Places,
+    positions: NDArray[np.integer],
     is_known: Bools,
     readings: NDArray[np.str_] | None = None,
     noun: str = "position",

@@ -234,11 +234,11 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
 
 def list_findings(enc: Encoding, reference: PairWaves, waves: PairWaves) -> tuple[Finding, ...]:
     """Which rows have which list of factors, of longrope, where these are two."""
-    readings = positions_in(enc, reference, waves)[1]
-    names = dict.fromkeys(readings.tolist())
-    if len(names) < 2:
+    found = positions_in(enc, reference, waves)
+    names = dict.fromkeys(found[1].tolist() if found else ())
+    if found is None or len(names) < 2:
         return ()
-    places = (f"rows {ranges(np.flatnonzero(readings == name).tolist())}" for name in names)
+    places = (f"rows {ranges(np.flatnonzero(found[1] == name).tolist())}" for name in names)
     words = ", ".join(f"{p} the {n} factors" for p, n in zip(places, names, strict=True))
     return (finding("ids-two-lists", words=words),)
 
@@ -248,7 +248,8 @@ def rows_on_axis(
 ) -> RowPositions | None:
     """The position of each row, by all pairs or by those of one axis."""
     if part is None:
-        return positions_in(enc, reference, waves)[0]
+        found = positions_in(enc, reference, waves)
+        return found[0] if found else None
     if not part.any():
         return None
     rows = waves.waves(np.arange(waves.length))[:, part] / waves.factor

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
@@ -308,7 +308,7 @@ def kernel_lines(k: Floats) -> list[Floats]:
     return [k[tuple(place)] for place in places]
 
 
-def kernel_of_biases(biases: Floats) -> Floats:
+def kernel_of_biases(biases: NDArray[np.floating]) -> Floats:
     """Mean of exp(bias) over heads at each lag (n, d) over that at lag 0; beyond range infinite.
 
     >>> kernel_of_biases(np.array([[-1e9], [-2e9], [1e9]]))

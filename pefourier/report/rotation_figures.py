@@ -8,10 +8,11 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.errors import PefourierError, shorten
-from pefourier.questions.rotations import Rotation, treatments
+from pefourier.questions.rotations import Rotation, Treatment, treatments
 from pefourier.report import plot
 from pefourier.report.render import Answer, register_renderer
 from pefourier.writing.text import printable
@@ -99,12 +100,14 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figu
     return figure
 
 
-def strips(r: Rotation) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+def strips(
+    r: Rotation,
+) -> dict[str, tuple[NDArray[np.float64], dict[Treatment, NDArray[np.bool_]]]]:
     """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
     members = treatments(r.frequencies, r.trained_frequencies)
     if "same" in members:
         return {"": (r.frequencies, members)}
-    plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
+    plain: dict[Treatment, NDArray[np.bool_]] = {"same": np.ones(len(r.frequencies), dtype=bool)}
     return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
 
 

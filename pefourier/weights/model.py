@@ -95,7 +95,7 @@ def frequencies_of(turned: ModelPositions) -> list[NDArray[np.float64]]:
 
 
 def find_attentions(
-    model: ModelWeights, turned: ModelPositions, layers: range | None = None
+    model: ModelWeights, turned: ModelPositions, layers: Sequence[int] | None = None
 ) -> list[Attention]:
     """The queries and keys of all layers that turn, in their order."""
     runs = turned.layers

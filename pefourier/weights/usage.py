@@ -257,7 +257,7 @@ class ModelShares:
     findings: tuple[Finding, ...]
 
 
-def read_weights(spec: str, layers: range | None, begin: Progress | None) -> ModelShares:
+def read_weights(spec: str, layers: Sequence[int] | None, begin: Progress | None) -> ModelShares:
     """What the weights in a folder or file put into pairs."""
     turned, energies, pairing = measure_rows(spec, layers, begin=begin)
     frequencies = frequencies_of(turned)
@@ -269,7 +269,7 @@ def read_weights(spec: str, layers: range | None, begin: Progress | None) -> Mod
 
 def measure_rows(
     spec: str,
-    layers: range | None = None,
+    layers: Sequence[int] | None = None,
     limit: int | None = None,
     begin: Progress | None = None,
 ) -> tuple[ModelPositions, list[LayerEnergies], PairLayout]:
@@ -325,7 +325,7 @@ def read_means(spec: str, stats: str) -> ModelShares:
 
 
 def usage_of(
-    model: ModelShares, length: int | None, layers: range | None, *, every_head: bool
+    model: ModelShares, length: int | None, layers: Sequence[int] | None, *, every_head: bool
 ) -> Usage:
     """The answer about a model at a length."""
     turned, length = model.turned, length or model.turned.trained_or_native
@@ -358,7 +358,10 @@ def usage_of(
 
 
 def used_layers(
-    turned: ModelPositions, parts: list[str], shares: tuple[LayerShares, ...], layers: range | None
+    turned: ModelPositions,
+    parts: list[str],
+    shares: tuple[LayerShares, ...],
+    layers: Sequence[int] | None,
 ) -> Iterator[UsedLayers]:
     """Runs of layers with their heads; of those that do not turn only which they are."""
     for run in turned.layers:
