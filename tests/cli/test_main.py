@@ -115,7 +115,7 @@ def test_what_is_raised_is_one_line_with_its_status(run, monkeypatch, error, sta
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(ROOM, "density", fail)
+    monkeypatch.setattr(ROOM, "spectrum", fail)
     done = run("spectrum")
     assert (done.status, done.out, done.err.count("\n")) == (status, "", 1)
     assert len(done.err) < 300
