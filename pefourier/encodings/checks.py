@@ -73,18 +73,25 @@ def check_tolerance(value: float) -> None:
 
 
 def table_axes(shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a table without a single axis before or between positions and dimensions.
+    """The shape of a table without the single axes before or between positions and dimensions.
 
-    Points of an image are positions, row by row.
+    Points of an image are positions, row by row. A last axis of 2, of pairs, stands for itself. A
+    square with two single axes before it may be a mask, and keeps them.
 
-    >>> table_axes((1, 197, 768)), table_axes((512, 1, 64)), table_axes((2, 3, 1))
+    >>> table_axes((1, 197, 768)), table_axes((1, 512, 1, 64)), table_axes((2, 3, 1))
     ((197, 768), (512, 64), (2, 3, 1))
-    >>> table_axes((1, 16, 12, 32))
-    (192, 32)
+    >>> table_axes((1, 16, 12, 32)), table_axes((512, 1, 32, 2)), table_axes((1, 1, 8, 8))
+    ((192, 32), (512, 32, 2), (1, 1, 8, 8))
     """
-    batch = len(shape) == 3 and 1 in shape[:2]
-    sides = shape[:2] if batch else image_sides(shape)
-    return (math.prod(sides), shape[-1]) if sides else tuple(shape)
+    sides = image_sides(shape)
+    longer = [side for side in shape[:-1] if side != 1]
+    if len(shape) > 3 and len(longer) == 2 and shape[-1] == 2 and not sides:
+        return (*longer, 2)
+    is_mask = tuple(shape[:-2]) == (1, 1) and shape[-2] == shape[-1]
+    is_alone = len(longer) == 1 < shape[-1] and not is_mask
+    if sides or (len(shape) == 3 and len(longer) < 2) or (len(shape) > 3 and is_alone):
+        return (math.prod(shape[:-1]), shape[-1])
+    return tuple(shape)
 
 
 def image_sides(shape: Sequence[int]) -> tuple[int, ...]:

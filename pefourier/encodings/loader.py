@@ -380,8 +380,9 @@ def load_file(spec: str, length: int | None) -> Encoding:
     array = stored.name if stored.chosen else key or None
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = [code for code, name in NAMED.items() if re.search(name, stored.name)]
-    codes += ["array-chosen"] * stored.chosen
+    codes += ["array-chosen"] * stored.chosen + ["single-axes"] * bool(stored.beside)
     slots = {"name": shown(stored.name), "middle": len(stored.codes) // 2}
+    slots |= {"beside": stored.beside, "shape": stored.codes.shape}
     facts = {"eps": stored.eps, "origin": "file", "paired": stored.paired, "params": params}
     facts["findings"] = tuple(finding(code, **slots) for code in codes)
     enc = from_table(table, spec, **facts, spec=spec)

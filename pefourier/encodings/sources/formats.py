@@ -58,7 +58,7 @@ class Stored:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The shape without a single axis before or between positions and dimensions."""
+        """The shape without the single axes before or between positions and dimensions."""
         return table_axes(self.shape)
 
     @property
@@ -227,9 +227,10 @@ def npy_array(
         shape, fortran, dtype = read_header(head, max_header_size=LONGEST_NPY)
     except DAMAGED as error:
         raise ValueError("its header does not describe an array") from error
-    is_complex = dtype.kind == "c" and len(shape) == 2 and not fortran
+    axes = table_axes(shape)
+    is_complex = dtype.kind == "c" and len(axes) == 2 and not fortran
     if is_complex:  # a pair of floats each
-        shape, dtype = (*shape, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
+        shape, dtype = (*axes, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
     is_plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
     room = size - head.tell() if is_plain else math.inf  # others lie there pickled
     check_shape(shape, dtype.itemsize, room)
@@ -356,8 +357,8 @@ def torch_array(tensor: Any, size: int) -> Stored:
     """A tensor from `size` bytes, copied out of a file that torch has mapped."""
     import torch
 
-    if tensor.is_complex() and tensor.ndim == 2:
-        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.is_complex() and len(axes := table_axes(tensor.shape)) == 2:
+        tensor = torch.view_as_real(tensor.resolve_conj().reshape(axes))
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         return Stored((), "a tensor without plain numbers", 0, 0, tensor.numpy)

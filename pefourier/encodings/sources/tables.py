@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A table is an array (n, d) of real numbers; axes of length one around it are dropped, and those of
+A table is an array (n, d) of real numbers; axes of length one before its last are dropped, those of
 an image's rows and columns, (1, rows, columns, d), are its grid. Floats keep
 their stored type, since the resolution of the codes is a finding; what numpy has no type for
 becomes float32, integers float64. Large .npy and .safetensors files are mapped, not read.
@@ -179,6 +179,7 @@ class NamedTable(NamedTuple):
     paired: bool  # of complex numbers, an axis of 2, or arrays of cosines and of sines
     chosen: bool  # of several, as the one whose name is one of positions
     sides: tuple[int, ...]  # of an image's points, where they are axes of the array
+    beside: tuple[int, ...]  # the shape of an array with single axes other than a batch's
 
 
 def read_named_table(path: str, key: str | None = None) -> NamedTable:
@@ -187,13 +188,15 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         names = [] if key else waves_apart(file.arrays)
         names = names or [choose_array(file.arrays, key, file.label)]
         stored = file.arrays[names[0]]
-        parts = [file.load(name, float_type(stored.kind), mapping=True) for name in names]
+        kind, axes = float_type(stored.kind), stored.axes
+        parts = [file.load(name, kind, mapping=True).reshape(axes) for name in names]
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
         if table.ndim != 2 and not is_bias(table.shape):
             raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
         chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])
-        return NamedTable(names[0], table, eps, paired, chosen, stored.sides)
+        beside = stored.shape if table.ndim == 2 and 1 in stored.shape[1:-1] else ()
+        return NamedTable(names[0], table, eps, paired, chosen, stored.sides, beside)
 
 
 def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
@@ -312,7 +315,7 @@ def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
 def in_form_of(
     path: str, key: str | None, table: np.ndarray, out: str, sides: Sequence[int] = ()
 ) -> tuple[np.ndarray, str, str]:
-    """A table as a file holds its own, with an axis of 1 beside, in its type, and by its name.
+    """A table as a file holds its own, with its single axes, in its type, and by its name.
 
     The points of an image are its axes, of the sides given, where they are so in the file.
 
@@ -322,10 +325,12 @@ def in_form_of(
         name = choose_array(file.arrays, key, file.label)
         stored = file.arrays[name]
     kind = float_type(stored.kind)
-    if len(stored.shape) == 3 and suffix_of(out) != ".csv":
-        table = np.expand_dims(table, stored.shape[:2].index(1))
     if stored.sides and suffix_of(out) != ".csv":
         table = table.reshape(1, *sides, -1)
+    elif stored.is_table and suffix_of(out) != ".csv":
+        *before, _ = stored.shape
+        last = max(axis for axis, side in enumerate(before) if side == max(before))
+        table = np.expand_dims(table, [axis for axis in range(len(before)) if axis != last])
     return table, np.dtype(kind).newbyteorder("<").str, name or CODES
 
 

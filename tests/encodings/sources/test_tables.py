@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from stored import HEADER, TABLE, npy_bytes, put, refused, safetensors
 
 from pefourier.encodings import encoding, load
@@ -24,12 +25,49 @@ from pefourier.encodings.sources.tables import open_arrays, read_numbers, read_t
 from pefourier.errors import PefourierError
 
 
-def test_one_single_axis_is_dropped():
-    front, middle = np.asfortranarray(TABLE[None]), TABLE[:, None]
-    np.savez("x.npz", front=front, middle=middle, four=TABLE[None, None])
-    for key in ("front", "middle"):
-        np.testing.assert_array_equal(read_table("x.npz", key)[0], TABLE)
-    refused("x.npz", "four")
+SINGLE_AXES = {  # (1, n, d), (n, 1, d), (1, 1, n, d), (1, n, 1, d), (n, 1, 1, d), (1, 1, n, 1, d)
+    key: np.expand_dims(TABLE, axes)
+    for key, axes in enumerate([0, 1, (0, 1), (0, 2), (1, 2), (0, 1, 3)])
+}
+
+
+def test_single_axes_are_dropped():
+    arrays = {f"x{key}": array for key, array in SINGLE_AXES.items()}
+    np.savez("x.npz", **arrays, fortran=np.asfortranarray(TABLE[None]))
+    torch.save({name: torch.tensor(array) for name, array in arrays.items()}, "x.pt")
+    save_file({name: array.copy() for name, array in arrays.items()}, "x.safetensors")
+    for path in ("x.npz", "x.pt", "x.safetensors"):
+        for key in arrays:
+            np.testing.assert_array_equal(read_table(path, key)[0], TABLE)
+    np.testing.assert_array_equal(read_table("x.npz", "fortran")[0], TABLE)
+
+
+@pytest.mark.parametrize("key", SINGLE_AXES)
+def test_axes_beside_a_batch_are_named_where_they_are_dropped(key):
+    np.save("x.npy", SINGLE_AXES[key])
+    codes = [finding.code for finding in load("x.npy").findings]
+    assert codes == ["single-axes"] * (SINGLE_AXES[key].ndim > 3 or key == 1)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 12, 12), (1, 4, 12, 12), (1, 2, 1, 3, 4), (2, 3, 1), (1, 1, 1, 8), (8, 1, 1, 1)])
+def test_axes_that_may_be_others_are_kept(shape):
+    np.save("x.npy", np.random.default_rng(0).normal(size=shape))
+    if shape == (1, 4, 12, 12):
+        assert read_table("x.npy")[0].shape == shape
+    else:
+        refused("x.npy")
+
+
+def test_complex_numbers_and_waves_apart_lose_single_axes():
+    z = np.exp(1j * np.outer(np.arange(40.0), 1e4 ** -(np.arange(32) / 32))).astype("c8")
+    torch.save(torch.tensor(z[None, :, None]), "z.pt")
+    np.save("z.npy", z[None, :, None])
+    np.savez("batch.npz", cos=z.real[None], sin=z.imag[None])
+    np.savez("four.npz", cos=z.real[None, :, None], sin=z.imag[None, :, None])
+    np.save("two.npy", np.stack([z.real, z.imag], axis=-1)[:, None])
+    for path in ("z.pt", "z.npy", "batch.npz", "four.npz", "two.npy"):
+        table, _ = read_table(path)
+        np.testing.assert_array_equal(table[:, ::2] + 1j * table[:, 1::2], z)
 
 
 NO_TABLES = [np.zeros(shape) for shape in ((), (0, 3), (0, 3, 2), (2, 3, 4), (2, 3, 1))]
