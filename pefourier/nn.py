@@ -97,7 +97,7 @@ class PositionalEncoding(Tabled):
     >>> bool(torch.dist(codes @ codes.T, torch.eye(8)) < 1e-6)
     True
     >>> packed = torch.tensor([0, 1, 2, 0, 1])  # two sequences in one row
-    >>> bool((module(torch.zeros(1, 5, 8), positions=packed)[0] == codes[packed]).all())
+    >>> bool((module(torch.zeros(1, 5, 8), position_ids=packed)[0] == codes[packed]).all())
     True
     """
 
@@ -121,23 +121,24 @@ class PositionalEncoding(Tabled):
         self.keep_codes(enc, learn=learn, dtype=dtype)
         self.encoding = enc.spec
 
-    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
         """Input (…, length, d) plus the codes of its positions, in the type of the input.
 
-        Positions are 0 … length - 1, or those given as whole numbers (length,) or (…, length).
+        Positions are 0 … length - 1, or `position_ids`, whole numbers (length,) or (…, length).
         """
         longest, d = self.codes.shape
         fits = x.ndim > 1 and x.shape[-1] == d
         check_floating("input", f"(…, length, {d})", x, fits=fits)
         length = x.shape[-2]
-        if positions is None and length > longest:
+        if position_ids is None and length > longest:
             raise PefourierError(
                 f"a sequence of {length} is longer than max_length={longest} of this module"
             )
-        if positions is None:
+        if position_ids is None:
             return x + self.codes[:length].to(x.dtype)
-        check_places(positions, x.shape[:-1], longest)
-        return x + torch.nn.functional.embedding(positions, self.codes).to(x.dtype)
+        check_shape(position_ids, x.shape[:-1])
+        check_places(position_ids, longest)
+        return x + torch.nn.functional.embedding(position_ids, self.codes).to(x.dtype)
 
     def extra_repr(self) -> str:
         length, d = self.codes.shape
@@ -150,8 +151,9 @@ class Rotary(Tabled):
 
     Pair i of the dimensions of a head is turned by the angle :math:`p\,\omega_i` at position p and
     multiplied by the attention factor. Angles, cosines and sines are float32 whatever the type of
-    the input, also after ``module.half()``; frequencies are those of the scaling, for scalings by
-    length (dynamic, longrope) those of the largest position of the call, plus one. Which
+    the input, also after ``module.half()``: at position 100,000 angles are some 0.01 rad off those
+    of float64, as in transformers. Frequencies are those of the scaling, for scalings by length
+    (dynamic, longrope) those of the largest position of the call, plus one. Which
     dimensions make a pair is the encoding's `layout`: i and i + m of the 2m that turn (halves), or
     2i and 2i + 1 (interleaved). Dimensions beyond 2m are left as they are.
 
@@ -238,27 +240,43 @@ class Rotary(Tabled):
         self.keep({name: table.astype(np.float32) for name, table in tables.items()})
 
     def rotate(
-        self, q: Tensor, k: Tensor, positions: Tensor | None = None, offset: int = 0
+        self,
+        q: Tensor,
+        k: Tensor,
+        position_ids: Tensor | None = None,
+        offset: int = 0,
+        *,
+        real_positions: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Queries and keys (batch, heads, n, d), turned, each in its own type.
 
-        Heads of keys may be fewer. Positions are offset … offset + n - 1, or those given, of shape
-        (n,) or (batch, n); of configs with mrope_section also (3, batch, n): frames, rows, columns.
+        Heads of keys may be fewer. Positions are offset … offset + n - 1, or `position_ids` of
+        shape (n,) or (batch, n); of configs with mrope_section also (3, batch, n): frames, rows,
+        columns. They are whole numbers from 0 on, or, with `real_positions`, any real numbers.
+        Input (batch, n, heads, d) looks the same where no position_ids are given: transpose it.
         """
         for name, x in (("queries", q), ("keys", k)):
             fits = x.ndim == 4 and x.shape[-1] == self.d
             check_floating(name, f"(batch, heads, n, {self.d})", x, fits=fits)
         n = q.shape[2]
         if k.shape[2] != n:
-            raise PefourierError(f"{n} queries and {k.shape[2]} keys; turn each with its positions")
+            raise PefourierError(
+                f"{n} queries and {k.shape[2]} keys; rotate each with its positions, and transpose "
+                "(batch, n, heads, d) to (batch, heads, n, d)"
+            )
+        if position_ids is not None and offset:
+            raise PefourierError("position_ids and offset exclude each other; give one")
+        if offset < 0 and self.rows is None and not real_positions:
+            raise PefourierError(f"offset starts at 0, got {offset}; or pass real_positions=True")
+        positions = position_ids
         if positions is None:
             positions = torch.arange(offset, offset + n, device=q.device)
-        elif offset:
-            raise PefourierError("positions and offset exclude each other; give one")
+        if position_ids is not None or self.rows is not None:
+            check_places(positions, self.rows, real=real_positions)
         if "axes" in self.tables and positions.shape == (3, q.shape[0], n):
             positions = positions[:, :, None]
         else:
-            check_places(positions, (q.shape[0], n), self.rows)
+            check_shape(positions, (q.shape[0], n))
             positions = positions[:, None] if positions.ndim == 2 else positions
         cosine, sine = self.waves(positions)
         return self.turned(q, cosine, sine), self.turned(k, cosine, sine)
@@ -462,21 +480,34 @@ def check_floating(name: str, shape: str, x: Tensor, *, fits: bool) -> None:
         )
 
 
-def check_places(positions: Tensor, shape: tuple[int, ...], rows: int | None) -> None:
-    """Refuse positions of another shape, and, where looking at them costs little, beyond rows."""
-    if tuple(positions.shape) not in (tuple(shape), tuple(shape[-1:])):
-        raise PefourierError(
-            f"expected positions {(shape[-1],)} or {tuple(shape)}; got {tuple(positions.shape)}"
-        )
-    if rows is None:
+def check_shape(position_ids: Tensor, shape: tuple[int, ...]) -> None:
+    """Refuse position ids of another shape than (…, n), or (n,)."""
+    if tuple(position_ids.shape) not in (tuple(shape), tuple(shape[-1:])):
+        found = tuple(position_ids.shape)
+        raise PefourierError(f"expected position_ids {(shape[-1],)} or {tuple(shape)}; got {found}")
+
+
+def check_places(position_ids: Tensor, rows: int | None, *, real: bool = False) -> None:
+    """Refuse ids that are not whole, and, where looking at them costs little, beyond rows.
+
+    `real` lets any real numbers pass where there are no rows.
+    """
+    is_real, kind = real and rows is None, str(position_ids.dtype).removeprefix("torch.")
+    is_whole = not (position_ids.is_floating_point() or position_ids.is_complex() or kind == "bool")
+    if not is_whole and not (is_real and position_ids.is_floating_point()):
+        way_out = "; pass real_positions=True for positions between tokens" if rows is None else ""
+        raise PefourierError(f"position_ids are whole numbers, got {kind}{way_out}")
+    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    if is_real or is_traced or position_ids.device.type != "cpu" or not position_ids.numel():
         return
-    if positions.is_floating_point() or positions.dtype == torch.bool:
-        raise PefourierError("positions of a table are whole numbers; got others")
-    looked_at = positions.device.type == "cpu" and not torch.compiler.is_compiling()
-    if looked_at and positions.numel():
-        low, high = positions.min().item(), positions.max().item()
-        if low < 0 or high >= rows:
-            raise PefourierError(f"positions {low} … {high} are outside 0 … {rows - 1}")
+    low, high = (end.item() for end in position_ids.aminmax())
+    if rows is not None and (low < 0 or high >= rows):
+        raise PefourierError(f"position_ids {low} … {high} are outside 0 … {rows - 1}")
+    if low < 0:
+        raise PefourierError(
+            f"position_ids start at 0, got {low}; for padding pass position_ids.clamp(min=0), "
+            "for other negative positions real_positions=True"
+        )
 
 
 def load_known(spec: str, length: int | None, d: int | None, params: dict[str, Any]) -> Encoding:

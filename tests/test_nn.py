@@ -79,7 +79,7 @@ def test_params_files_and_positions_are_understood(tmp_path):
     np.save(tmp_path / "t.npy", table)
     assert torch.equal(PositionalEncoding(str(tmp_path / "t.npy"), 8, 12).codes, module.codes)
     chosen, x = torch.tensor([[0, 1, 2, 0], [7, 6, 5, 4]]), torch.randn(2, 4, 8)
-    torch.testing.assert_close(module(x, positions=chosen), x + module.codes[chosen])
+    torch.testing.assert_close(module(x, position_ids=chosen), x + module.codes[chosen])
 
 
 def heads(n, d=16, count=2, dtype=torch.float32):
@@ -110,7 +110,7 @@ def test_queries_and_keys_are_those_of_transformers(name, n, written):
     expected = by_transformers(CONFIGS[name], q, k, positions)
     rotary = Rotary(written(CONFIGS[name]))
     assert_close(rotary.rotate(q, k), expected)
-    assert_close(rotary.rotate(q, k, positions=positions), expected)
+    assert_close(rotary.rotate(q, k, position_ids=positions), expected)
 
 
 def test_one_rotation_of_several_is_named(written):
@@ -137,9 +137,9 @@ def test_pairs_turn_by_the_formula(layout):
         expected[..., a], expected[..., b] = z.real, z.imag
     torch.testing.assert_close(turned, expected, rtol=1e-5, atol=1e-5)
     shuffled = torch.tensor([34, 30, 31, 30, 33])
-    again, _ = rotary.rotate(q, k, positions=shuffled)
+    again, _ = rotary.rotate(q, k, position_ids=shuffled)
     torch.testing.assert_close(again[..., 1, :], rotary.rotate(q, k, offset=29)[0][..., 1, :])
-    torch.testing.assert_close(rotary.rotate(q, k, positions=shuffled.expand(3, 5))[0], again)
+    torch.testing.assert_close(rotary.rotate(q, k, position_ids=shuffled.expand(3, 5))[0], again)
 
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
@@ -169,7 +169,7 @@ def test_products_on_a_grid_are_those_of_the_codes(tmp_path):
                 (q[0, 1] @ k[0, 1].T).numpy(), np.real(np.outer(z, 1 / z)), atol=1e-5
             )
         points = torch.tensor([[11, 0, 5]])
-        some, _ = rotary.rotate(x[:, :, :3], x[:, :, :3], positions=points)
+        some, _ = rotary.rotate(x[:, :, :3], x[:, :, :3], position_ids=points)
         assert torch.equal(some, q[:, :, [11, 0, 5]])
 
 
@@ -178,6 +178,30 @@ def test_phases_are_float32_in_half_precision():
     turned, _ = Rotary("rope", 16).to(torch.bfloat16).rotate(q, k, offset=4900)
     exact, _ = Rotary("rope", 16).rotate(q.float(), k.float(), offset=4900)
     assert torch.equal(turned, exact.bfloat16())
+
+
+def test_real_positions_turn_by_the_formula():
+    """Between tokens and before the first; padding of a left-padded batch takes position 0."""
+    rotary, x = Rotary("rope", 16), heads(3)[0]
+    ids = torch.tensor([-2.0, 0.5, 7.25])
+    turned, _ = rotary.rotate(x, x, ids, real_positions=True)
+    phases = ids[:, None] * 1e4 ** (-torch.arange(8) / 8)
+    z = torch.complex(x[..., :8], x[..., 8:]) * torch.exp(1j * phases)
+    torch.testing.assert_close(turned, torch.cat([z.real, z.imag], -1), rtol=1e-5, atol=1e-5)
+    back, _ = rotary.rotate(turned, turned, -ids, real_positions=True)
+    torch.testing.assert_close(back, x, rtol=1e-5, atol=1e-5)
+    padded = torch.tensor([[0, 0, 1, 1, 1]] * 3).cumsum(-1) - 1
+    q, k = heads(5)
+    turned, _ = rotary.rotate(q, k, padded.clamp(min=0))
+    assert torch.equal(turned[:, :, 2:], rotary.rotate(q[:, :, 2:], k[:, :, 2:])[0])
+
+
+def test_angles_far_out_are_a_hundredth_off():
+    rotary, n = Rotary("rope:rho=5e5", 128), torch.arange(99_900, 100_000)
+    exact = n.double()[:, None] * 5e5 ** (-torch.arange(64, dtype=torch.float64) / 64)
+    cosine, sine = rotary.waves(n)
+    off = torch.complex(cosine, sine).to(torch.complex128) * torch.exp(-1j * exact)
+    assert 0.004 < off.angle().abs().max() < 0.02
 
 
 MODULES = {
@@ -226,6 +250,9 @@ def test_one_graph_holds_it(name):
     module, (q, k) = Attention(MODULES[name]()), heads(6)
     assert_close(torch.compile(module, fullgraph=True, backend="eager")(q, k), module(q, k))
     assert_close(torch.export.export(module, (q, k)).module()(q, k), module(q, k))
+    ids = torch.tensor([5, 0, 1, 2, 3, 4])
+    compiled = torch.compile(module.rotary.rotate, fullgraph=True, backend="eager")
+    assert_close(compiled(q, k, position_ids=ids), module.rotary.rotate(q, k, position_ids=ids))
 
 
 @pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "swin"])
@@ -259,17 +286,31 @@ def rope(*tensors, **options):
         (lambda: dft(torch.zeros(2, 5, 1)), r"\(2, 5, 1\)"),
         (lambda: dft(torch.zeros(2, 5, 8, dtype=torch.int64)), "int64"),
         (lambda: dft(torch.zeros(8)), r"\(8,\)"),
-        (lambda: dft(torch.zeros(2, 3, 8), positions=torch.tensor([0, 1, 12])), r"0 … 12.* 0 … 11"),
-        (lambda: dft(torch.zeros(2, 3, 8), positions=torch.tensor([0, 1, -1])), "-1 … 1"),
-        (lambda: dft(torch.zeros(2, 3, 8), positions=torch.arange(3.0)), "whole numbers"),
+        (
+            lambda: dft(torch.zeros(2, 3, 8), position_ids=torch.tensor([0, 1, 12])),
+            r"0 … 12.* 0 … 11",
+        ),
+        (lambda: dft(torch.zeros(2, 3, 8), position_ids=torch.tensor([0, 1, -1])), "-1 … 1"),
+        (lambda: dft(torch.zeros(2, 3, 8), position_ids=torch.arange(3.0)), "whole numbers"),
         (lambda: Rotary("dft", 8), "'add'"),
         (lambda: Rotary("rope", 8, rhoo=5.0), "rhoo"),
         (lambda: Rotary("xpos", 8), "xpos"),
         (lambda: Rotary("mixed-rope:heads=3", 16, grid=(2, 2)), "heads"),
         (lambda: rope(*heads(4, d=8)), r"\(3, 2, 4, 8\)"),
         (lambda: rope(heads(4)[0], heads(5)[0]), "4 queries and 5 keys"),
-        (lambda: rope(*heads(3), positions=torch.arange(4)), r"\(4,\)"),
-        (lambda: rope(*heads(3), positions=torch.arange(3), offset=1), "offset"),
+        (lambda: rope(*heads(3), position_ids=torch.arange(4)), r"\(4,\)"),
+        (lambda: rope(*heads(3), position_ids=torch.arange(3), offset=1), "offset"),
+        (lambda: rope(*heads(3), position_ids=torch.arange(3.0)), "real_positions=True"),
+        (lambda: rope(*heads(3), position_ids=torch.ones(3) > 0, real_positions=True), "bool"),
+        (lambda: rope(*heads(3), position_ids=torch.arange(3) - 1), r"got -1; .*clamp\(min=0\)"),
+        (lambda: rope(*heads(3), offset=-1), "real_positions=True"),
+        (lambda: rope(*(x.transpose(1, 2) for x in heads(3))), "2 queries and 1 keys; .*transpose"),
+        (
+            lambda: MODULES["table"]().rotate(
+                *heads(3), position_ids=torch.arange(3.0), real_positions=True
+            ),
+            "whole numbers",
+        ),
         (lambda: MODULES["table"]().rotate(*heads(3), offset=4), "4 … 6 .* 0 … 5"),
         (lambda: MODULES["table"]().rotate(*heads(3), offset=-1), "-1 … 1"),
         (lambda: Bias("alibi", 2, 8, slope=1), "slope"),
@@ -301,9 +342,9 @@ def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, wri
     positions = torch.randint(0, 40, (3, 3, 7))
     expected = by_transformers(values, q, k, positions)
     rotary = Rotary(written(values))
-    assert_close(rotary.rotate(q, k, positions=positions), expected)
+    assert_close(rotary.rotate(q, k, position_ids=positions), expected)
     text = torch.arange(7).expand(3, 3, 7)
-    assert_close(rotary.rotate(q, k, positions=text), rotary.rotate(q, k))
+    assert_close(rotary.rotate(q, k, position_ids=text), rotary.rotate(q, k))
     compiled = torch.compile(rotary.rotate, fullgraph=True, backend="eager")
     assert_close(compiled(q, k, positions), expected)
 

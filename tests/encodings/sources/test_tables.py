@@ -49,7 +49,10 @@ def test_axes_beside_a_batch_are_named_where_they_are_dropped(key):
     assert codes == ["single-axes"] * (SINGLE_AXES[key].ndim > 3 or key == 1)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 12, 12), (1, 4, 12, 12), (1, 2, 1, 3, 4), (2, 3, 1), (1, 1, 1, 8), (8, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1, 12, 12), (1, 4, 12, 12), (1, 2, 1, 3, 4), (2, 3, 1), (1, 1, 1, 8), (8, 1, 1, 1)],
+)
 def test_axes_that_may_be_others_are_kept(shape):
     np.save("x.npy", np.random.default_rng(0).normal(size=shape))
     if shape == (1, 4, 12, 12):
