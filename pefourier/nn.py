@@ -151,8 +151,8 @@ class Rotary(Tabled):
 
     Pair i of the dimensions of a head is turned by the angle :math:`p\,\omega_i` at position p and
     multiplied by the attention factor. Angles, cosines and sines are float32 whatever the type of
-    the input, also after ``module.half()``: at position 100,000 angles are some 0.01 rad off those
-    of float64, as in transformers. Frequencies are those of the scaling, for scalings by length
+    the input, also after ``module.half()``: at position 100,000 angles are off by up to about
+    0.01 rad, as in transformers. Frequencies are those of the scaling, for scalings by length
     (dynamic, longrope) those of the largest position of the call, plus one. Which
     dimensions make a pair is the encoding's `layout`: i and i + m of the 2m that turn (halves), or
     2i and 2i + 1 (interleaved). Dimensions beyond 2m are left as they are.

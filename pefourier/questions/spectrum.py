@@ -229,6 +229,8 @@ def verdict_by_direction(r: GridSpectrum) -> str:
 def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
     """What smoothing hides, what is the same in all rows, what whole positions alias."""
     enc, share = r.encodings[0], r.summary.mean_share
+    if enc.injection == "rotate":
+        yield finding("rotation-spectrum")
     if r.estimate.is_blurred:
         yield finding("coarse-lattice", sigma=r.sigma)
     if isinstance(r, LineSpectrum) and share is not None and share >= SOME:

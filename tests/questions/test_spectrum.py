@@ -1,10 +1,12 @@
 """Densities against 50-digit values, closed forms and the sum written out."""
 
 import json
+from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from stored import gguf_bytes
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
@@ -254,3 +256,18 @@ def test_a_share_that_is_not_all_is_not_rounded_to_all():
     meaning = spectrum(from_table(almost)).to_dict()["meaning"]
     assert "more than 99.9%" in meaning
     assert "100%" not in meaning
+
+
+GGUF = {"general.architecture": "llama", "llama.embedding_length": 64, "llama.context_length": 32}
+GGUF |= {"llama.attention.head_count": 4, "llama.block_count": 2, "llama.rope.freq_base": 1e4}
+
+
+@pytest.mark.usefixtures("folder")
+def test_of_a_rotation_it_is_said_what_the_answer_is_of(run):
+    """By name and of a model's file; never of what is added, as a table of the same waves."""
+    Path("m.gguf").write_bytes(gguf_bytes(GGUF))
+    np.save("waves.npy", load("rope", 32, 16).table())
+    for command, code in (("spectrum", "rotation-spectrum"), ("reconstruct", "rotation-rebuilt")):
+        answers = run(command, "rope:d=16", "m.gguf", "waves.npy", "dft", "--json").results
+        codes = [[f["code"] for f in answer["findings"]] for answer in answers]
+        assert [code in found for found in codes] == [True, True, False, False]

@@ -24,7 +24,6 @@ from pefourier.encodings.sources.formats import Stored
 from pefourier.encodings.sources.tables import open_arrays, read_numbers, read_table, write_table
 from pefourier.errors import PefourierError
 
-
 SINGLE_AXES = {  # (1, n, d), (n, 1, d), (1, 1, n, d), (1, n, 1, d), (n, 1, 1, d), (1, 1, n, 1, d)
     key: np.expand_dims(TABLE, axes)
     for key, axes in enumerate([0, 1, (0, 1), (0, 2), (1, 2), (0, 1, 3)])

@@ -284,3 +284,4 @@ VERDICTS = {
 FINDINGS = {"common-part": common_part, "aliased-frequencies": aliased, "coarse-lattice": coarse}
 ACTIONS = {"constant": demean_changes_the_verdict}
 WITHOUT = {"before-training": "a fact of the registry", "idle-waves": "a share of JSON's idle"}
+WITHOUT["rotation-spectrum"] = "a fact of the encoding"
