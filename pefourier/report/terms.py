@@ -151,7 +151,8 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
     try:
         return find_terms(together, terms)
     except PefourierError:
-        if len(single) < 2:
+        names = {spelling(name) for term in terms for name in term.names}
+        if len(single) < 2 or names.isdisjoint(map(spelling, single)):
             raise
     return [term for word in single for term in find_terms(word, terms)]
 

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import typer
 
 import pefourier
@@ -61,6 +63,65 @@ def test_every_encoding_parameter_and_option_has_a_term():
 )
 def test_a_term_is_found_as_people_spell_it(wanted, found):
     assert [(t.term, t.group) for t in find_terms(wanted, EVERY)] == found
+
+
+OF_ENGINES = {  # a term, and how engineers of language models spell it
+    "kv cache": ["kv cache", "kv-cache", "KV cache", "kv_cache", "past_key_values"],
+    "quantise": ["quantise", "quantize", "quantization", "quantisation"],
+    "inv_freq": ["inv_freq", "inv freq", "inverse frequencies"],
+    "rotate_half": ["rotate_half", "rotate half", "rotate_every_two"],
+    "attention_factor": ["attention_factor", "attention factor", "attention_scaling"],
+    "position ids": ["position ids", "position_ids", "position id", "input_pos"],
+    "base": ["rope_theta", "rope-theta", "theta"],
+    "mrope_section": ["mrope_section", "mrope sections"],
+    "cos_sin_cache": ["cos_sin_cache", "cos sin cache", "cos_cached"],
+    "freqs_cis": ["freqs_cis", "freqs-cis", "freqs_ci"],
+    "window": ["sliding_window", "sliding window"],
+}
+
+
+@pytest.mark.parametrize("term", OF_ENGINES)
+def test_words_of_engines_have_a_formula_a_place_and_a_command(term, run):
+    commands = PROGRAM.commands
+    for name in OF_ENGINES[term]:
+        first = run("explain", name, "--json").results[0]
+        assert (first["term"], first["group"] in ("words", "context")) == (term, True)
+        assert min(map(len, (first["formula"], first["source"]))) > 8
+        named = re.findall(r"pefourier ([a-z-]+)", first["good"])
+        assert named
+        assert set(named) <= set(commands)
+
+
+@pytest.mark.parametrize(
+    ("typed", "likely"),
+    [
+        ("kv cach", "kv cache"),
+        ("quantice", "quantize"),
+        ("inv_frq", "inv_freq"),
+        ("rotate_hlaf", "rotate_half"),
+        ("atention factr", "attention factor"),
+        ("positon idz", "position ids"),
+    ],
+)
+def test_a_near_miss_of_several_words_is_compared_as_a_whole(run, typed, likely):
+    done = run("explain", *typed.split())
+    assert (done.status, f"Did you mean {likely!r}" in done.err) == (2, True)
+
+
+def test_rounding_errors_are_those_that_quantise_states():
+    """Steps over 12 of integers; halves of the last digit of float8, of its normal numbers."""
+    rng = np.random.default_rng(5)
+    k, q = rng.normal(size=(4000, 64)), rng.normal(size=(4000, 64))
+    for bits in (8, 4):
+        step = np.abs(k).max(axis=1, keepdims=True) / (2 ** (bits - 1) - 1)
+        error = np.rint(k / step) * step - k
+        assert (error**2).mean() == pytest.approx((step**2 / 12).mean(), rel=0.02)
+        of_scores = ((q * error).sum(axis=1) ** 2).mean()
+        assert of_scores == pytest.approx(64 * (step**2 / 12).mean(), rel=0.08)
+    for kind, share in ((torch.float8_e4m3fn, 16), (torch.float8_e5m2, 8)):
+        normal = torch.tensor(k[np.abs(k) > 0.02])
+        error = (normal.float().to(kind).double() - normal).abs() / normal.abs()
+        assert 0.85 < error.max() * share < 1
 
 
 def test_explain_answers_in_every_form(run):
