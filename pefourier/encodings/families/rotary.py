@@ -102,8 +102,8 @@ def yarn(
     beta_fast: float = 32.0,
     beta_slow: float = 1.0,
     truncate: bool = True,
-    mscale: float = 0.0,
-    mscale_all_dim: float = 0.0,
+    mscale: float | None = None,
+    mscale_all_dim: float | None = None,
     attention_factor: float = 0.0,
 ) -> Rotation:
     r"""NTK by parts (Peng et al., 2023), as its published code has it.
@@ -121,10 +121,9 @@ def yarn(
         return np.float64(0.1 * m * log(factor) + 1.0 if factor > 1 else 1.0)
 
     if attention_factor == 0:
-        mscales = mscale and mscale_all_dim
-        attention_factor = (
-            attention(mscale) / attention(mscale_all_dim) if mscales else attention(1.0)
-        )
+        attention_factor = attention(1.0)
+        if mscale and mscale_all_dim:
+            attention_factor = attention(mscale) / attention(mscale_all_dim)
     return frequencies, attention_factor
 
 
@@ -296,9 +295,17 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
 
 
 def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
-    """Parameters of a scaling, beyond those every rotation has."""
-    parameters = inspect.signature(SCALINGS[scaling]).parameters
-    return {key: parameter for key, parameter in parameters.items() if key != "head"}
+    """Parameters of a scaling, beyond those every rotation has, with the types they are read as.
+
+    >>> scaling_parameters("yarn")["mscale"].annotation
+    <class 'float'>
+    """
+    given = inspect.signature(SCALINGS[scaling]).parameters.items()
+    parameters = {key: parameter for key, parameter in given if key != "head"}
+    for key, parameter in parameters.items():
+        if parameter.annotation == float | None:
+            parameters[key] = parameter.replace(annotation=float)
+    return parameters
 
 
 def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
