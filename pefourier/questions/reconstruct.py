@@ -22,7 +22,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import lattice as lattice_of
-from pefourier.encodings.encoding import Encoding, Finding, Floats, as_encoding, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Floats,
+    as_encoding,
+    is_stationary,
+    without_prefix,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
@@ -394,7 +401,7 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
     within = enc.domain.sides if lags else tuple(map(min, enc.domain.sides, sides))
     corner = tuple(map(slice, within))
     rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
-    if enc.stationary:
+    if is_stationary(enc):
         closest = closest_pair(replace(enc, domain=lattice_of(within)))
         pair, distinct = closest.pair, closest.distinct
     else:

@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import (
     Floats,
     Measure,
     as_encoding,
+    is_stationary,
     row_blocks,
     without_prefix,
 )
@@ -350,7 +351,7 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
     >>> round(declared_mean_share(rope, rope.measure), 4)
     0.7702
     """
-    if enc.stationary:
+    if is_stationary(enc):
         turns = alias(measure.frequencies.reshape(len(measure.weights), -1)) / (2 * pi)
         kernels = np.sinc(turns * enc.domain.sides) / np.sinc(turns)
         return float(measure.weights @ kernels.prod(axis=1) ** 2)
