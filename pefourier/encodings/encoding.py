@@ -198,11 +198,10 @@ class DeclaredEncoding(Encoding):
     measure: Measure = field(kw_only=True)
 
 
-@dataclass(frozen=True, eq=False)
 class ShiftInvariantEncoding(DeclaredEncoding):
     """Waves whose inner products are declared, too, and depend on the lag alone."""
 
-    measure: KernelMeasure = field(kw_only=True)
+    measure: KernelMeasure
 
 
 @dataclass(frozen=True, eq=False)
