@@ -36,7 +36,12 @@ from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
 from pefourier.questions.result import HIDDEN, Result
-from pefourier.questions.spectral_density import SpectralEstimate, estimate_spectrum, lattice_sides
+from pefourier.questions.spectral_density import (
+    Method,
+    SpectralEstimate,
+    estimate_spectrum,
+    lattice_sides,
+)
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
@@ -322,7 +327,7 @@ def position_functions(
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
-    method: str = "auto",
+    method: Method = "auto",
 ) -> LineReconstructions | GridReconstructions:
     r"""Rebuild position functions by Algorithm 1, and by the codes' own linear inverse.
 

@@ -8,7 +8,7 @@ Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of 
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log, pi
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,13 +51,14 @@ FIRST = 1 / 16  # of the frequency axis
 NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
 LOW = pi / 2 * (1 + 1e-9)  # frequencies up to here have wavelengths of four steps or longer
 MOST = 0.95  # of the energy
+Method = Literal["auto", "declared", "periodogram"]
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedFrequencies:
     """The spectral measure of an encoding: declared, or read from the periodogram of its table."""
 
-    method: str  # declared or periodogram
+    method: Method  # declared or periodogram
     frequencies: Floats  # (m,) radians per position; on a grid (m, axes)
     weights: Floats  # (m,) shares of the energy; NaN where all codes are zero
     visible: Floats  # frequencies as points show them
@@ -115,7 +116,7 @@ class WeightedFrequencies:
         return float(np.maximum(excess, weights - excess).max())
 
 
-def weighted_frequencies(enc: Encoding, method: str = "auto") -> WeightedFrequencies:
+def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFrequencies:
     """The spectral measure of an encoding by a method; auto: declared where there is one."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
@@ -175,7 +176,7 @@ class SpectralEstimate:
 
 
 def estimate_spectrum(
-    enc: Encoding, lattice: int | None = None, sigma: float | None = None, method: str = "auto"
+    enc: Encoding, lattice: int | None = None, sigma: float | None = None, method: Method = "auto"
 ) -> SpectralEstimate:
     """The density of an encoding without prefix; parameters as in `questions.spectrum`.
 
@@ -371,7 +372,7 @@ class DecadeDensity:
     at_zero: float  # share at frequency 0, which has no logarithm
 
 
-def density_by_decade(encoding: Encoding | ArrayLike, method: str = "auto") -> DecadeDensity:
+def density_by_decade(encoding: Encoding | ArrayLike, method: Method = "auto") -> DecadeDensity:
     r"""Share of energy per decade of frequency.
 
     .. math:: p(\log_{10}\omega) = \sum_{\omega_j > 0} w_j\,
@@ -401,7 +402,7 @@ def density_by_decade(encoding: Encoding | ArrayLike, method: str = "auto") -> D
     return DecadeDensity(10.0**exponents, density / scale, waves.at_zero)
 
 
-def single_waves(encoding: Encoding | ArrayLike, method: str = "auto") -> DecadeDensity:
+def single_waves(encoding: Encoding | ArrayLike, method: Method = "auto") -> DecadeDensity:
     """Each frequency above 0 that has energy with its share of it, nothing smeared.
 
     >>> from pefourier.encodings import load
@@ -415,7 +416,7 @@ def single_waves(encoding: Encoding | ArrayLike, method: str = "auto") -> Decade
     return DecadeDensity(frequencies[moving], weights[moving], at_zero)
 
 
-def is_slow(encoding: Encoding | ArrayLike, method: str = "auto") -> bool:
+def is_slow(encoding: Encoding | ArrayLike, method: Method = "auto") -> bool:
     """Whether most energy beside frequency 0 is in the first sixteenth of the frequency axis.
 
     >>> from pefourier.encodings import load
