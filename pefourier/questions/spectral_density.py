@@ -120,15 +120,17 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
     """The spectral measure of an encoding by a method; auto: declared where there is one."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    used: Method = "declared"
     if enc.measure is not None and method != "periodogram":
-        used, frequencies, weights = "declared", enc.measure.frequencies, enc.measure.weights
+        frequencies, weights = enc.measure.frequencies, enc.measure.weights
     elif method == "declared":
         less = " less its mean is a table and" if enc.params.get("demean") else ""
         raise PefourierError(
             f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
         )
     else:
-        used, (frequencies, energy) = "periodogram", periodogram(enc.domain, enc.table())
+        used = "periodogram"
+        frequencies, energy = periodogram(enc.domain, enc.table())
         total = energy.sum()
         weights = energy / total if total else np.full(len(energy), np.nan)
     visible = frequencies if enc.domain.irregular else alias(frequencies)
