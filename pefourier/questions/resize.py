@@ -7,18 +7,28 @@ resized by the methods in use (`geometry.interpolation`), in float64. Neighbours
 apart along an axis; their similarity is the mean cosine of their codes. Frequencies are cycles an
 image where tables of two sizes are compared, so that those that stay have the same number.
 Densities are those of `spectrum` without smoothing, over the lattice of the table's own points.
+A sequence whose inner products are declared is described by their closed forms, without its table.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.domain import lattice, lattice_points, positions
-from pefourier.encodings.encoding import Encoding, Finding, from_table
+from pefourier.encodings.encoding import (
+    BLOCK,
+    Encoding,
+    Finding,
+    ShiftInvariantEncoding,
+    from_table,
+    is_stationary,
+    row_blocks,
+)
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
@@ -38,7 +48,7 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
-from pefourier.questions.spectral_density import estimate_spectrum
+from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, printable
 
@@ -46,6 +56,7 @@ SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
 VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
 ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
+ALIGNED = 1e-6  # sine of half an angle, below which two phases may be equal
 
 
 @dataclass(frozen=True)
@@ -130,12 +141,34 @@ class Resizing(Result):
     new: tuple[int, ...] = field(metadata={"told": "to"})
     prefix: int
     method: str
-    table: np.ndarray = field(metadata={"told": ""})  # (prefix + n, d), in the order of the weights
+    make_table: Callable[[], np.ndarray] = field(compare=False, metadata={"told": False})
     before: Picture
     after: Picture
     methods: list[Method]  # empty where the table was computed anew
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
+    unchanged: int | None  # rows of a sequence's formula that the new length leaves as they are
     out: str | None = None  # the file that the table was written to
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The new table (prefix + n, d), in the order of the weights."""
+        return self.make_table()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to another process: the table in place of its rule, which is a closure."""
+        state = {**super().__getstate__(), "table": self.table}
+        return {name: value for name, value in state.items() if name != "make_table"}
+
+    @property
+    def unchanged_in_words(self) -> str:
+        """How many of the rows of both lengths stay as they are."""
+        if self.unchanged is None:
+            return ""
+        common = min(self.before.points, self.after.points)
+        if self.unchanged == common:
+            return f" The first {common:,} rows are unchanged."
+        changed = f"{common - self.unchanged:,} of the first {common:,} rows change"
+        return f" {changed}, because the formula depends on the length."
 
     @property
     def verdict(self) -> str:
@@ -201,16 +234,14 @@ def resize_table(
     method = ANEW if computed is not None else method or DEFAULT
     if method not in (*METHODS, ANEW):
         raise unknown("method", method, METHODS)
-    prefix, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, table_sides = check_new_sides(encoding, new)
-    front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
     if computed is not None:
-        tables = {ANEW: np.asarray(computed.table()[prefix:], dtype=float)}
-    else:
-        tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
+        return recompute(encoding, computed, old, new)
+    prefix, shape = encoding.domain.prefix, encoding.domain.sides
+    front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
+    tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
     chosen = tables[method]
     before = picture("before", rows, shape)
-    after = picture("after", chosen, table_sides)
     size = before.norm or np.nan
     methods = [
         Method(name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
@@ -221,12 +252,85 @@ def resize_table(
         new=new,
         prefix=prefix,
         method=method,
-        table=as_stored(encoding, np.concatenate([front, chosen])),
+        make_table=lambda: as_stored(encoding, np.concatenate([front, chosen])),
         before=before,
-        after=after,
-        methods=[] if computed is not None else methods,
+        after=picture("after", chosen, table_sides),
+        methods=methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
+        unchanged=None,
         encodings=(encoding,),
+    )
+
+
+def recompute(
+    encoding: Encoding, computed: Encoding, old: tuple[int, ...], new: tuple[int, ...]
+) -> Resizing:
+    """The answer for vectors that models compute by a formula at every size."""
+    prefix = encoding.domain.prefix
+    is_sequence = len(encoding.domain.sides) == 1 and not prefix
+
+    def make_table() -> np.ndarray:
+        front, rows = encoding.table()[:prefix], computed.table()[prefix:]
+        return as_stored(encoding, np.concatenate([front, rows], dtype=float))
+
+    return Resizing(
+        old=old,
+        new=new,
+        prefix=prefix,
+        method=ANEW,
+        make_table=make_table,
+        before=picture_of("before", encoding),
+        after=picture_of("after", computed),
+        methods=[],
+        unseen=unseen_phases(encoding, computed),
+        unchanged=unchanged_rows(encoding, computed) if is_sequence else None,
+        encodings=(encoding,),
+    )
+
+
+def picture_of(name: str, enc: Encoding) -> Picture:
+    """Vectors of a formula on its lattice: of sequences by closed forms where there are any."""
+    sides, prefix = enc.domain.sides, enc.domain.prefix
+    if is_stationary(enc) and len(sides) == 1 and not prefix:
+        return picture_of_sequence(name, enc)
+    return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
+
+
+def picture_of_sequence(name: str, enc: ShiftInvariantEncoding) -> Picture:
+    """Vectors of a sequence whose inner products are declared, without the table."""
+    n, omega, weights = len(enc), enc.measure.frequencies, enc.measure.weights
+    norm, closest = math.sqrt(enc.measure.squared_length), closest_pair(enc)
+    density = sampled_density(omega, weights, n)
+    return Picture(
+        name=name,
+        grid=(n,),
+        norm=norm,
+        distinct=closest.distinct,
+        nearest=closest.distance / norm if closest.pair else None,
+        neighbours=[float(weights @ np.cos(omega)) if n > 1 else np.nan],
+        closest=closest.pair,
+        cycles=float(np.arange(len(density)) @ density),
+        constant=float(density[0]),
+        density=density,
+    )
+
+
+def unchanged_rows(old: Encoding, new: Encoding) -> int:
+    """How many of the rows that a formula has at both lengths are equal, bit by bit.
+
+    Where a frequency differs, only rows at which its two phases may agree are computed.
+    """
+    rows = np.arange(min(len(old), len(new)))
+    if is_stationary(old) and is_stationary(new):
+        one, other = old.measure, new.measure
+        apart = other.frequencies - one.frequencies
+        scale_kept = one.squared_length == other.squared_length
+        if not apart.any() and scale_kept and np.array_equal(one.weights, other.weights):
+            return len(rows)
+        rows = rows[np.abs(np.sin(rows * apart[np.abs(apart).argmax()] / 2)) < ALIGNED]
+    return sum(
+        int((old.codes(rows[part]) == new.codes(rows[part])).all(axis=1).sum())
+        for part in row_blocks(len(rows), BLOCK, old.dim)
     )
 
 
