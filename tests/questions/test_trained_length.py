@@ -144,7 +144,7 @@ def test_windows_one_behind_another_reach_further(written):
     mistral = {"model_type": "mistral", "head_dim": 128, "num_hidden_layers": 32}
     mistral |= {"sliding_window": 4096, LONGEST: 32768, "rope_theta": 1e4}
     found = context(written(mistral))
-    assert (found.verdict, found.reach) == ("beyond every window", 131041)
+    assert (found.verdict, found.reach) == ("beyond every window", Reach(4096, 131041))
     assert found.rotations[0].familiar_length is None  # no query sees farther than training
 
 
