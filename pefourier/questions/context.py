@@ -57,15 +57,6 @@ class Reach:
     stacked: int  # through the windows of all layers
 
 
-@dataclass(frozen=True)
-class Line:
-    """Consecutive frequencies or slopes, as one line of a table."""
-
-    name: str  # of the rotation
-    numbers: str  # of the first and the last
-    values: str
-
-
 ROTATION_FACTS = {  # rows of the table, and the fields of a rotation
     "pairs per head": "pairs",
     "rotated pairs": "rotated",
@@ -280,43 +271,41 @@ class Context(Result):
         return None if self.rotations else last_bucket(self.codes)
 
     @property
-    def frequency_lines(self) -> list[Line]:
-        """The frequencies of all rotations."""
-        lines = []
-        for r in self.rotations:
-            pairs = [pair.pair for pair in r.each]
-            lines += in_lines(r.name or "all layers", pairs, r.frequencies.tolist())
-        return lines
+    def frequency_lines(self) -> list[dict[str, str]]:
+        """The frequencies of all rotations, in lines of text."""
+        lines = (
+            in_lines(r.name, [(p.pair, p.frequency) for p in r.rotated_pairs])
+            for r in self.rotations
+        )
+        return [line for some in lines for line in some]
 
     @property
-    def slope_lines(self) -> list[Line]:
-        """The slopes of ALiBi."""
-        slopes = self.slopes or ()
-        return in_lines("", range(len(slopes)), slopes)
+    def slope_lines(self) -> list[dict[str, str]]:
+        """The slopes of ALiBi, in lines of text."""
+        return in_lines("", list(enumerate(self.slopes or ())))
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row for each pair of each rotation, or each head."""
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = fields_told(Pair)
-        pairs = [replace(p, rotation=p.rotation or "all layers") for p in self.all_pairs]
+        pairs = (pair for r in self.rotations for pair in r.rotated_pairs)
         return list(columns.values()), [[getattr(p, name) for name in columns] for p in pairs]
 
-    @property
-    def all_pairs(self) -> list[Pair]:
-        """The rotated pairs of all rotations."""
-        return [pair for r in self.rotations for pair in r.each]
 
+def in_lines(name: str, numbers: Sequence[tuple[int, float]]) -> list[dict[str, str]]:
+    """Numbers by their index, so many in a line of text.
 
-def in_lines(name: str, indices: Sequence[int], values: Sequence[float]) -> list[Line]:
-    """Numbers by their indices, so many in a line of text.
-
-    >>> in_lines("", range(9), [2.0**-i for i in range(9)])[1]
-    Line(name='', numbers='8', values='0.00390625')
+    >>> in_lines("", [(i, 2.0**-i) for i in range(9)])[1]
+    {'name': 'all layers', 'numbers': '8', 'values': '0.00390625'}
     """
-    parts = (slice(start, start + IN_A_LINE) for start in range(0, len(values), IN_A_LINE))
+    parts = [numbers[start : start + IN_A_LINE] for start in range(0, len(numbers), IN_A_LINE)]
     return [
-        Line(name, ranges(indices[part]), "  ".join(number(x, DIGITS) for x in values[part]))
+        {
+            "name": name or "all layers",
+            "numbers": ranges([i for i, _ in part]),
+            "values": "  ".join(number(x, DIGITS) for _, x in part),
+        }
         for part in parts
     ]
 
@@ -440,9 +429,9 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
 def without_training(rotation: Rotation) -> Rotation:
     """A rotation without what a length of training says of it."""
     bands = tuple(replace(band, turns_trained=None) for band in rotation.bands)
-    each = tuple(replace(pair, turns_trained=None) for pair in rotation.each)
-    unknown = dict.fromkeys(("unseen", "familiar_length", "critical_dimension"))
-    return replace(rotation, bands=bands, each=each, **unknown)
+    pairs = tuple(replace(pair, turns_trained=None) for pair in rotation.rotated_pairs)
+    rotation = replace(rotation, bands=bands, rotated_pairs=pairs)
+    return replace(rotation, unseen=None, familiar_length=None, critical_dimension=None)
 
 
 def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:

@@ -13,22 +13,14 @@ A sequence whose inner products are declared is described by their closed forms,
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
-from pefourier.encodings.domain import lattice, lattice_points, positions
-from pefourier.encodings.encoding import (
-    BLOCK,
-    Encoding,
-    Finding,
-    ShiftInvariantEncoding,
-    from_table,
-    is_stationary,
-    row_blocks,
-)
+from pefourier.encodings.domain import half_plane, lattice, lattice_points, positions
+from pefourier.encodings.encoding import Encoding, Finding, from_table, is_stationary
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
@@ -56,7 +48,6 @@ SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
 DEFAULT = "bicubic"
 VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
 ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
-ALIGNED = 1e-6  # sine of half an angle, below which two phases may be equal
 
 
 @dataclass(frozen=True)
@@ -152,23 +143,22 @@ class Resizing(Result):
     @cached_property
     def table(self) -> np.ndarray:
         """The new table (prefix + n, d), in the order of the weights."""
-        return self.make_table()
+        return as_stored(self.encodings[0], self.make_table())
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to another process: the table in place of its rule, which is a closure."""
-        state = {**super().__getstate__(), "table": self.table}
-        return {name: value for name, value in state.items() if name != "make_table"}
+        return {**super().__getstate__(), "table": self.table, "make_table": None}
 
     @property
     def unchanged_in_words(self) -> str:
         """How many of the rows of both lengths stay as they are."""
-        if self.unchanged is None:
-            return ""
         common = min(self.before.points, self.after.points)
-        if self.unchanged == common:
-            return f" The first {common:,} rows are unchanged."
-        changed = f"{common - self.unchanged:,} of the first {common:,} rows change"
-        return f" {changed}, because the formula depends on the length."
+        if self.unchanged in (None, common):
+            return "" if self.unchanged is None else f" The first {common:,} rows are unchanged."
+        return (
+            f" {common - self.unchanged:,} of the first {common:,} rows change, because the "
+            "formula depends on the length."
+        )
 
     @property
     def verdict(self) -> str:
@@ -235,103 +225,65 @@ def resize_table(
     if method not in (*METHODS, ANEW):
         raise unknown("method", method, METHODS)
     old, new, table_sides = check_new_sides(encoding, new)
+    prefix, shape, methods = encoding.domain.prefix, encoding.domain.sides, []
     if computed is not None:
-        return recompute(encoding, computed, old, new)
-    prefix, shape = encoding.domain.prefix, encoding.domain.sides
-    front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
-    tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
-    chosen = tables[method]
-    before = picture("before", rows, shape)
-    size = before.norm or np.nan
-    methods = [
-        Method(name, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
-        for name, t in tables.items()
-    ]
+        make_table = partial(rows_behind, encoding, computed)
+        states = picture_of("before", encoding), picture_of("after", computed)
+    else:
+        front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
+        tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
+        chosen = tables[method]
+        make_table = partial(np.concatenate, [front, chosen])
+        states = picture("before", rows, shape), picture("after", chosen, table_sides)
+        size = states[0].norm or np.nan
+        methods = [
+            Method(n, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
+            for n, t in tables.items()
+        ]
     return Resizing(
         old=old,
         new=new,
         prefix=prefix,
         method=method,
-        make_table=lambda: as_stored(encoding, np.concatenate([front, chosen])),
-        before=before,
-        after=picture("after", chosen, table_sides),
+        make_table=make_table,
+        before=states[0],
+        after=states[1],
         methods=methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
-        unchanged=None,
+        unchanged=unchanged_rows(encoding, computed),
         encodings=(encoding,),
     )
 
 
-def recompute(
-    encoding: Encoding, computed: Encoding, old: tuple[int, ...], new: tuple[int, ...]
-) -> Resizing:
-    """The answer for vectors that models compute by a formula at every size."""
+def rows_behind(encoding: Encoding, computed: Encoding) -> np.ndarray:
+    """Vectors of a formula on a new grid, behind the rows of the old table without a place."""
     prefix = encoding.domain.prefix
-    is_sequence = len(encoding.domain.sides) == 1 and not prefix
-
-    def make_table() -> np.ndarray:
-        front, rows = encoding.table()[:prefix], computed.table()[prefix:]
-        return as_stored(encoding, np.concatenate([front, rows], dtype=float))
-
-    return Resizing(
-        old=old,
-        new=new,
-        prefix=prefix,
-        method=ANEW,
-        make_table=make_table,
-        before=picture_of("before", encoding),
-        after=picture_of("after", computed),
-        methods=[],
-        unseen=unseen_phases(encoding, computed),
-        unchanged=unchanged_rows(encoding, computed) if is_sequence else None,
-        encodings=(encoding,),
-    )
+    front = encoding.table(encoding.domain.x[:prefix])
+    return np.concatenate([front, computed.table()[prefix:]], dtype=float)
 
 
 def picture_of(name: str, enc: Encoding) -> Picture:
     """Vectors of a formula on its lattice: of sequences by closed forms where there are any."""
     sides, prefix = enc.domain.sides, enc.domain.prefix
-    if is_stationary(enc) and len(sides) == 1 and not prefix:
-        return picture_of_sequence(name, enc)
-    return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
+    if not is_stationary(enc) or len(sides) > 1 or prefix:
+        return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
+    omega, weights = enc.measure.frequencies, enc.measure.weights
+    norm, cosine = math.sqrt(enc.measure.squared_length), float(weights @ np.cos(omega))
+    density = sampled_density(omega, weights, len(enc))
+    return describe(name, enc, sides, norm, [cosine if len(enc) > 1 else np.nan], density)
 
 
-def picture_of_sequence(name: str, enc: ShiftInvariantEncoding) -> Picture:
-    """Vectors of a sequence whose inner products are declared, without the table."""
-    n, omega, weights = len(enc), enc.measure.frequencies, enc.measure.weights
-    norm, closest = math.sqrt(enc.measure.squared_length), closest_pair(enc)
-    density = sampled_density(omega, weights, n)
-    return Picture(
-        name=name,
-        grid=(n,),
-        norm=norm,
-        distinct=closest.distinct,
-        nearest=closest.distance / norm if closest.pair else None,
-        neighbours=[float(weights @ np.cos(omega)) if n > 1 else np.nan],
-        closest=closest.pair,
-        cycles=float(np.arange(len(density)) @ density),
-        constant=float(density[0]),
-        density=density,
-    )
-
-
-def unchanged_rows(old: Encoding, new: Encoding) -> int:
-    """How many of the rows that a formula has at both lengths are equal, bit by bit.
-
-    Where a frequency differs, only rows at which its two phases may agree are computed.
-    """
-    rows = np.arange(min(len(old), len(new)))
+def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
+    """How many rows of a sequence's formula are equal at both lengths, bit by bit."""
+    if new is None or len(old.domain.sides) > 1 or old.domain.prefix:
+        return None
     if is_stationary(old) and is_stationary(new):
-        one, other = old.measure, new.measure
-        apart = other.frequencies - one.frequencies
-        scale_kept = one.squared_length == other.squared_length
-        if not apart.any() and scale_kept and np.array_equal(one.weights, other.weights):
-            return len(rows)
-        rows = rows[np.abs(np.sin(rows * apart[np.abs(apart).argmax()] / 2)) < ALIGNED]
-    return sum(
-        int((old.codes(rows[part]) == new.codes(rows[part])).all(axis=1).sum())
-        for part in row_blocks(len(rows), BLOCK, old.dim)
-    )
+        measures = old.measure, new.measure
+        before, after = ([*m.frequencies, *m.weights, m.squared_length] for m in measures)
+        if before == after:
+            return min(len(old), len(new))
+    blocks = zip(old.blocks(), new.blocks(), strict=False)
+    return sum(int((a[: len(b)] == b[: len(a)]).all(axis=1).sum()) for (_, a), (_, b) in blocks)
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
@@ -409,19 +361,28 @@ def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-    spectrum, norm, closest = estimate_spectrum(enc, sigma=0.0), rms(table), closest_pair(enc)
-    density = spectrum.raw if len(sides) > 1 else spectrum.raw[0]
-    waves = [
-        omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.sides, strict=True)
-    ]
-    cycles = np.linalg.norm(lattice_points(waves), axis=1)
+    density = estimate_spectrum(enc, sigma=0.0).raw.reshape(-1, *map(len, half_plane(sides)))[0]
+    return describe(name, enc, sides, rms(table), similarities(table, sides), density)
+
+
+def describe(
+    name: str,
+    enc: Encoding,
+    sides: tuple[int, ...],
+    norm: float,
+    neighbours: list[float],
+    density: np.ndarray,
+) -> Picture:
+    """The vectors of an encoding on a lattice, with what is known of their inner products."""
+    waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
+    cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
     return Picture(
         name=name,
         grid=tuple(sides),
         norm=norm,
         distinct=closest.distinct,
         nearest=closest.distance / norm if norm and closest.pair else None,
-        neighbours=similarities(table, sides),
+        neighbours=neighbours,
         closest=closest.pair,
         cycles=float(cycles @ density.ravel()),
         constant=float(density.flat[0]),

@@ -152,7 +152,7 @@ class Rotation:
     precision: Mapping[str, "FormatLoss"]
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
     scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
-    each: tuple[Pair, ...] = field(default=(), metadata={"told": False})  # that turns
+    rotated_pairs: tuple[Pair, ...] = field(default=(), metadata={"told": False})
 
 
 def describe_rotation(
@@ -178,9 +178,8 @@ def describe_rotation(
     (18438, 29, 15, 70)
     """
     check_turning(enc)
-    params, length = enc.params, length or len(enc)
-    trained = trained or trained_as_stated(enc.params) or len(enc)
-    omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
+    length, trained = length or len(enc), trained or trained_as_stated(enc.params) or len(enc)
+    params, omega, plain = enc.params, enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if before_scaling else frequencies_at(enc, trained)
     turning, reach = omega != 0, window_within(window, length) or length
     head, familiar = params["d"] + unrotated, longest_familiar(omega, before, trained, window)
@@ -206,7 +205,7 @@ def describe_rotation(
         trained_frequencies=plain[turning],
         precision=Losses(enc),
         scaling_parameters=settings_of_scaling(params),
-        each=tuple(pairs(name, omega, plain, before * trained, params["scaling"] == "longrope")),
+        rotated_pairs=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
     )
 
 
@@ -285,16 +284,17 @@ def bands(
 
 
 def pairs(
-    rotation: str, scaled: np.ndarray, plain: np.ndarray, met: np.ndarray, by_pair: bool
+    rotation: str, scaled: np.ndarray, plain: np.ndarray, met: np.ndarray, scaling: str
 ) -> Iterator[Pair]:
     """Rotated pairs in their order, as `bands` classes them; `met` are angles of training."""
     index = np.flatnonzero(scaled)
     classes = np.empty(len(index), dtype=object)
-    for treatment, members in treatments(scaled[index], plain[index], by_pair).items():
+    by_class = treatments(scaled[index], plain[index], scaling == "longrope")
+    for treatment, members in by_class.items():
         classes[members] = treatment
     for i, treatment in zip(index.tolist(), classes, strict=True):
         omega, turns = float(scaled[i]), float(met[i] / (2 * pi))
-        yield Pair(rotation, i, 2 * pi / abs(omega), omega, treatment, turns)
+        yield Pair(rotation or "all layers", i, 2 * pi / abs(omega), omega, treatment, turns)
 
 
 def treatments(

@@ -368,8 +368,8 @@ def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
     the distances :math:`\delta = \theta_k \mp \omega`, whose numerator is that of :math:`\omega`.
     Weights that sum to one give a density that does.
 
-    >>> sampled_density(np.array([pi / 4]), np.ones(1), 4).round(4)  # one and a half of 4 bins
-    array([0.2134, 0.5732, 0.2134])
+    >>> sampled_density(np.array([pi / 4]), np.ones(1), 4).round(4)  # half a cycle
+    array([0.4268, 0.5   , 0.0732])
     """
     half = pi * np.arange(n // 2 + 1) / n
     sines, cosines = np.sin(half), np.cos(half)
