@@ -274,8 +274,7 @@ class Context(Result):
     def frequency_lines(self) -> list[dict[str, str]]:
         """The frequencies of all rotations, in lines of text."""
         lines = (
-            in_lines(r.name, [(p.pair, p.frequency) for p in r.rotated_pairs])
-            for r in self.rotations
+            in_lines(r.name, [(p.pair, p.frequency) for p in r.by_pair]) for r in self.rotations
         )
         return [line for some in lines for line in some]
 
@@ -288,8 +287,8 @@ class Context(Result):
         """Names of the columns of CSV, and a row for each pair of each rotation, or each head."""
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
-        columns = fields_told(Pair)
-        pairs = (pair for r in self.rotations for pair in r.rotated_pairs)
+        columns = {"rotation": "rotation", **fields_told(Pair)}
+        pairs = (pair for r in self.rotations for pair in r.by_pair)
         return list(columns.values()), [[getattr(p, name) for name in columns] for p in pairs]
 
 
@@ -429,8 +428,8 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
 def without_training(rotation: Rotation) -> Rotation:
     """A rotation without what a length of training says of it."""
     bands = tuple(replace(band, turns_trained=None) for band in rotation.bands)
-    pairs = tuple(replace(pair, turns_trained=None) for pair in rotation.rotated_pairs)
-    rotation = replace(rotation, bands=bands, rotated_pairs=pairs)
+    pairs = tuple(replace(pair, turns_trained=None) for pair in rotation.by_pair)
+    rotation = replace(rotation, bands=bands, by_pair=pairs)
     return replace(rotation, unseen=None, familiar_length=None, critical_dimension=None)
 
 

@@ -89,7 +89,7 @@ class Band:
 class Pair:
     """One rotated pair of a head."""
 
-    rotation: str  # whose it is
+    rotation: str = field(metadata={"told": False})  # whose it is
     pair: int  # of all that a head has, counted from 0
     wavelength: float  # positions, with the scaling
     frequency: float  # radians per position: inv_freq
@@ -152,7 +152,7 @@ class Rotation:
     precision: Mapping[str, "FormatLoss"]
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
     scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
-    rotated_pairs: tuple[Pair, ...] = field(default=(), metadata={"told": False})
+    by_pair: tuple[Pair, ...] = ()  # that turn
 
 
 def describe_rotation(
@@ -205,7 +205,7 @@ def describe_rotation(
         trained_frequencies=plain[turning],
         precision=Losses(enc),
         scaling_parameters=settings_of_scaling(params),
-        rotated_pairs=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
+        by_pair=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
     )
 
 
