@@ -365,6 +365,33 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
     return float((total**2).sum() / (len(enc) * energy)) if energy else np.nan
 
 
+def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
+    r"""The energy of n samples of waves at 0, 1 … n // 2 cycles, both directions together.
+
+    Of a wave :math:`\omega` it is :math:`(\sin\frac{n\delta}{2} / n \sin\frac{\delta}{2})^2` at
+    the distances :math:`\delta = \theta_k \mp \omega`, whose numerator is that of :math:`\omega`.
+    Weights that sum to one give a density that does.
+
+    >>> sampled_density(np.array([pi / 4]), np.ones(1), 4).round(4)  # half a cycle
+    array([0.4268, 0.5   , 0.0732])
+    """
+    half = pi * np.arange(n // 2 + 1) / n
+    sines, cosines = np.sin(half), np.cos(half)
+    inner = slice(1, (n + 1) // 2)  # the ends have one direction
+    density = np.zeros(len(half))
+    for omega, weight in zip(np.abs(alias(frequencies)), weights, strict=True):
+        s, c = np.sin(omega / 2), np.cos(omega / 2)
+        energy = weight * (np.sin(n * omega / 2) / n) ** 2
+        nearest = min(round(n * omega / (2 * pi)), n // 2)
+        turns = omega / (2 * pi) - nearest / n
+        distance = sines * c - cosines * s
+        distance[nearest] = np.inf  # where it may be rounding alone
+        density += energy / distance**2
+        density[nearest] += weight * (np.sinc(n * turns) / np.sinc(turns)) ** 2
+        density[inner] += energy / (sines * c + cosines * s)[inner] ** 2
+    return density
+
+
 @dataclass(frozen=True)
 class DecadeDensity:
     """Energy over the logarithm of frequency."""
