@@ -2,8 +2,9 @@
 
 A command's ratio is its CPU seconds over those of `ruler`, measured just before it on one thread,
 so that ratios of machines and hours are comparable. Stored is the median of three runs, in
-figures/bench.json. Peak memory is no less than that of this program, which starts the command. A check names the commands whose fastest of up to three runs, each beside a
-ruler of its own, is `SLOWER` times the stored one.
+figures/bench.json. Peak memory is no less than that of this program, which starts the command. A
+check names the commands whose fastest of up to three runs, each beside a ruler of its own, is
+`SLOWER` times the stored one.
 """
 
 import json
