@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # each is imported when it is asked
     from pefourier.questions.reconstruct import GridReconstructions, LineReconstructions
     from pefourier.questions.relations import Relations
     from pefourier.questions.resize import Resizing
+    from pefourier.questions.spectral_density import Method
     from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
     from pefourier.weights.usage import Usage
 
@@ -55,7 +56,7 @@ def spectrum(
     *,
     lattice: Count | None = None,
     sigma: float | None = None,
-    method: str = "auto",
+    method: Method = "auto",
     **params: Any,
 ) -> LineSpectrum | GridSpectrum:
     """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
@@ -94,7 +95,7 @@ def reconstruct(
     *,
     lattice: Count | None = None,
     sigma: float | None = None,
-    method: str = "auto",
+    method: Method = "auto",
     **params: Any,
 ) -> LineReconstructions | GridReconstructions:
     """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.

@@ -154,19 +154,9 @@ class Encoding:
         return len(self.domain)
 
     @property
-    def is_shift_invariant(self) -> bool:
-        """Whether inner products are declared, which then depend on the lag alone."""
-        return isinstance(self, ShiftInvariantEncoding)
-
-    @property
     def inverse_keys(self) -> bool:
         """Whether keys have the inverse of the factors of queries, whose codes these are."""
         return self.name == "xpos"
-
-    @property
-    def stationary(self) -> bool:
-        """The same of points whose lags are whole steps, which are searched in place of pairs."""
-        return is_stationary(self)
 
     @property
     def table_limit(self) -> int:
@@ -208,11 +198,10 @@ class DeclaredEncoding(Encoding):
     measure: Measure = field(kw_only=True)
 
 
-@dataclass(frozen=True, eq=False)
 class ShiftInvariantEncoding(DeclaredEncoding):
     """Waves whose inner products are declared, too, and depend on the lag alone."""
 
-    measure: KernelMeasure = field(kw_only=True)
+    measure: KernelMeasure
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 Conventions
 -----------
 Distances are Euclidean, between rows of the table. Where an encoding declares its inner products
-(`Encoding.stationary`), distances depend on the lag alone, and lags are searched in place of pairs;
+(`is_stationary`), distances depend on the lag alone, and lags are searched in place of pairs;
 any other table is searched by `closest_rows`. Distances that agree to one part in 10^9 count as
 tied, and of tied pairs the first in lexicographic order is named: otherwise rounding alone would
 pick one of the n - 1 equal neighbours of a shift-invariant table. On a grid lags are displacements,

@@ -213,7 +213,7 @@ def precision(
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    by_axis = enc.stationary or (enc.measure is None and first is None)
+    by_axis = is_stationary(enc) or (enc.measure is None and first is None)
     lines = axis_encodings(enc) if by_axis else None
     if lines is None:
         losses = format_losses(enc, FORMATS, first, min_distance)

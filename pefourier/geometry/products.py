@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lattice_points
-from pefourier.encodings.encoding import BLOCK, Encoding, Floats, row_blocks, unit_of
+from pefourier.encodings.encoding import (
+    BLOCK,
+    Encoding,
+    Floats,
+    ShiftInvariantEncoding,
+    row_blocks,
+    unit_of,
+)
 
 DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
 RESOLVED = 1e-7  # residual that a difference of squares can tell from 0
@@ -28,7 +35,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     at uneven steps hardly one twice.
     """
     n, d, sides = len(enc), enc.dim, enc.domain.sides
-    if enc.is_shift_invariant:
+    if isinstance(enc, ShiftInvariantEncoding):
         return 0.0
     if not enc.domain.has_lags:
         return None

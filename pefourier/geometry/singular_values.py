@@ -145,7 +145,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     else:
         table = enc.table()
         parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
-    if not enc.stationary:
+    if not is_stationary(enc):
         eps, _ = stored_resolution(np.asarray(enc.codes(enc.domain.x[:SAMPLE]), dtype=float), eps)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
     sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))
@@ -230,7 +230,7 @@ def check_products(enc: Encoding) -> None:
         if has_orthogonal_rows(enc.measure, n):
             return
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
-    elif enc.stationary and is_separable(enc):
+    elif is_stationary(enc) and is_separable(enc):
         n = separable_rank(enc.domain.sides)
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)

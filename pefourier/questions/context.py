@@ -19,16 +19,17 @@ from pefourier.encodings.model_positions import (
 )
 from pefourier.encodings.sources.huggingface import INDEXER, Temperature, trained_as_stated
 from pefourier.errors import PefourierError
-from pefourier.questions.result import Result, csv_table
+from pefourier.questions.result import Result
 from pefourier.questions.rotations import (
     Band,
+    Pair,
     Reading,
     Rotation,
     describe_rotation,
-    from_to,
     read_against,
     window_within,
 )
+from pefourier.writing.page import fields_told
 from pefourier.writing.text import number, ranges
 
 
@@ -48,14 +49,22 @@ class Layers:
         return ranges(self.index) or "all"
 
 
+@dataclass(frozen=True)
+class Reach:
+    """How far a token sees where every layer has a window, in positions."""
+
+    direct: int  # through the widest window
+    stacked: int  # through the windows of all layers
+
+
 ROTATION_FACTS = {  # rows of the table, and the fields of a rotation
     "pairs per head": "pairs",
     "rotated pairs": "rotated",
-    "row pairing": "pairing",
+    "layout": "pairing",
     "image axis of pairs": "axes",
     "base": "base",
     "scaling": "scaling",
-    "attention factor (on cosines and sines)": "attention_factor",
+    "attention factor (multiplies cos and sin)": "attention_factor",
     "softmax scale": "softmax_factor",
     "first negative lag (sum of cosines)": "bound",
     "P(nearer key scores higher)": "nearer_higher",
@@ -63,6 +72,10 @@ ROTATION_FACTS = {  # rows of the table, and the fields of a rotation
     "pairs at unseen angles": "unseen",
     "no unseen angles up to": "familiar_length",
 }
+LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
+UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
+IN_A_LINE = 8
+DIGITS = 6
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,9 +86,9 @@ class Context(Result):
         "positions": "length",
         "trained length": "trained_text",
         "stated length": "stated",
-        "reach through windows": "reach",
+        "direct reach (widest window)": "reach.direct",
+        "reach through all windows": "reach.stacked",
         "rows of the table": "held_text",
-        "slope": "slope_ends",
         "identical from distance": "far",
         **{label: f"facts.{name}" for label, name in ROTATION_FACTS.items()},
         "largest query scale": "temperature.largest",
@@ -92,6 +105,12 @@ class Context(Result):
             "turns_trained": "turns_trained",
             "turns": "turns",
         },
+        "frequency_lines": {
+            "rotation": "name",
+            "pairs": "numbers",
+            "inv_freq (radians per position)": "values",
+        },
+        "slope_lines": {"heads": "numbers", "slopes": "values"},
         "readings": {"cosine falls below": "level", "from position": "position"},
     }
 
@@ -106,6 +125,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # another reading of the rotation, where one was asked for
     slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
+    reach: Reach | None = None  # None: some layer sees all, or the number of layers is not known
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # that end: rows by side
         default_factory=dict, metadata={"told": False}
@@ -158,17 +178,10 @@ class Context(Result):
         return pairs_in_words([(r, r.idle) for r in self.turning])
 
     @property
-    def reach(self) -> int | None:
-        """Positions that information can come from through all layers; None: no limit is known."""
-        if not self.layers or not self.widest_window or not all(run.index for run in self.layers):
-            return None
-        return 1 + sum((run.window - 1) * len(run.index) for run in self.layers if run.window)
-
-    @property
     def reach_in_words(self) -> str:
         """How far information comes through layers that see no farther than a window each."""
         words = " Through all layers together, a token depends on at most {:,} positions."
-        return words.format(self.reach) if self.reach else ""
+        return words.format(self.reach.stacked) if self.reach else ""
 
     @property
     def turning(self) -> tuple[Rotation, ...]:
@@ -207,17 +220,21 @@ class Context(Result):
         What the model type alone says is marked where that was not known and read as another.
         """
         how = " (assumed)" if any(f.code == "model-type-unknown" for f in self.findings) else ""
-        is_scaled = any(r.softmax_factor != 1 for r in self.rotations)
         in_words: dict[str, Callable[[Rotation], Any]] = {
-            "pairing": lambda r: r.pairing and f"{r.pairing}{how}",
+            "pairing": lambda r: r.pairing and f"{LAYOUTS[r.pairing]}{how}",
             "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
             "base": lambda r: base_in_words(r.base, r.effective_base),
             "bound": lambda r: r.bound or "none below 2^20",
-            "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}" if is_scaled else None,
+            "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}",
         }
-        names = ROTATION_FACTS.values()
+        names = [n for n in ROTATION_FACTS.values() if self.changes(n)]
         values = ([in_words.get(n, attrgetter(n))(r) for r in self.rotations] for n in names)
         return {n: by_rotation(self.rotations, row) for n, row in zip(names, values, strict=True)}
+
+    def changes(self, name: str) -> bool:
+        """Whether some rotation has another value of a fact than one that changes nothing."""
+        usual = UNCHANGED.get(name)
+        return usual is None or any(getattr(r, name) != usual for r in self.rotations)
 
     @property
     def held_text(self) -> Any:
@@ -254,20 +271,50 @@ class Context(Result):
         return None if self.rotations else last_bucket(self.codes)
 
     @property
-    def slope_ends(self) -> str | None:
-        """The steepest and the flattest slope of ALiBi."""
-        return from_to(min(self.slopes), max(self.slopes)) if self.slopes else None
+    def frequency_lines(self) -> list[dict[str, str]]:
+        """The frequencies of all rotations, in lines of text."""
+        lines = (
+            in_lines(r.name, [(p.pair, p.frequency) for p in r.by_pair]) for r in self.rotations
+        )
+        return [line for some in lines for line in some]
+
+    @property
+    def slope_lines(self) -> list[dict[str, str]]:
+        """The slopes of ALiBi, in lines of text."""
+        return in_lines("", list(enumerate(self.slopes or ())))
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
-        """Names of the columns of CSV, and a row for each band of each rotation."""
-        return csv_table(self.all_bands, BAND_COLUMNS)
+        """Names of the columns of CSV, and a row for each pair of each rotation, or each head."""
+        if self.slopes:
+            return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
+        columns = {"rotation": "rotation", **fields_told(Pair)}
+        pairs = (pair for r in self.rotations for pair in r.by_pair)
+        return list(columns.values()), [[getattr(p, name) for name in columns] for p in pairs]
 
 
-BAND_COLUMNS = (
-    *("rotation", "treatment", "pairs", "first_pair", "last_pair", "least_divisor"),
-    "largest_divisor",
-    *("shortest_wavelength", "longest_wavelength", "turns_trained", "turns"),
-)
+def in_lines(name: str, numbers: Sequence[tuple[int, float]]) -> list[dict[str, str]]:
+    """Numbers by their index, so many in a line of text.
+
+    >>> in_lines("", [(i, 2.0**-i) for i in range(9)])[1]
+    {'name': 'all layers', 'numbers': '8', 'values': '0.00390625'}
+    """
+    parts = [numbers[start : start + IN_A_LINE] for start in range(0, len(numbers), IN_A_LINE)]
+    return [
+        {
+            "name": name or "all layers",
+            "numbers": ranges([i for i, _ in part]),
+            "values": "  ".join(number(x, DIGITS) for _, x in part),
+        }
+        for part in parts
+    ]
+
+
+def reach_of(layers: Sequence[Layers]) -> Reach | None:
+    """How far windows take a token, alone and through all layers: each adds all but itself."""
+    if not layers or not all(run.index and run.window for run in layers):
+        return None
+    steps = [(run.window - 1, len(run.index)) for run in layers if run.window]
+    return Reach(1 + max(step for step, _ in steps), 1 + sum(s * n for s, n in steps))
 
 
 def base_in_words(base: float | None, effective: float | None) -> Any:
@@ -356,6 +403,7 @@ def describe_context(
         encodings=(model.codes,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
+        reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
     )
@@ -380,9 +428,9 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
 def without_training(rotation: Rotation) -> Rotation:
     """A rotation without what a length of training says of it."""
     bands = tuple(replace(band, turns_trained=None) for band in rotation.bands)
-    return replace(
-        rotation, bands=bands, unseen=None, familiar_length=None, critical_dimension=None
-    )
+    pairs = tuple(replace(pair, turns_trained=None) for pair in rotation.by_pair)
+    rotation = replace(rotation, bands=bands, by_pair=pairs)
+    return replace(rotation, unseen=None, familiar_length=None, critical_dimension=None)
 
 
 def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:

@@ -22,14 +22,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import lattice as lattice_of
-from pefourier.encodings.encoding import Encoding, Finding, Floats, as_encoding, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Floats,
+    as_encoding,
+    is_stationary,
+    without_prefix,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
 from pefourier.questions.result import HIDDEN, Result
-from pefourier.questions.spectral_density import SpectralEstimate, estimate_spectrum, lattice_sides
+from pefourier.questions.spectral_density import (
+    Method,
+    SpectralEstimate,
+    estimate_spectrum,
+    lattice_sides,
+)
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
@@ -315,7 +327,7 @@ def position_functions(
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
-    method: str = "auto",
+    method: Method = "auto",
 ) -> LineReconstructions | GridReconstructions:
     r"""Rebuild position functions by Algorithm 1, and by the codes' own linear inverse.
 
@@ -394,7 +406,7 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
     within = enc.domain.sides if lags else tuple(map(min, enc.domain.sides, sides))
     corner = tuple(map(slice, within))
     rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
-    if enc.stationary:
+    if is_stationary(enc):
         closest = closest_pair(replace(enc, domain=lattice_of(within)))
         pair, distinct = closest.pair, closest.distinct
     else:

@@ -74,7 +74,7 @@ class Relations(Result):
     def verdict(self) -> str:
         """What inner products, or biases, depend on."""
         enc = self.encodings[0]
-        if not (enc.domain.has_lags or enc.is_shift_invariant):
+        if not (enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)):
             return "no lags"
         if enc.domain.kind == "lag":
             if self.asymmetry is None:
@@ -183,7 +183,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     """
     if len(enc.domain.sides) > 1:
         return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
-    if enc.is_shift_invariant:
+    if isinstance(enc, ShiftInvariantEncoding):
         return 0.0
     return shift_along(enc, 0, k) if enc.domain.has_lags else None
 
@@ -204,7 +204,7 @@ def fit_shift(before: Floats, after: Floats) -> float | None:
 def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     """The residual of a shift by k points along one axis of a grid, fitted to a corner of it."""
     sides = enc.domain.sides
-    if enc.stationary and k < sides[axis]:
+    if is_stationary(enc) and k < sides[axis]:
         return 0.0
     side = max(2, int(FITTED ** (1 / len(sides))))
     corner = [np.arange(min(n, side)) for n in sides]
@@ -225,7 +225,9 @@ def kernel(enc: Encoding) -> Floats | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if enc.injection == "key" or not (enc.domain.has_lags or enc.is_shift_invariant):
+    if enc.injection == "key" or not (
+        enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)
+    ):
         return None
     if enc.domain.kind == "lag" and enc.domain.grid:
         return None  # displacements have no order

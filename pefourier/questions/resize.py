@@ -7,18 +7,27 @@ resized by the methods in use (`geometry.interpolation`), in float64. Neighbours
 apart along an axis; their similarity is the mean cosine of their codes. Frequencies are cycles an
 image where tables of two sizes are compared, so that those that stay have the same number.
 Densities are those of `spectrum` without smoothing, over the lattice of the table's own points.
+A sequence whose inner products are declared is described by their closed forms, without its table.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
-from pefourier.encodings.domain import lattice, lattice_points, positions
-from pefourier.encodings.encoding import Encoding, Finding, Floats, from_table, row_blocks
+from pefourier.encodings.domain import half_plane, lattice, lattice_points, positions
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Floats,
+    from_table,
+    is_stationary,
+    row_blocks,
+)
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
@@ -39,7 +48,7 @@ from pefourier.geometry.interpolation import METHODS, resize_lattice
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
-from pefourier.questions.spectral_density import estimate_spectrum
+from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, printable
 
@@ -131,12 +140,33 @@ class Resizing(Result):
     new: tuple[int, ...] = field(metadata={"told": "to"})
     prefix: int
     method: str
-    table: np.ndarray = field(metadata={"told": ""})  # (prefix + n, d), in the order of the weights
+    make_table: Callable[[], np.ndarray] = field(compare=False, metadata={"told": False})
     before: Picture
     after: Picture
     methods: list[Method]  # empty where the table was computed anew
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
+    unchanged: int | None  # rows of a sequence's formula that the new length leaves as they are
     out: str | None = None  # the file that the table was written to
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The new table (prefix + n, d), in the order of the weights."""
+        return as_stored(self.encodings[0], self.make_table())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to another process: the table in place of its rule, which is a closure."""
+        return {**super().__getstate__(), "table": self.table, "make_table": None}
+
+    @property
+    def unchanged_in_words(self) -> str:
+        """How many of the rows of both lengths stay as they are."""
+        common = min(self.before.points, self.after.points)
+        if self.unchanged in (None, common):
+            return "" if self.unchanged is None else f" The first {common:,} rows are unchanged."
+        return (
+            f" {common - self.unchanged:,} of the first {common:,} rows change, because the "
+            "formula depends on the length."
+        )
 
     @property
     def verdict(self) -> str:
@@ -202,28 +232,61 @@ def resize_table(
     method = ANEW if computed is not None else method or DEFAULT
     if method not in (*METHODS, ANEW):
         raise unknown("method", method, METHODS)
-    prefix, shape = encoding.domain.prefix, encoding.domain.sides
     old, new, table_sides = check_new_sides(encoding, new)
-    front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
+    prefix, shape, methods = encoding.domain.prefix, encoding.domain.sides, []
     if computed is not None:
-        chosen = np.asarray(computed.table()[prefix:], dtype=float)
+        make_table = partial(rows_behind, encoding, computed)
+        states = picture_of("before", encoding), picture_of("after", computed)
     else:
+        front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
         chosen = resize_lattice(rows, shape, table_sides, method)
-    before = picture("before", rows, shape)
-    after = picture("after", chosen, table_sides)
-    names = METHODS if computed is None else ()
+        make_table = partial(np.concatenate, [front, chosen])
+        states = picture("before", rows, shape), picture("after", chosen, table_sides)
+        methods = [compare_method(name, rows, chosen, states[0], table_sides) for name in METHODS]
     return Resizing(
         old=old,
         new=new,
         prefix=prefix,
         method=method,
-        table=as_stored(encoding, np.concatenate([front, chosen]) if prefix else chosen),
-        before=before,
-        after=after,
-        methods=[compare_method(name, rows, chosen, before, table_sides) for name in names],
+        make_table=make_table,
+        before=states[0],
+        after=states[1],
+        methods=methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
+        unchanged=unchanged_rows(encoding, computed),
         encodings=(encoding,),
     )
+
+
+def rows_behind(encoding: Encoding, computed: Encoding) -> np.ndarray:
+    """Vectors of a formula on a new grid, behind the rows of the old table without a place."""
+    prefix = encoding.domain.prefix
+    front = encoding.table(encoding.domain.x[:prefix])
+    return np.concatenate([front, computed.table()[prefix:]], dtype=float)
+
+
+def picture_of(name: str, enc: Encoding) -> Picture:
+    """Vectors of a formula on its lattice: of sequences by closed forms where there are any."""
+    sides, prefix = enc.domain.sides, enc.domain.prefix
+    if not is_stationary(enc) or len(sides) > 1 or prefix:
+        return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
+    omega, weights = enc.measure.frequencies, enc.measure.weights
+    norm, cosine = math.sqrt(enc.measure.squared_length), float(weights @ np.cos(omega))
+    density = sampled_density(omega, weights, len(enc))
+    return describe(name, enc, sides, norm, [cosine if len(enc) > 1 else np.nan], density)
+
+
+def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
+    """How many rows of a sequence's formula are equal at both lengths, bit by bit."""
+    if new is None or len(old.domain.sides) > 1 or old.domain.prefix:
+        return None
+    if is_stationary(old) and is_stationary(new):
+        measures = old.measure, new.measure
+        before, after = ([*m.frequencies, *m.weights, m.squared_length] for m in measures)
+        if before == after:
+            return min(len(old), len(new))
+    blocks = zip(old.blocks(), new.blocks(), strict=False)
+    return sum(int((a[: len(b)] == b[: len(a)]).all(axis=1).sum()) for (_, a), (_, b) in blocks)
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
@@ -328,21 +391,29 @@ def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-    spectrum, closest = estimate_spectrum(enc, sigma=0.0), closest_pair(enc)
     products = neighbour_products(table, sides)
-    norm = rms(products)
-    density = spectrum.raw if len(sides) > 1 else spectrum.raw[0]
-    waves = [
-        omega * n / (2 * np.pi) for omega, n in zip(spectrum.omega, spectrum.sides, strict=True)
-    ]
-    cycles = np.linalg.norm(lattice_points(waves), axis=1)
+    density = estimate_spectrum(enc, sigma=0.0).raw.reshape(-1, *map(len, half_plane(sides)))[0]
+    return describe(name, enc, sides, rms(products), similarities(products), density)
+
+
+def describe(
+    name: str,
+    enc: Encoding,
+    sides: tuple[int, ...],
+    norm: float,
+    neighbours: list[float],
+    density: np.ndarray,
+) -> Picture:
+    """The vectors of an encoding on a lattice, with what is known of their inner products."""
+    waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
+    cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
     return Picture(
         name=name,
         grid=tuple(sides),
         norm=norm,
         distinct=closest.distinct,
         nearest=closest.distance / norm if norm and closest.pair else None,
-        neighbours=similarities(products),
+        neighbours=neighbours,
         closest=closest.pair,
         cycles=float(cycles @ density.ravel()),
         constant=float(density.flat[0]),

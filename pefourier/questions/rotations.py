@@ -85,6 +85,18 @@ class Band:
         return from_to(self.shortest_wavelength, self.longest_wavelength)
 
 
+@dataclass(frozen=True)
+class Pair:
+    """One rotated pair of a head."""
+
+    rotation: str = field(metadata={"told": False})  # whose it is
+    pair: int  # of all that a head has, counted from 0
+    wavelength: float  # positions, with the scaling
+    frequency: float  # radians per position: inv_freq
+    treatment: str = field(metadata={"told": "class"})
+    turns_trained: float | None  # in training; None: its length is not known
+
+
 def from_to(low: float | None, high: float | None) -> str:
     """The ends of a range, or the number that both read as.
 
@@ -140,6 +152,7 @@ class Rotation:
     precision: Mapping[str, "FormatLoss"]
     axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
     scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
+    by_pair: tuple[Pair, ...] = ()  # that turn
 
 
 def describe_rotation(
@@ -193,6 +206,7 @@ def describe_rotation(
         trained_frequencies=plain[turning],
         precision=Losses(enc),
         scaling_parameters=settings_of_scaling(params),
+        by_pair=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
     )
 
 
@@ -270,6 +284,20 @@ def bands(
                 turns_trained=float(met[slowest] * trained / (2 * pi)),
                 turns=float(scaled[slowest] * length / (2 * pi)),
             )
+
+
+def pairs(
+    rotation: str, scaled: Floats, plain: Floats, met: Floats, scaling: str
+) -> Iterator[Pair]:
+    """Rotated pairs in their order, as `bands` classes them; `met` are angles of training."""
+    index = np.flatnonzero(scaled)
+    classes = np.empty(len(index), dtype=object)
+    by_class = treatments(scaled[index], plain[index], by_pair=scaling == "longrope")
+    for treatment, members in by_class.items():
+        classes[members] = treatment
+    for i, treatment in zip(index.tolist(), classes, strict=True):
+        omega, turns = float(scaled[i]), float(met[i] / (2 * pi))
+        yield Pair(rotation or "all layers", i, 2 * pi / abs(omega), omega, treatment, turns)
 
 
 def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[Treatment, Bools]:

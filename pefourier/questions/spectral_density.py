@@ -8,7 +8,7 @@ Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of 
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log, pi
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import (
     Floats,
     Measure,
     as_encoding,
+    is_stationary,
     row_blocks,
     without_prefix,
 )
@@ -50,13 +51,14 @@ FIRST = 1 / 16  # of the frequency axis
 NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
 LOW = pi / 2 * (1 + 1e-9)  # frequencies up to here have wavelengths of four steps or longer
 MOST = 0.95  # of the energy
+Method = Literal["auto", "declared", "periodogram"]
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedFrequencies:
     """The spectral measure of an encoding: declared, or read from the periodogram of its table."""
 
-    method: str  # declared or periodogram
+    method: Method  # declared or periodogram
     frequencies: Floats  # (m,) radians per position; on a grid (m, axes)
     weights: Floats  # (m,) shares of the energy; NaN where all codes are zero
     visible: Floats  # frequencies as points show them
@@ -114,19 +116,21 @@ class WeightedFrequencies:
         return float(np.maximum(excess, weights - excess).max())
 
 
-def weighted_frequencies(enc: Encoding, method: str = "auto") -> WeightedFrequencies:
+def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFrequencies:
     """The spectral measure of an encoding by a method; auto: declared where there is one."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    used: Method = "declared"
     if enc.measure is not None and method != "periodogram":
-        used, frequencies, weights = "declared", enc.measure.frequencies, enc.measure.weights
+        frequencies, weights = enc.measure.frequencies, enc.measure.weights
     elif method == "declared":
         less = " less its mean is a table and" if enc.params.get("demean") else ""
         raise PefourierError(
             f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
         )
     else:
-        used, (frequencies, energy) = "periodogram", periodogram(enc.domain, enc.table())
+        used = "periodogram"
+        frequencies, energy = periodogram(enc.domain, enc.table())
         total = energy.sum()
         weights = energy / total if total else np.full(len(energy), np.nan)
     visible = frequencies if enc.domain.irregular else alias(frequencies)
@@ -174,7 +178,7 @@ class SpectralEstimate:
 
 
 def estimate_spectrum(
-    enc: Encoding, lattice: int | None = None, sigma: float | None = None, method: str = "auto"
+    enc: Encoding, lattice: int | None = None, sigma: float | None = None, method: Method = "auto"
 ) -> SpectralEstimate:
     """The density of an encoding without prefix; parameters as in `questions.spectrum`.
 
@@ -350,7 +354,7 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
     >>> round(declared_mean_share(rope, rope.measure), 4)
     0.7702
     """
-    if enc.stationary:
+    if is_stationary(enc):
         turns = alias(measure.frequencies.reshape(len(measure.weights), -1)) / (2 * pi)
         kernels = np.sinc(turns * enc.domain.sides) / np.sinc(turns)
         return float(measure.weights @ kernels.prod(axis=1) ** 2)
@@ -359,6 +363,33 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
         total += rows.sum(axis=0)
         energy += float((rows**2).sum())
     return float((total**2).sum() / (len(enc) * energy)) if energy else np.nan
+
+
+def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
+    r"""The energy of n samples of waves at 0, 1 … n // 2 cycles, both directions together.
+
+    Of a wave :math:`\omega` it is :math:`(\sin\frac{n\delta}{2} / n \sin\frac{\delta}{2})^2` at
+    the distances :math:`\delta = \theta_k \mp \omega`, whose numerator is that of :math:`\omega`.
+    Weights that sum to one give a density that does.
+
+    >>> sampled_density(np.array([pi / 4]), np.ones(1), 4).round(4)  # half a cycle
+    array([0.4268, 0.5   , 0.0732])
+    """
+    half = pi * np.arange(n // 2 + 1) / n
+    sines, cosines = np.sin(half), np.cos(half)
+    inner = slice(1, (n + 1) // 2)  # the ends have one direction
+    density = np.zeros(len(half))
+    for omega, weight in zip(np.abs(alias(frequencies)), weights, strict=True):
+        s, c = np.sin(omega / 2), np.cos(omega / 2)
+        energy = weight * (np.sin(n * omega / 2) / n) ** 2
+        nearest = min(round(n * omega / (2 * pi)), n // 2)
+        turns = omega / (2 * pi) - nearest / n
+        distance = sines * c - cosines * s
+        distance[nearest] = np.inf  # where it may be rounding alone
+        density += energy / distance**2
+        density[nearest] += weight * (np.sinc(n * turns) / np.sinc(turns)) ** 2
+        density[inner] += energy / (sines * c + cosines * s)[inner] ** 2
+    return density
 
 
 @dataclass(frozen=True)
@@ -370,7 +401,7 @@ class DecadeDensity:
     at_zero: float  # share at frequency 0, which has no logarithm
 
 
-def density_by_decade(encoding: Encoding | ArrayLike, method: str = "auto") -> DecadeDensity:
+def density_by_decade(encoding: Encoding | ArrayLike, method: Method = "auto") -> DecadeDensity:
     r"""Share of energy per decade of frequency.
 
     .. math:: p(\log_{10}\omega) = \sum_{\omega_j > 0} w_j\,
@@ -400,7 +431,7 @@ def density_by_decade(encoding: Encoding | ArrayLike, method: str = "auto") -> D
     return DecadeDensity(10.0**exponents, density / scale, waves.at_zero)
 
 
-def single_waves(encoding: Encoding | ArrayLike, method: str = "auto") -> DecadeDensity:
+def single_waves(encoding: Encoding | ArrayLike, method: Method = "auto") -> DecadeDensity:
     """Each frequency above 0 that has energy with its share of it, nothing smeared.
 
     >>> from pefourier.encodings import load
@@ -414,7 +445,7 @@ def single_waves(encoding: Encoding | ArrayLike, method: str = "auto") -> Decade
     return DecadeDensity(frequencies[moving], weights[moving], at_zero)
 
 
-def is_slow(encoding: Encoding | ArrayLike, method: str = "auto") -> bool:
+def is_slow(encoding: Encoding | ArrayLike, method: Method = "auto") -> bool:
     """Whether most energy beside frequency 0 is in the first sixteenth of the frequency axis.
 
     >>> from pefourier.encodings import load

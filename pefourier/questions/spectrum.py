@@ -36,6 +36,7 @@ from pefourier.questions.spectral_density import (
     MOST,
     NEGLIGIBLE,
     DensitySummary,
+    Method,
     SpectralEstimate,
     WeightedFrequencies,
     axis_shares,
@@ -249,7 +250,7 @@ def spectrum(
     encoding: Encoding | ArrayLike,
     lattice: int | None = None,
     sigma: float | None = None,
-    method: str = "auto",
+    method: Method = "auto",
 ) -> LineSpectrum | GridSpectrum:
     r"""The kernel-density frequency distribution of Eq. 15.
 

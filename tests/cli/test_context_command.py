@@ -47,7 +47,7 @@ def test_context_of_two_rotations(run):
     layers = [(len(one["index"]), one["rotation"], one["window"]) for one in result["layers"]]
     assert layers == [(10, 0, 1024), (2, 1, None)]
     lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
-    assert len(lines) == 1 + 3 + 2  # a row for each band
+    assert len(lines) == 1 + 64 + 2 * 128 + 256  # a row for each pair, and each head
     assert "0-4, 6-10" in run("context", "gemma.json", "--against", "local-for-global").out
     asked = ("context", "gemma.json", "--against")
     (result,) = run(*asked, "scaling-ignored", "--json").results

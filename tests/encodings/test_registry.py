@@ -8,9 +8,15 @@ from reference import ROWS
 
 from pefourier.encodings import build, load, loader
 from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import (
+    Encoding,
+    KernelMeasure,
+    from_table,
+    is_stationary,
+    with_measure,
+)
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.registry import BUILDERS, encoding
+from pefourier.encodings.registry import BUILDERS, encoding, largest_at_ends
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
 
@@ -50,7 +56,7 @@ def test_one_function_is_listed_loaded_and_assessed(run):
     assert listed["meanings"] == dict.fromkeys(("period", "scale"), "Of each tooth.")
     enc = load("sawtooth:period=4", 6, 2, scale=0.5)
     assert enc.params == {"length": 6, "d": 2, "period": 4, "scale": 0.5}
-    assert (enc.origin, enc.untrained, enc.stationary) == ("formula", False, False)
+    assert (enc.origin, enc.untrained, is_stationary(enc)) == ("formula", False, False)
     np.testing.assert_array_equal(enc.table()[:, 0], [0, 0.5, 1, 1.5, 0, 0.5])
     (result,) = run("check-faithful", "sawtooth:period=4", "-S", 6, "--d", 2, "--json").results
     assert (result["verdict"], result["distinct"]) == ("collides", 4)
@@ -88,3 +94,9 @@ def test_an_odd_d_is_filled_as_told(odd):
     np.testing.assert_allclose(table, np.transpose([*waves, last]), atol=1e-14)
     fairseq = load("sinusoidal:divisor=d/2-1", 9, 6).measure.frequencies
     np.testing.assert_allclose(fairseq, 1e4 ** -np.linspace(0, 1, 3), rtol=1e-14)
+
+
+def test_the_largest_number_of_declared_waves_is_the_amplitude_of_the_widest():
+    waves = KernelMeasure(np.array([0.1, 0.2]), np.array([0.1, 0.9]), squared_length=10.0)
+    enc = with_measure(from_table(np.eye(4)), waves)
+    assert largest_at_ends(enc) == pytest.approx(3.0)

@@ -3,6 +3,8 @@
 import mpmath
 import numpy as np
 import pytest
+import torch
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import MANY, lag_sums
@@ -129,6 +131,50 @@ def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(written):
     assert eight == tuple(2.0**-i for i in range(1, 9))
     assert twelve == pytest.approx((*eight, *(2.0 ** -(i + 0.5) for i in range(4))))
     assert describe_context("rope", 99)[1].slopes is None
+
+
+@pytest.mark.parametrize("heads", [8, 12, 7, 71])
+def test_slopes_are_those_of_transformers(heads):
+    built = build_alibi_tensor(torch.ones(1, 3), heads, torch.float32)
+    slopes = (built[:, 0, 1] - built[:, 0, 0]).tolist()
+    names, rows = describe_context("alibi", 99, d=heads)[1].series()
+    assert names == ["head", "slope"]
+    assert [head for head, _ in rows] == list(range(heads))
+    assert [slope for _, slope in rows] == pytest.approx(slopes, rel=1e-6)
+
+
+PAIRS = [(f"{spec},original=4096", 128) for spec in ("rope:scaling=yarn,factor=4",)]
+PAIRS += [(LLAMA3, 128), ("rope:partial=.5", 32), ("rope:scaling=proportional,partial=.25", 64)]
+
+
+@pytest.mark.parametrize(("spec", "d"), PAIRS)
+def test_each_pair_is_a_row_of_csv(spec, d):
+    """By the formulas of wavelengths and turns, and by the bands, of which each is in one."""
+    found = describe_context(spec, 16384, 4096, d)[1]
+    (r,) = found.rotations
+    names, rows = found.series()
+    assert names == ["rotation", "pair", "wavelength", "frequency", "class", "turns_trained"]
+    assert len(rows) == r.rotated
+    rotation, pair, wavelength, frequency, treatment, turns = zip(*rows, strict=True)
+    assert (set(rotation), list(pair)) == ({"all layers"}, list(range(r.rotated)))
+    np.testing.assert_array_equal(frequency, load(spec, 16384, d).measure.frequencies[: len(rows)])
+    np.testing.assert_allclose(wavelength, 2 * np.pi / np.array(frequency))
+    np.testing.assert_allclose(turns, 4096 / np.array(wavelength))  # trained as it is now
+    for b in r.bands:
+        inside = [t == b.treatment for t in treatment]
+        assert sum(inside) == b.pairs
+        assert pair[inside.index(True)] == b.first_pair
+    shown = " ".join(line["values"] for line in found.frequency_lines).split()
+    np.testing.assert_allclose(list(map(float, shown)), frequency, rtol=5e-6)
+
+
+def test_rows_that_change_nothing_are_left_out():
+    plain = describe_context("rope:layout=interleaved", 512)[1].facts
+    assert plain["pairing"] == "interleaved"
+    assert not {"scaling", "attention_factor", "softmax_factor"} & plain.keys()
+    facts = describe_context(YARN, 512)[1].facts
+    assert (facts["pairing"], facts["scaling"]) == ("half (rotate_half)", "yarn")
+    assert facts["attention_factor"] == pytest.approx(0.1 * np.log(4) + 1)
 
 
 def test_only_rotations_are_described():

@@ -10,7 +10,7 @@ from pefourier import context
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.errors import PefourierError
-from pefourier.questions.context import describe_context
+from pefourier.questions.context import Reach, describe_context
 from pefourier.questions.extend import extend
 
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
@@ -144,8 +144,14 @@ def test_windows_one_behind_another_reach_further(written):
     mistral = {"model_type": "mistral", "head_dim": 128, "num_hidden_layers": 32}
     mistral |= {"sliding_window": 4096, LONGEST: 32768, "rope_theta": 1e4}
     found = context(written(mistral))
-    assert (found.verdict, found.reach) == ("beyond every window", 131041)
+    assert (found.verdict, found.reach) == ("beyond every window", Reach(4096, 131041))
     assert found.rotations[0].familiar_length is None  # no query sees farther than training
+    kinds = ["sliding_attention"] * 3 + ["full_attention"]
+    for layers, reach in ((kinds[:3], Reach(9, 25)), (kinds, None)):
+        mixed = {"model_type": "qwen2", "head_dim": 8, "num_hidden_layers": len(layers)}
+        mixed |= {"sliding_window": 9, "use_sliding_window": True, "layer_types": layers}
+        assert context(written(mixed)).reach == reach
+    assert context("rope").reach is None
 
 
 @pytest.mark.parametrize("length", [7, 75, 80, 117, 225])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sinusoids import GRID, NORMAL, S, waves
 
-from pefourier.encodings.encoding import from_table, with_measure
+from pefourier.encodings.encoding import from_table, is_stationary, with_measure
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
@@ -58,7 +58,7 @@ TABLES = {
 def scaled(enc, factor):
     """The encoding whose codes are those of another times a number."""
     measure = enc.measure
-    if enc.stationary:
+    if is_stationary(enc):
         measure = replace(measure, squared_length=measure.squared_length * factor**2)
     return with_measure(replace(enc, codes=lambda x: factor * enc.codes(x)), measure)
 

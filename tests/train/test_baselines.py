@@ -57,7 +57,7 @@ def test_series_of_any_length_are_stretched_alike(rng):
 def test_minirocket_sees_where_things_are():
     pytest.importorskip("aeon", reason="needs the package aeon")
     task = load.load_task("order:count=200,length=12")
-    valid, test, _ = baselines.fit_method("minirocket", task, 0)
+    valid, test, *_ = baselines.fit_method("minirocket", task, 0)
     fold = task.folds[0]
     assert (valid.shape, test.shape) == ((len(fold.valid), 2), (len(fold.test), 2))
     assert (test.argmax(axis=1) == task.labels[fold.test]).mean() > 0.8
