@@ -74,10 +74,14 @@ SECONDS ?= 3600
 fuzz: $(BIN)/pytest  ## damaged and malicious files for SECONDS=3600, until one is not refused in a line
 	PYTHONPATH=tests/helpers $(BIN)/python -W error tests/tools/fuzz.py --seconds $(SECONDS)
 
-bench: $(BIN)/torchrun  ## time and memory against what one would call today; ONLY=grid: of grids
+bench: $(BIN)/pytest  ## time against what one would call today; ONLY=commands; CHECK=1: commands that became slower
+ifdef CHECK
+	$(BIN)/python tests/tools/bench.py check
+else
 	$(BIN)/python -m pip install --quiet '.[bench]'
 	PYTHONPATH=tests/helpers $(BIN)/python tests/tools/bench.py $(ONLY)
-	PYTHONPATH=tests/helpers $(BIN)/python tests/tools/bench_training.py
+	$(if $(ONLY),,PYTHONPATH=tests/helpers $(BIN)/python tests/tools/bench_training.py)
+endif
 
 clean:  ## forget the environment
 	rm -rf $(VENV) build *.egg-info

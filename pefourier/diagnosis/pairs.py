@@ -396,12 +396,16 @@ def pairs_apart(a: PairWaves, b: PairWaves) -> Bools:
 
 
 def frequencies_apart(a: PairWaves, b: PairWaves) -> bool:
-    """Whether fitted frequencies differ by more than rounding, wherever their waves begin."""
+    """Whether fitted frequencies differ by more than rounding, wherever their waves begin.
+
+    Neither the order of pairs counts nor the direction in which they turn.
+    """
     if a.omega.shape != b.omega.shape:
         return True
     eps = max(a.eps, b.eps)
-    slack = 64 * eps / min(a.length, b.length) + 4 * phase_rounding(np.abs(a.omega), eps)
-    return bool((np.abs(np.abs(a.omega) - np.abs(b.omega)) > slack).any())
+    first, second = (np.sort(np.abs(np.angle(np.exp(1j * pairs.omega)))) for pairs in (a, b))
+    slack = 64 * eps / min(a.length, b.length) + 4 * phase_rounding(first, eps)
+    return bool((np.abs(first - second) > slack).any())
 
 
 def offset_waves(a: PairWaves, b: PairWaves) -> Waves:

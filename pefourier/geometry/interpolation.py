@@ -9,6 +9,7 @@ on with its outermost numbers, but for antialiasing, whose window is cut there a
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,10 +116,16 @@ def resize_lattice(
     array([1., 2.])
     """
     values = np.asarray(table, dtype=float).reshape(*old, -1)
-    for axis, (n, m) in enumerate(zip(old, new, strict=True)):
+    changes = [changing_columns(values, axis) for axis in range(len(old))]
+    for axis, (n, m, changing) in enumerate(zip(old, new, changes, strict=True)):
         if n != m:
-            changing = changing_columns(values, axis)  # all others stay, to the bit
-            resized = np.tensordot(METHODS[method](n, m), values[..., changing], (1, axis))
-            values = np.take(values, [0] * m, axis)
-            values[..., changing] = np.moveaxis(resized, 0, axis)
+            before, after = values.shape[:axis], values.shape[axis + 1 : -1]
+            moving = values if changing.all() else values[..., changing]
+            resized = METHODS[method](n, m) @ moving.reshape(prod(before), n, -1)
+            resized = resized.reshape(*before, m, *after, -1)
+            if not changing.all():  # all others stay, to the bit
+                values = np.take(values, [0] * m, axis)
+                values[..., changing] = resized
+            else:
+                values = resized
     return values.reshape(-1, values.shape[-1])

@@ -145,7 +145,8 @@ def has_format(numbers: Table, form: Format) -> bool:
     >>> has_format(-0.25 * lags, FORMATS["bfloat16"])
     False
     """
-    if (rounded(numbers, form) != numbers).any():
+    parts = (numbers[rows] for rows in row_blocks(len(numbers), CACHED, numbers[:1].size or 1))
+    if any((rounded(part, form) != part).any() for part in parts):
         return False
     last = np.frexp(np.abs(numbers).max(axis=0, initial=0.0))[1] - form.digits
     units = np.ldexp(numbers, -last)
@@ -178,13 +179,21 @@ def stored_resolution(numbers: Floats, eps: float) -> tuple[float, float]:
     >>> stored_resolution(np.array([0.1, 0.25, 0.333]), 2.0**-52)[1]
     0.001
     """
-    near_one = unit_of(numbers) * numbers
+    rows, unit = row_blocks(len(numbers), CACHED, max(1, numbers[:1].size)), unit_of(numbers)
     for form in (FORMATS[name] for name in ("bfloat16", "float16", "float32")):
-        steps = np.ldexp(near_one, form.digits)
-        if (steps != np.rint(steps)).any() and has_format(np.ldexp(near_one, NEAR_TOP), form):
-            eps = max(eps, 2.0 ** (1 - form.digits))
+        resolution = 2.0 ** (1 - form.digits)
+        if resolution <= eps:  # which is coarser already
             break
-    places = (k for k in range(MOST_PLACES) if (np.round(numbers, k) == numbers).all())
+        steps = (np.ldexp(unit * numbers[part], form.digits) for part in rows)
+        is_finer = any((part != np.rint(part)).any() for part in steps)
+        if is_finer and has_format(np.ldexp(unit * numbers, NEAR_TOP), form):
+            eps = resolution
+            break
+    places = (
+        k
+        for k in range(MOST_PLACES)
+        if all((np.round(numbers[part], k) == numbers[part]).all() for part in rows)
+    )
     decimals = next(places, 0)
     return eps, 10.0**-decimals if decimals else 0.0
 

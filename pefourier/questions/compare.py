@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import SLIPS, Cause, is_rotation
-from pefourier.diagnosis.pairs import PairDifference
+from pefourier.diagnosis.pairs import PairDifference, PairWaves, frequencies_apart
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import (
     describe_changes,
@@ -39,7 +39,7 @@ from pefourier.questions.model_layers import (
     model_runs,
     unread_keys,
 )
-from pefourier.questions.moved_rows import BY_LENGTH, at_rows_of, length_note
+from pefourier.questions.moved_rows import BY_LENGTH, at_rows_of, explains_rows, length_note
 from pefourier.questions.operators import OperatorComparison
 from pefourier.questions.outcome import (
     MOST_ROWS,
@@ -227,7 +227,8 @@ def compare(
     if tolerance is not None and worst is not None and worst <= tolerance:
         return conclude(replace(numbers, verdict="the same"), encodings, tolerance)
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
-    is_explained = outcome.positions or (is_long and outcome.cause)
+    is_apart = is_long and pairs is not None and turn_apart(*pairs)
+    is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
     if outcome.verdict == "different" and first.dim == second.dim and not is_explained:
         outcome = align_tables(outcome, encodings)
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
@@ -238,6 +239,12 @@ def compare(
         by_length = (enc for enc in rotations if enc.params["scaling"] in BY_LENGTH)
         outcome = outcome.with_findings(*map(length_note, by_length))
     return conclude(outcome, encodings, tolerance)
+
+
+def turn_apart(first: PairWaves, second: PairWaves) -> bool:
+    """Whether pairs turn by other frequencies in all rows: no order or rotation is looked for."""
+    is_even = explains_rows(first) and explains_rows(second)
+    return is_even and len(first.omega) == len(second.omega) and frequencies_apart(first, second)
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:

@@ -20,7 +20,14 @@ import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice, lattice_points, positions
-from pefourier.encodings.encoding import Encoding, Finding, from_table, is_stationary
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Floats,
+    from_table,
+    is_stationary,
+    row_blocks,
+)
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
@@ -38,6 +45,7 @@ from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
@@ -231,15 +239,10 @@ def resize_table(
         states = picture_of("before", encoding), picture_of("after", computed)
     else:
         front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
-        tables = {name: resize_lattice(rows, shape, table_sides, name) for name in METHODS}
-        chosen = tables[method]
+        chosen = resize_lattice(rows, shape, table_sides, method)
         make_table = partial(np.concatenate, [front, chosen])
         states = picture("before", rows, shape), picture("after", chosen, table_sides)
-        size = states[0].norm or np.nan
-        methods = [
-            Method(n, rms(t) / size, similarities(t, table_sides), float(np.abs(t - chosen).max()))
-            for n, t in tables.items()
-        ]
+        methods = [compare_method(name, rows, chosen, states[0], table_sides) for name in METHODS]
     return Resizing(
         old=old,
         new=new,
@@ -336,24 +339,51 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
     return old, tuple(map(int, new)), table_sides
 
 
-def rms(table: np.ndarray) -> float:
+def compare_method(
+    name: str, rows: Floats, chosen: Floats, before: Picture, sides: Sequence[int]
+) -> Method:
+    """A table as a method resizes it, beside the one chosen: some columns at a time."""
+    products, largest = np.zeros((len(sides) + 1, *sides)), 0.0
+    for columns in row_blocks(rows.shape[1], NUMBERS_AT_ONCE, len(chosen)):
+        part = resize_lattice(rows[:, columns], before.grid, sides, name)
+        products += neighbour_products(part, sides)
+        largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
+    size = before.norm or np.nan
+    return Method(name, rms(products) / size, similarities(products), largest)
+
+
+def neighbour_products(table: Floats, sides: Sequence[int]) -> Floats:
+    """Inner products of each code with itself and with the next along each axis.
+
+    Their shape is (1 + axes, *sides), with 0 where there is no next.
+    """
+    grid = table.reshape(*sides, -1)
+    products = np.zeros((len(sides) + 1, *sides))
+    products[0] = np.einsum("...i,...i->...", grid, grid)
+    for axis in range(len(sides)):
+        along = np.moveaxis(grid, axis, 0)
+        pairs = np.einsum("...i,...i->...", along[:-1], along[1:])
+        np.moveaxis(products[axis + 1], axis, 0)[:-1] = pairs
+    return products
+
+
+def rms(products: Floats) -> float:
     """Root of the mean squared length of a code."""
-    return float(np.sqrt((table**2).sum(axis=1).mean()))
+    return float(np.sqrt(products[0].mean()))
 
 
-def similarities(table: np.ndarray, sides: Sequence[int]) -> list[float]:
+def similarities(products: Floats) -> list[float]:
     """Mean cosine of codes one step apart along each axis; NaN on an axis of one point.
 
-    >>> similarities(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 1.0]]), (2, 2))
+    >>> table = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 1.0]])
+    >>> similarities(neighbour_products(table, (2, 2)))
     [0.0, 1.0]
     """
-    lengths = np.linalg.norm(table, axis=1, keepdims=True)
-    unit = (table / np.where(lengths > 0, lengths, 1.0)).reshape(*sides, -1)
+    lengths = np.sqrt(np.where(products[0] > 0, products[0], 1.0))
     means = []
-    for axis, n in enumerate(sides):
-        along = np.moveaxis(unit, axis, 0)
-        cosines = np.einsum("...i,...i->...", along[:-1], along[1:])
-        means.append(float(cosines.mean()) if n > 1 else np.nan)
+    for axis, n in enumerate(lengths.shape):
+        cosines = products[axis + 1] / lengths / np.roll(lengths, -1, axis)
+        means.append(float(np.moveaxis(cosines, axis, 0)[:-1].mean()) if n > 1 else np.nan)
     return means
 
 
@@ -361,8 +391,9 @@ def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
     """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
+    products = neighbour_products(table, sides)
     density = estimate_spectrum(enc, sigma=0.0).raw.reshape(-1, *map(len, half_plane(sides)))[0]
-    return describe(name, enc, sides, rms(table), similarities(table, sides), density)
+    return describe(name, enc, sides, rms(products), similarities(products), density)
 
 
 def describe(

@@ -17,7 +17,14 @@ from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
-from pefourier.questions.resize import by_cycles, picture, picture_of, resize_table, similarities
+from pefourier.questions.resize import (
+    by_cycles,
+    neighbour_products,
+    picture,
+    picture_of,
+    resize_table,
+    similarities,
+)
 
 
 def both(spec, old, new, d=64, **facts):
@@ -40,8 +47,26 @@ def test_neighbours_are_those_of_each_axis(rng):
     unit = (table / np.linalg.norm(table, axis=1, keepdims=True)).reshape(3, 4, 5)
     down = [unit[y, x] @ unit[y + 1, x] for y in range(2) for x in range(4)]
     right = [unit[y, x] @ unit[y, x + 1] for y in range(3) for x in range(3)]
-    assert similarities(table, (3, 4)) == pytest.approx([np.mean(down), np.mean(right)])
-    assert np.isnan(similarities(table, (12, 1))[1])
+    assert similarities(neighbour_products(table, (3, 4))) == pytest.approx(
+        [np.mean(down), np.mean(right)]
+    )
+    assert np.isnan(similarities(neighbour_products(table, (12, 1)))[1])
+
+
+def test_methods_compared_in_parts_are_those_of_whole_tables(monkeypatch, rng):
+    monkeypatch.setattr("pefourier.questions.resize.NUMBERS_AT_ONCE", 60)  # two columns of five
+    table = rng.normal(size=(12, 5))
+    table[:, 2] = 3.0  # a column that stays
+    r = resize_table(table_on((3, 4), table), (6, 5), "fourier")
+    for row in r.methods:
+        new = resize_table(table_on((3, 4), table), (6, 5), row.method).table
+        assert (new[:, 2] == 3.0).all()
+        assert row.largest_difference == pytest.approx(np.abs(new - r.table).max(), rel=1e-12)
+        norms = [np.sqrt((x**2).sum(axis=1).mean()) for x in (new, table)]
+        assert row.norm_ratio == pytest.approx(norms[0] / norms[1], rel=1e-12)
+        unit = (new / np.linalg.norm(new, axis=1, keepdims=True)).reshape(6, 5, 5)
+        down, right = (unit[:-1] * unit[1:]).sum(-1), (unit[:, :-1] * unit[:, 1:]).sum(-1)
+        assert row.neighbours == pytest.approx([down.mean(), right.mean()], rel=1e-12)
 
 
 def folded_by_hand(table, sides):

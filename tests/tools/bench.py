@@ -5,7 +5,8 @@ take over 20 seconds once). Seconds are those of the work without imports, of wh
 printed; memory is the largest of the process; the largest number of the answer is compared. Growth
 exponents are slopes of log time over log size of whole commands. Prints a row each and writes
 figures/bench.json. A word after the command measures the comparisons that have it in their question
-and keeps what is stored of the others.
+and keeps what is stored of the others; `commands` measures those of `bench_commands`, and `check`
+compares them with what is stored.
 """
 
 import json
@@ -18,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 
+import bench_commands
 import numpy as np
 
 RUNS = 3
@@ -320,6 +322,11 @@ def growth(command, sizes):
 
 def main(only=""):
     """Measure all, or the comparisons with a word in their question beside those stored."""
+    stored = json.loads(OUT.read_text()) if OUT.exists() else {}
+    if only == "check":
+        sys.exit(1 if bench_commands.check_commands(stored["commands"]) else 0)
+    if only in ("", "commands"):
+        stored["commands"] = bench_commands.measure_commands()
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}
     rows, slopes = [], []
     for case in (case for case in CASES if only in case[0]):
@@ -330,12 +337,11 @@ def main(only=""):
         slopes.append(growth(command, sizes))
         print(command, sizes, slopes[-1]["seconds"], slopes[-1]["exponent"], flush=True)
     if only:
-        stored = json.loads(OUT.read_text())
         asked = {row["question"] for row in rows}
         kept = [row for row in stored["comparisons"] if row["question"] not in asked]
         rows, slopes = [*kept, *rows], stored["growth"]
-    answer = {"machine": machine, "comparisons": rows, "growth": slopes}
-    OUT.write_text(json.dumps(answer, indent=1) + "\n")
+    stored |= {"machine": machine, "comparisons": rows, "growth": slopes}
+    OUT.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":

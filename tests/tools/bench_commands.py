@@ -1,0 +1,192 @@
+"""CPU time of commands beside a fixed piece of numpy work: `make bench ONLY=commands`, CHECK=1.
+
+A command's ratio is its CPU seconds over those of `ruler`, measured just before it on one thread,
+so that ratios of machines and hours are comparable. Stored is the median of three runs, in
+figures/bench.json. Peak memory is no less than that of this program, which starts the command. A
+check names the commands whose fastest of up to three runs, each beside a ruler of its own, is
+`SLOWER` times the stored one.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+RUNS = 3
+SLOWER = 1.3  # times the stored ratio: a command has become slower
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 8192}
+COMMANDS = """
+list
+explain rank
+spectrum --d 16
+spectrum --d 1048576
+spectrum table.npy
+reconstruct --d 16
+reconstruct --pos 5 40 75 --d 262144
+reconstruct axial --grid 64x64 --d 768
+check-faithful rope --d 16
+check-faithful rope --length 1048576 --d 128
+check-faithful sinusoidal --length 1000000 --d 64
+check-faithful axial --grid 64x64 --d 1152
+check-faithful axial --grid 128x128 --d 768
+check-faithful dft --length 16384 --d 16384
+check-faithful table.npy
+context config.json
+context config.json --length 1m
+compare rope sinusoidal
+compare config.json linear.json
+compare config.json model.gguf
+compare config.json dump.npy
+positions ids.npy
+positions ids-large.npy config.json
+usage model
+design --length 4096 --d 64
+design --length 128k --d 128
+encode rope --d 16 --out small.npy
+encode rope --length 1048576 --d 128 --out large.npy
+resize table.npy --from 64x64 --to 32x32
+resize table.npy --from 64x64 --to 128x128
+report config.json --out report.html
+train --plan
+""".strip().splitlines()
+
+
+def ruler():
+    """CPU seconds of a fixed piece of work in numpy: products, waves and a sort."""
+    rng = np.random.default_rng(0)
+    square, line = rng.standard_normal((700, 700)), rng.standard_normal(2**20)
+    start = time.process_time()
+    for _ in range(4):
+        (square @ square).sum()
+        np.sin(line).sum()
+        np.sort(line)
+    return time.process_time() - start
+
+
+def write_inputs(folder):
+    """The files that commands read: a table, configs, a dump, ids and weights."""
+    import gguf
+    from safetensors.numpy import save_file
+
+    rng = np.random.default_rng(0)
+    np.save(folder / "table.npy", rng.standard_normal((4096, 768), dtype=np.float32))
+    np.save(folder / "ids.npy", np.arange(64))
+    np.save(folder / "ids-large.npy", np.tile(np.arange(4096), (256, 1)))
+    configs = {"config": LLAMA3, "linear": {"rope_type": "linear", "factor": 8.0}}
+    for name, scaling in configs.items():
+        text = json.dumps(CONFIG | {"rope_scaling": scaling})
+        (folder / f"{name}.json").write_text(text)
+    omega = CONFIG["rope_theta"] ** (-np.arange(64) / 64) / np.where(np.arange(64) > 30, 4, 1)
+    phases = np.outer(np.arange(131072, dtype=np.float32), omega.astype(np.float32))
+    np.save(folder / "dump.npy", np.hstack([np.cos(phases), np.sin(phases)]))
+    writer = gguf.GGUFWriter(folder / "model.gguf", "llama")
+    for key in ("context_length", "embedding_length", "block_count"):
+        value = {"context_length": 131072, "embedding_length": 4096, "block_count": 32}[key]
+        writer.add_uint32(f"llama.{key}", value)
+    writer.add_uint32("llama.attention.head_count", 32)
+    writer.add_uint32("llama.rope.dimension_count", 128)
+    writer.add_float32("llama.rope.freq_base", 500000.0)
+    for part in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{part}_to_file")()
+    writer.close()
+    (folder / "model").mkdir()
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 4}
+    (folder / "model" / "config.json").write_text(json.dumps(CONFIG | sizes))
+    name = "model.layers.{}.self_attn.{}_proj.weight"
+    weights = {
+        name.format(layer, side): rng.standard_normal((512, 512), dtype=np.float32)
+        for layer in range(4)
+        for side in "qk"
+    }
+    save_file(weights, folder / "model" / "model.safetensors")
+
+
+def run(command, folder):
+    """CPU seconds over those of the ruler, and peak MiB, of a command."""
+    unit = ruler()
+    arguments = [sys.executable, "-m", "pefourier", *command.split(), "--quiet"]
+    with (folder / "out").open("w") as out:
+        process = subprocess.Popen(arguments, cwd=folder, stdout=out, stderr=out)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):  # 1: the answer is no
+        raise SystemExit(f"{command}: {(folder / 'out').read_text()}")
+    return (used.ru_utime + used.ru_stime) / unit, used.ru_maxrss / 1024
+
+
+def is_slower(stored, measure):
+    """Whether each of up to `RUNS` ratios is too high, and the lowest."""
+    lowest = np.inf
+    for _ in range(RUNS):
+        lowest = min(lowest, measure())
+        if lowest <= SLOWER * stored:
+            return False, lowest
+    return True, lowest
+
+
+def in_folder(work):
+    """What a function of a folder with the inputs gives; bytecode is made there, and first."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run([sys.executable, __file__, name], check=True)  # whose memory is not counted
+        package = str(Path(__file__).parents[2])
+        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+        os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": name, "PYTHONPATH": path}
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        for command in ("list", "train --plan", "compare config.json model.gguf"):
+            run(command, folder)
+        return work(folder)
+
+
+def measure_commands():
+    """The rows of the table: each command with its ratio and peak memory, medians."""
+
+    def work(folder):
+        for command in COMMANDS:
+            runs = [run(command, folder) for _ in range(RUNS)]
+            ratio, peak = (statistics.median(values) for values in zip(*runs, strict=True))
+            print(f"{ratio:8.2f} {peak:6.0f} MiB  {command}", flush=True)
+            yield {"command": command, "ratio": round(ratio, 3), "peak_mib": round(peak)}
+
+    return in_folder(lambda folder: list(work(folder)))
+
+
+def check_commands(stored):
+    """Print the commands that have become slower, and those that are not stored: their number."""
+
+    def work(folder):
+        ratios, failed = {row["command"]: row["ratio"] for row in stored}, 0
+        for command in COMMANDS:
+            if command not in ratios:
+                print(f"not stored: {command}; run make bench ONLY=commands", flush=True)
+                failed += 1
+                continue
+            slower, ratio = is_slower(
+                ratios[command], lambda command=command: run(command, folder)[0]
+            )
+            if slower:
+                times = ratio / ratios[command]
+                print(f"{times:.2f} times slower: {command}", flush=True)
+            failed += slower
+        return failed
+
+    return in_folder(work)
+
+
+if __name__ == "__main__":
+    write_inputs(Path(sys.argv[1]))
