@@ -48,10 +48,8 @@ CONTENTS = {  # in a sentence, and as the name of an array in a file
 PAIRED = ("cos", "sin", "cos-sin")  # whose numbers have a layout
 BITS = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 COMPLEX = {"float64": "<c16", "float32": "<c8"}
-OF_QUERIES = ("xpos", "rope++")  # whose keys have other numbers
-OF_HEADS = {"head", "heads"}  # parameters of rotations that differ by head, or have no pairs
+UNSHARED = ("xpos", "rope++", "mixed-rope", "pope")  # by queries and keys, by heads, by pairs
 PLACES = {0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096}  # of golden rows
-LENGTHS = ("original", "trained")  # parameters that state a length before a scaling
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits of significands
 
 
@@ -86,9 +84,8 @@ def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None
 
 def pairs_of(enc: Encoding) -> DeclaredEncoding | None:
     """The encoding where it rotates queries and keys of all heads alike, by frequencies."""
-    is_shared = enc.name not in OF_QUERIES and not OF_HEADS & enc.params.keys()
-    rotates = enc.injection == "rotate" and is_shared
-    return enc if rotates and isinstance(enc, DeclaredEncoding) else None
+    is_shared = enc.injection == "rotate" and enc.name not in UNSHARED
+    return enc if is_shared and isinstance(enc, DeclaredEncoding) else None
 
 
 def write_numbers(
@@ -101,8 +98,8 @@ def write_numbers(
     shapes = {"inv_freq": (pairs,), "complex": (n, pairs), "cos-sin": stacked}
     shape = shapes.get(what, (n, enc.dim))
     blocks = (cast(block, kind, dtype, enc.spec) for block in computed(enc, x, what, layout))
-    bits = "BF16" if dtype == "bfloat16" else ""
-    write_table(out, RowBlocks(shape, kind, blocks, bits), name=CONTENTS[what][1])
+    name_of_type = {"<u2": "BF16", "<c8": "C64"}.get(kind.str, "")
+    write_table(out, RowBlocks(shape, kind, blocks, name_of_type), name=CONTENTS[what][1])
     return Written(out, shape, x, what, layout, dtype, encodings=(enc,))
 
 
@@ -147,12 +144,11 @@ def cast(numbers: Table, kind: np.dtype[Any], dtype: str, spec: str) -> Table:
     """
     if dtype in FORMATS:
         form, tops = FORMATS[dtype], np.abs(numbers).reshape(len(numbers), -1).max(axis=1)
-        low, high = 2.0**form.lowest, form.largest
-        lost = tops[(tops > high) | ((tops > 0) & (tops < low))]
+        lost = tops[(tops > form.largest) | ((tops > 0) & (tops < 2.0**form.lowest))]
         if len(lost):
             raise PefourierError(
                 f"{dtype} cannot hold {lost[0]:.3g} of {shown(spec)}: it has all digits from "
-                f"{low:.3g} to {high:.3g}; choose a wider --dtype"
+                f"{2.0**form.lowest:.3g} to {form.largest:.3g}; choose a wider --dtype"
             )
     if dtype == "bfloat16":
         numbers = rounded(numbers, FORMATS[dtype]).astype(np.float32).view(np.uint32) >> 16
@@ -172,7 +168,7 @@ def golden_points(enc: Encoding) -> Table:
 
     Those within the length, where an encoding has an end or depends on the length.
     """
-    before = {int(enc.params[key]) for key in LENGTHS if enc.params.get(key)}
+    before = {int(enc.params.get(key) or 0) for key in ("original", "trained")} - {0}
     places = np.array(sorted(PLACES | before | {n - 1 for n in (len(enc), *before)}))
     endless = isinstance(enc, DeclaredEncoding) and enc.domain.kind == "position"
     if endless and not enc.domain.grid and enc.params.get("scaling") not in ("dynamic", "longrope"):
@@ -186,8 +182,8 @@ def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], l
     if rotation and rotation.measure.frequencies.ndim == 1:
         waves = (numbers[:, columns].tolist() for columns in columns_that_turn(rotation))
         rows = zip(x.tolist(), *waves, strict=True)
-        frequencies = rotation.measure.frequencies.tolist()
-        return frequencies, [{"position": p, "cos": c, "sin": s} for p, c, s in rows]
+        named = [{"position": p, "cos": c, "sin": s} for p, c, s in rows]
+        return rotation.measure.frequencies.tolist(), named
     phases = measure.phases(enc.domain.places(x)) if measure else np.zeros((len(x), 1))
     radians = (np.abs(phases) * np.arange(2, phases.shape[1] + 2)).max(axis=1)
     vectors = zip(x.tolist(), radians.tolist(), numbers.tolist(), strict=True)

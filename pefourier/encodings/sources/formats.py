@@ -482,8 +482,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBloc
             stream.write(np.ascontiguousarray(block).data)
 
 
-WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "complex64": "C64"}
-WRITTEN |= {"int64": "I64", "uint8": "U8"}
+WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
 Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with the name of a table
 WRITERS: dict[str, Writer] = {
     ".npy": lambda stream, table, _: write_npy(stream, table),
