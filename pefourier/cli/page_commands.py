@@ -42,7 +42,7 @@ class Storage:
 
     out: Annotated[File, "File to write: .npy, .npz, .csv or .safetensors."] = None
     golden: Annotated[
-        File, "In place of --out: expected numbers for an engine's own tests, a .json file."
+        File, "Instead of --out: a .json file for an engine's own tests (see 'explain golden')."
     ] = None
     what: Annotated[
         Literal["vectors", "inv_freq", "cos", "sin", "cos-sin", "complex"] | None,
