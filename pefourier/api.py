@@ -401,17 +401,28 @@ def resize(
 def encode(
     encoding: Source,
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    *,
+    what: str = "vectors",
     **params: Any,
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The codes of all positions, or of some, on a grid also points: float64 (n, d).
+) -> np.ndarray[Any, np.dtype[Any]]:
+    """The vectors of all positions, or of some, on a grid also points: float64 (n, d).
+
+    Or `what` engines store in their place: inv_freq, cos, sin, cos-sin or complex, in the layout
+    of the rotation.
 
     Examples
     --------
     >>> encode("dft", [0, 131071], d=64).shape
     (2, 64)
+    >>> encode("rope:rho=100", d=4, what="inv_freq")
+    array([1. , 0.1])
     """
     enc, x = points_at(encoding, positions, **params)
-    return np.asarray(enc.table(x), dtype=float)
+    if what == "vectors":
+        return np.asarray(enc.table(x), dtype=float)
+    from pefourier.questions.encode import computed, layout_of
+
+    return np.concatenate(list(computed(enc, x, what, layout_of(enc, what))))
 
 
 def points_at(

@@ -1,7 +1,8 @@
 """The commands that write a file or look words up."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -16,6 +17,7 @@ from pefourier.cli.answers import (
 from pefourier.cli.options import (
     EncodingOptions,
     FigureOptions,
+    File,
     Lattice,
     OutputOptions,
     Points,
@@ -34,39 +36,76 @@ OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # opti
 RESULTS = "results.jsonl"  # what training leaves in a folder
 
 
+@dataclass(eq=False, repr=False)
+class Storage:
+    """Which numbers of an encoding are written, and how."""
+
+    out: Annotated[File, "File to write: .npy, .npz, .csv or .safetensors."] = None
+    golden: Annotated[
+        File, "Instead of --out: a .json file for an engine's own tests (see 'explain golden')."
+    ] = None
+    what: Annotated[
+        Literal["vectors", "inv_freq", "cos", "sin", "cos-sin", "complex"] | None,
+        "What to write (default: vectors); all others are of rotations, as engines store them: "
+        "cos-sin is vLLM's (half) or torchtune's (interleaved), complex is freqs_cis.",
+    ] = None
+    layout: Annotated[
+        Literal["half", "interleaved"] | None,
+        "Order of cos, sin and cos-sin: columns i and i + m are of pair i (half), or 2i and 2i + 1 "
+        "(default: as the rotation has it).",
+    ] = None
+    dtype: Annotated[
+        Literal["float64", "float32", "float16", "bfloat16"] | None,
+        "Type of the numbers (default: float64); bfloat16 is for .safetensors.",
+    ] = None
+
+    def check(self) -> None:
+        """Refuse what could not be written, before anything is computed."""
+        from pefourier.encodings.sources.formats import WRITERS
+        from pefourier.writing.files import check_suffix
+
+        if not (self.out or self.golden):
+            raise PefourierError("give '--out' FILE, or --golden FILE.json")
+        if self.golden and any((self.out, self.what, self.layout, self.dtype)):
+            raise PefourierError("--golden replaces --out, --what, --layout and --dtype; give one")
+        check_suffix(self.golden or self.out or "", (".json",) if self.golden else WRITERS)
+
+
 @register("encode")
 def encode(
     *,
     options: EncodingOptions,
     output: OutputOptions,
     figure: FigureOptions,
-    out: Annotated[str, Option(metavar="FILE"), "Table to write: .npy, .npz, .csv, .safetensors."],
+    storage: Storage,
     pos: Points = None,
 ) -> None:
-    """Write codes to a file.
+    """Write vectors, or what engines store in their place, to a file.
 
-    A table (positions, dimensions) of float64.
+    A table (positions, dimensions), of float64 unless you pass --dtype, written in blocks.
 
     \b
     Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
     """
-    from pefourier.encodings.sources.formats import WRITERS
-    from pefourier.encodings.sources.tables import rows_of_codes, write_table
-    from pefourier.writing.files import check_suffix
-
     if output.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
-    check_suffix(out, WRITERS)
     points = parse_points(pos)
+    storage.check()
+    if points and storage.what == "inv_freq":
+        raise PefourierError("--what inv_freq has no positions; leave out --pos")
     check_count_of_specs(options, 1, "encode writes one encoding")
     from pefourier import api
-    from pefourier.questions.encode import Written
+    from pefourier.questions.encode import write_golden, write_numbers
 
     (source,) = options.sources(split=False)
     enc, x = api.points_at(source, points, **options.sizes)
-    write_table(out, rows_of_codes(enc, x))
+    if storage.golden:
+        result = write_golden(enc, x if points else None, storage.golden)
+    else:
+        kind = storage.what or "vectors", storage.layout, storage.dtype or "float64"
+        result = write_numbers(enc, x, storage.out or "", *kind)
     options.note_without_effect([enc], quiet=output.quiet)
-    print_result(Written(out, (len(x), enc.dim), x, encodings=(enc,)), output, figure)
+    print_result(result, output, figure)
 
 
 @register("report")

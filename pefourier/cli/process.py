@@ -167,7 +167,7 @@ READ = (  # options and arguments whose values may name a file
     *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
     *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth"),
 )
-WRITTEN = ("out", "plot", "permutation", "save_models")
+WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # of which none is a model
 OF_FOLDERS = re.compile(r".*\.(safetensors|jsonl?|md|png|npy)")  # what is written to a folder
 OF_MODELS = re.compile(r"config\.json|.*\.safetensors(\.index\.json)?")  # what is read of one

@@ -1,28 +1,250 @@
-"""Which codes were written, and where?"""
+"""Numbers of an encoding as files and engines store them, and golden rows for an engine's tests.
+
+Conventions
+-----------
+A rotation of m pairs over n positions has cosines and sines (n, m), with the attention factor.
+``cos`` and ``sin`` hold each of them twice, one for each row of a pair, (n, 2m): pairs i and i + m
+(half, as ``cat([x, x])``) or 2i and 2i + 1 (interleaved, as ``repeat_interleave``). ``cos-sin`` is
+``cat([cos, sin])``, vLLM's cos_sin_cache, or interleaved (n, m, 2), torchtune's. ``complex`` is
+cos + i sin, freqs_cis. ``inv_freq`` holds m radians per position, without the attention factor.
+
+Golden rows are JSON with each entry, tolerance and row on a line of its own, so that a program
+without a JSON library can read them: see golden.cpp and golden.rs. Pair i at position p may be off
+by absolute + per_radian (i + 2) p abs(inv_freq[i]); vectors by absolute + per_radian radians.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.columns import Columns, columns_of_blocks
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
+from pefourier.encodings.families.rotary import columns_that_turn
 from pefourier.encodings.places import POINTS
+from pefourier.encodings.sources.formats import RowBlocks
+from pefourier.encodings.sources.tables import rows_of_codes, write_table
+from pefourier.errors import PefourierError, shown, unknown
+from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result
+from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import printable
+
+Table = NDArray[Any]
+CONTENTS = {  # in a sentence, and as the name of an array in a file
+    "vectors": ("vectors", "codes"),
+    "inv_freq": ("inverse frequencies", "inv_freq"),
+    "cos": ("cosines", "cos"),
+    "sin": ("sines", "sin"),
+    "cos-sin": ("cosines and sines", "cos_sin_cache"),
+    "complex": ("complex rotations", "freqs_cis"),
+    "golden": ("expected numbers", ""),
+}
+PAIRED = ("cos", "sin", "cos-sin")  # whose numbers have a layout
+BITS = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
+COMPLEX = {"float64": "<c16", "float32": "<c8"}
+UNSHARED = ("xpos", "rope++", "mixed-rope", "pope")  # by queries and keys, by heads, by pairs
+PLACES = {0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096}  # of golden rows
+DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits of significands
+
+
+def numbers_in_file(what: str, dtype: str, suffix: str) -> np.dtype[Any]:
+    """The type of the numbers, bfloat16 as its bits; refused where a file does not have it."""
+    is_complex, is_tensors = what == "complex", suffix == ".safetensors"
+    lacks_complex = suffix == ".csv" or dtype not in COMPLEX or (is_tensors and dtype == "float64")
+    if lacks_complex if is_complex else (dtype == "bfloat16" and not is_tensors):
+        way_out = "a .safetensors file" + " of --dtype float32" * is_complex
+        kind = f"{'complex ' * is_complex}{dtype}"
+        raise PefourierError(f"{suffix} files hold no {kind} numbers; write {way_out}")
+    return np.dtype((COMPLEX if is_complex else BITS)[dtype])
+
+
+def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None:
+    """The layout of what is stored, by default the encoding's; refuses what it does not have."""
+    if what not in CONTENTS:
+        raise unknown("--what", what, CONTENTS)
+    if layout and what not in PAIRED:
+        raise PefourierError(f"--layout is of {', '.join(PAIRED)}; --what {what} has none")
+    pairs = pairs_of(enc)
+    if what != "vectors" and not pairs:
+        raise PefourierError(
+            f"--what {what} needs a rotation that queries, keys and heads share, such as rope or a "
+            f"model's config.json; {shown(enc.spec)} is none: leave out --what for its vectors"
+        )
+    if what == "inv_freq" and pairs and pairs.measure.frequencies.ndim > 1:
+        raise PefourierError(f"{shown(enc.spec)} rotates along several axes; use --what cos")
+    own = str(enc.params.get("layout", "halves"))
+    return (layout or {"halves": "half"}.get(own, own)) if what in PAIRED else None
+
+
+def pairs_of(enc: Encoding) -> DeclaredEncoding | None:
+    """The encoding where it rotates queries and keys of all heads alike, by frequencies."""
+    is_shared = enc.injection == "rotate" and enc.name not in UNSHARED
+    return enc if is_shared and isinstance(enc, DeclaredEncoding) else None
+
+
+def write_numbers(
+    enc: Encoding, x: Table, out: str, what: str, layout: str | None, dtype: str
+) -> Written:
+    """Write what is stored of points x, whole or not at all."""
+    kind, layout = numbers_in_file(what, dtype, suffix_of(out)), layout_of(enc, what, layout)
+    n, pairs = len(x), enc.dim // 2
+    stacked = (n, pairs, 2) if layout == "interleaved" else (n, 2 * pairs)
+    shapes = {"inv_freq": (pairs,), "complex": (n, pairs), "cos-sin": stacked}
+    shape = shapes.get(what, (n, enc.dim))
+    blocks = (cast(block, kind, dtype, enc.spec) for block in computed(enc, x, what, layout))
+    name_of_type = {"<u2": "BF16", "<c8": "C64"}.get(kind.str, "")
+    write_table(out, RowBlocks(shape, kind, blocks, name_of_type), name=CONTENTS[what][1])
+    return Written(out, shape, x, what, layout, dtype, encodings=(enc,))
+
+
+def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator[Table]:
+    """The numbers of points x in float64, in blocks of rows."""
+    rotation = pairs_of(enc)
+    if what == "vectors" or rotation is None:
+        yield from rows_of_codes(enc, x).blocks
+    elif what == "inv_freq":
+        yield rotation.measure.frequencies
+    else:
+        own = columns_that_turn(rotation)
+        for table in rows_of_codes(enc, x).blocks:
+            yield arranged(table, own, what, layout)
+
+
+def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table:
+    """Cosines and sines, in columns of their own, as an engine keeps them.
+
+    >>> own, table = (np.array([0, 1]), np.array([2, 3])), np.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> arranged(table, own, "cos", "interleaved")
+    array([[1., 1., 2., 2.]])
+    """
+    cosines, sines = (table[:, columns] for columns in own)
+    if what == "complex":
+        return np.asarray(cosines + 1j * sines)
+    first, second = own
+    if layout in ("half", "interleaved"):
+        first, second = columns_of_blocks(layout.replace("half", "halves"), [len(first)])
+    result = np.empty_like(table)
+    result[:, first] = sines if what == "sin" else cosines
+    result[:, second] = cosines if what == "cos" else sines
+    is_stacked = (what, layout) == ("cos-sin", "interleaved")
+    return result.reshape(-1, len(first), 2) if is_stacked else result
+
+
+def cast(numbers: Table, kind: np.dtype[Any], dtype: str, spec: str) -> Table:
+    """Numbers in their stored type, refused where it cannot hold the largest of a row.
+
+    >>> cast(np.array([1.0, -3.0]), np.dtype("<u2"), "bfloat16", "it").tolist()
+    [16256, 49216]
+    """
+    if dtype in FORMATS:
+        form, tops = FORMATS[dtype], np.abs(numbers).reshape(len(numbers), -1).max(axis=1)
+        lost = tops[(tops > form.largest) | ((tops > 0) & (tops < 2.0**form.lowest))]
+        if len(lost):
+            raise PefourierError(
+                f"{dtype} cannot hold {lost[0]:.3g} of {shown(spec)}: it has all digits from "
+                f"{2.0**form.lowest:.3g} to {form.largest:.3g}; choose a wider --dtype"
+            )
+    if dtype == "bfloat16":
+        numbers = rounded(numbers, FORMATS[dtype]).astype(np.float32).view(np.uint32) >> 16
+    return np.ascontiguousarray(numbers, kind)
+
+
+def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
+    """Write expected numbers of points x, by default `golden_points`, whole or not at all."""
+    x = golden_points(enc) if x is None else x
+    text = golden_text(enc, x).encode()
+    write_whole(out, lambda stream: stream.write(text))
+    return Written(out, (len(x), enc.dim), x, "golden", encodings=(enc,))
+
+
+def golden_points(enc: Encoding) -> Table:
+    """The first positions, some later ones, and the ends of the lengths that are stated.
+
+    Those within the length, where an encoding has an end or depends on the length.
+    """
+    before = {int(enc.params.get(key) or 0) for key in ("original", "trained")} - {0}
+    places = np.array(sorted(PLACES | before | {n - 1 for n in (len(enc), *before)}))
+    endless = isinstance(enc, DeclaredEncoding) and enc.domain.kind == "position"
+    if endless and not enc.domain.grid and enc.params.get("scaling") not in ("dynamic", "longrope"):
+        return places
+    return np.asarray(enc.domain.x[places[places < len(enc)]])
+
+
+def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], list[Any]]:
+    """Frequencies of the pairs of a rotation, else none, and a row for each point."""
+    measure, rotation = enc.measure, pairs_of(enc)
+    if rotation and rotation.measure.frequencies.ndim == 1:
+        waves = (numbers[:, columns].tolist() for columns in columns_that_turn(rotation))
+        rows = zip(x.tolist(), *waves, strict=True)
+        named = [{"position": p, "cos": c, "sin": s} for p, c, s in rows]
+        return rotation.measure.frequencies.tolist(), named
+    phases = measure.phases(enc.domain.places(x)) if measure else np.zeros((len(x), 1))
+    radians = (np.abs(phases) * np.arange(2, phases.shape[1] + 2)).max(axis=1)
+    vectors = zip(x.tolist(), radians.tolist(), numbers.tolist(), strict=True)
+    return [], [{"position": p, "radians": angle, "vector": v} for p, angle, v in vectors]
+
+
+def tolerances(largest: float) -> dict[str, dict[str, Any]]:
+    """How far numbers of each type may be off, from the roundings of what computes them.
+
+    Pair i is off by up to 3 (i + 2) roundings of its angle: an engine that multiplies frequencies
+    up makes three for each pair, one that takes powers fewer. What is narrower than float32 is
+    rounded once from it. Expected numbers have the same errors in float64.
+
+    >>> round(tolerances(1.0)["bfloat16"]["absolute"] * 2**8, 3)
+    1.0
+    """
+    found = {}
+    for dtype, digits in DIGITS.items():
+        computed_in = "float64" if dtype == "float64" else "float32"
+        step = largest * (2.0 ** -DIGITS[computed_in] + 2.0**-53)
+        reason = f"angles, cosines and sines computed in {computed_in}, then rounded to {dtype}"
+        limits = {"absolute": largest * 2.0**-digits + 4 * step, "per_radian": 3 * step}
+        found[dtype] = {**limits, "reason": reason}
+    return found
+
+
+def golden_text(enc: Encoding, x: Table) -> str:
+    """The file's text, with every entry, tolerance and row on a line of its own."""
+    numbers = np.asarray(enc.table(x), dtype=float)
+    frequencies, rows = golden_rows(enc, x, numbers)
+    head = {
+        "scheme": 1,
+        "encoding": enc.spec,
+        "length": len(enc),
+        "layout": layout_of(enc, "cos") if frequencies else None,
+        "attention_factor": float(enc.params.get("attention_factor", 1.0)),
+        "inv_freq": frequencies,
+    }
+    limits = lines_of(tolerances(float(np.abs(numbers).max())))
+    text = ",\n".join(map(json.dumps, rows))
+    return f'{{\n{lines_of(head)},\n"tolerance": {{\n{limits}\n}},\n"rows": [\n{text}\n]\n}}\n'
+
+
+def lines_of(entries: dict[str, Any]) -> str:
+    """The entries of a JSON object, each on a line of its own."""
+    return ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
 
 
 @dataclass(frozen=True, repr=False)
 class Written(Result):
-    """Codes of some points in a file, one row a point."""
+    """Numbers of an encoding in a file."""
 
     verdict: ClassVar[str] = "written"
-    shown: ClassVar[dict[str, str]] = {"positions": "rows", "dimensions": "dimension"}
+    shown: ClassVar[dict[str, str]] = {"shape": "shape"}
 
     out: str
-    shape: tuple[int, int]  # rows and numbers in each
-    positions: np.ndarray  # (n,) the points of the rows
+    shape: tuple[int, ...]  # of the array; of golden rows their number, and numbers in each
+    positions: np.ndarray  # (n,) the points of the rows, or that frequencies hold for
+    what: str = "vectors"
+    layout: str | None = None
+    dtype: str = "float64"
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -30,21 +252,22 @@ class Written(Result):
         return self.encodings[0].findings
 
     @property
-    def rows(self) -> int:
-        """Codes in the file."""
-        return self.shape[0]
-
-    @property
-    def dimension(self) -> int:
-        """Numbers of each."""
-        return self.shape[1]
-
-    @property
     def points(self) -> str:
-        """What rows are codes of."""
-        return POINTS[self.encodings[0].domain.kind]
+        """What the file has rows, or frequencies, of."""
+        return "pairs" if self.what == "inv_freq" else POINTS[self.encodings[0].domain.kind]
 
     @property
     def path(self) -> str:
         """The file's name as text."""
         return printable(self.out)
+
+    @property
+    def contents(self) -> str:
+        """What was written."""
+        return CONTENTS[self.what][0]
+
+    @property
+    def factor(self) -> float | None:
+        """The attention factor where the file holds frequencies, which are without it."""
+        factor = self.encodings[0].params.get("attention_factor", 1.0)
+        return None if self.what != "inv_freq" or factor == 1 else float(factor)

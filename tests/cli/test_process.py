@@ -272,6 +272,23 @@ def test_a_large_table_is_answered_within_its_size(measured, spec):
     assert peak < rows * d * 8 + 512 * MIB
 
 
+STREAMS = ["x.npy", "x.safetensors", "x.npy --what cos", "x.safetensors --dtype bfloat16"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("out", STREAMS)
+def test_a_gibibyte_is_written_in_little_memory(measured, out):
+    name = out.split()[0]
+    status, _, err, peak, seconds = measured(
+        *f"encode rope --length 1M --d 128 --out {out}".split()
+    )
+    numbers = 2**27 * (2 if "bfloat16" in out else 8)
+    assert (status, err, Path(name).stat().st_size // numbers) == (0, [], 1)
+    assert peak < 200 * MIB
+    assert seconds < 20
+    Path(name).unlink()
+
+
 def test_a_head_of_a_million_dimensions_is_answered(measured):
     config = {"model_type": "llama", "hidden_size": 2**20, "num_attention_heads": 1}
     Path("wide.json").write_text(json.dumps({**config, "max_position_embeddings": 2**26}))

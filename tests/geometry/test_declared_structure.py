@@ -113,7 +113,7 @@ def test_a_table_that_memory_does_not_hold_is_written_in_blocks(suffix, monkeypa
     enc = build("rope", length=2**13, d=64)
     table, path = enc.table(), str(tmp_path / f"x{suffix}")
     monkeypatch.setattr("pefourier.encodings.encoding.COMPUTED", 2**16)
-    monkeypatch.setattr("pefourier.encodings.sources.tables.BLOCK", 2**15)
+    monkeypatch.setattr("pefourier.encodings.sources.tables.AT_ONCE", 2**15)
     with pytest.raises(PefourierError, match="limit"):
         enc.table()
     tracemalloc.start()

@@ -438,11 +438,12 @@ READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
 
 
 class RowBlocks(NamedTuple):
-    """A table (n, d) whose blocks of rows are made while they are written."""
+    """An array whose blocks of rows are made while they are written."""
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     dtype: np.dtype[Any]
     blocks: Iterator[NDArray[Any]]
+    kind: str = ""  # the name in .safetensors of a type that numpy lacks
 
 
 def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
@@ -456,7 +457,7 @@ def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
 def write_csv(stream: BinaryIO, table: NDArray[Any] | RowBlocks) -> None:
     """Write numbers with 17 digits, so that they read back exactly."""
     for block in getattr(table, "blocks", [table]):
-        np.savetxt(stream, block, fmt="%.17g", delimiter=",")
+        np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
 
 
 def write_npz(stream: BinaryIO, table: NDArray[Any] | RowBlocks, name: str) -> None:
@@ -471,7 +472,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBloc
     entries, end = {}, 0
     for name, value in tensors.items():
         span = [end, end + math.prod(value.shape) * value.dtype.itemsize]
-        kind = WRITTEN[value.dtype.name]
+        kind = getattr(value, "kind", "") or WRITTEN[value.dtype.name]
         entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
         end = span[1]
     header = json.dumps(entries).encode()

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_size, reshaping
-from pefourier.encodings.encoding import BLOCK, Encoding, in_rows, is_bias, row_blocks
+from pefourier.encodings.encoding import Encoding, in_rows, is_bias, row_blocks
 from pefourier.encodings.sources.formats import (
     DAMAGED,
     EPS,
@@ -54,6 +54,7 @@ from pefourier.writing.files import (
     write_whole,
 )
 
+AT_ONCE = 2**18  # numbers that are computed and written at a time: larger blocks cost page faults
 MOST_IDS = 2**24  # of an array that is looked at for ids
 MOSTLY, FEWEST_TOKENS = 0.5, 4  # of the steps between ids, that are of one; tokens of a row
 STREAMED = ("", ".npy", ".csv", ".txt")  # suffixes of what is read from a pipe
@@ -349,7 +350,7 @@ def array_names(path: str) -> list[str]:
 def rows_of_codes(enc: Encoding, x: np.ndarray) -> RowBlocks:
     """The codes of points x in float64, made in blocks: a file may hold more than memory does."""
     check_size(f"a table of {shown(enc.spec)}", len(x), enc.dim, limit=NUMBERS)
-    blocks = row_blocks(len(x), BLOCK, enc.dim)
+    blocks = row_blocks(len(x), AT_ONCE, enc.dim)
     codes = (np.ascontiguousarray(enc.table(x[part]), "<f8") for part in blocks)
     return RowBlocks((len(x), enc.dim), np.dtype("<f8"), codes)
 

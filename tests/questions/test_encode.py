@@ -1,0 +1,328 @@
+"""What encode writes is what models and engines hold, and golden rows tell a right engine."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from rotary_modules import config_class, modeling, quiet
+from safetensors.torch import load_file
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.questions.encode import DIGITS, tolerances, write_golden, write_numbers
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
+LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+BY_LAYER = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 64, "rope_theta": 1e4}
+LONGROPE |= {"short_factor": [1.0 + i / 8 for i in range(8)], "factor": 4.0}
+LONGROPE |= {"long_factor": [2.0 + i for i in range(8)]}
+SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+GEMMA = {"rope_parameters": BY_LAYER, "layer_types": list(BY_LAYER), "head_dim": 32}
+DEEPSEEK = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7, "rope_theta": 1e4}
+MODELS = [  # a model type, its config, a layer type, positions; layout of its module, if not own
+    ("llama", {"rope_parameters": LLAMA3, "head_dim": 64}, "", 5000, None),
+    ("qwen3", {"rope_parameters": {**YARN, "rope_theta": 1e6}, "head_dim": 128}, "", 900, None),
+    ("gpt_neox", {"rotary_pct": 0.25, "hidden_size": 256}, "", 300, None),
+    ("cohere", {"rope_parameters": {"rope_type": "default", "rope_theta": 75e5}}, "", 99, None),
+    ("phi3", {"rope_parameters": LONGROPE, "max_position_embeddings": 256}, "", 60, None),
+    ("phi3", {"rope_parameters": LONGROPE, "max_position_embeddings": 256}, "", 70, None),
+    ("glm4", {"head_dim": 32}, "", 300, "half"),  # pairs are interleaved where it rotates
+    ("deepseek_v3", {"rope_parameters": DEEPSEEK, "qk_rope_head_dim": 64}, "", 400, "half"),
+    *(("gemma3_text", GEMMA, layer, 400, None) for layer in BY_LAYER),
+]
+
+
+NAMES = {"gemma3_text": "Gemma3", "gpt_neox": "GPTNeoX", "deepseek_v3": "DeepseekV3"}
+
+
+def allowed(frequencies, n, dtype, largest=1.0):
+    """The tolerance of each pair at positions 0 … n - 1, as a golden file states it."""
+    limits = tolerances(largest)[dtype]
+    angles = np.arange(n)[:, None] * np.abs(frequencies)
+    steps = np.arange(2, len(frequencies) + 2)
+    return limits["absolute"] + limits["per_radian"] * steps * angles
+
+
+def written_array(folder, spec, what, layout=None, dtype="float64", **sizes):
+    """An array as torch reads it."""
+    enc = load(spec, **sizes)
+    path = str(folder / "x.safetensors")
+    write_numbers(enc, enc.domain.x, path, what, layout, dtype)
+    (array,) = load_file(path).values()
+    return array
+
+
+@pytest.mark.parametrize(("kind", "values", "layer", "n", "layout"), MODELS)
+def test_it_writes_what_transformers_computes(kind, values, layer, n, layout, written, tmp_path):
+    values = {**SIZES, **values}
+    config = config_class(kind)(**values)
+    with quiet():
+        name = NAMES.get(kind, kind.capitalize())
+        module = getattr(modeling(type(config).__module__), f"{name}RotaryEmbedding")(config)
+    places = torch.arange(n)[None]
+    waves = module(torch.zeros(1), places, *([layer] if layer else []))
+    spec = written({"model_type": kind, **values}) + (f"#{layer}" if layer else "")
+    frequencies = written_array(tmp_path, spec, "inv_freq", length=n).numpy()
+    inv_freq = getattr(module, f"{layer}_inv_freq" if layer else "inv_freq").numpy()
+    np.testing.assert_allclose(frequencies, inv_freq, rtol=2e-6)
+    factor = float(load(spec, n).params["attention_factor"])
+    limits = allowed(frequencies, n, "float32", factor)
+    for what, expected in zip(("cos", "sin"), waves, strict=True):
+        found = written_array(tmp_path, spec, what, layout, "float32", length=n)
+        doubled = np.repeat(limits, 2, 1) if kind == "cohere" else np.hstack([limits, limits])
+        assert found.dtype == expected.dtype == torch.float32
+        assert found.shape == expected[0].shape
+        assert (np.abs((found - expected[0]).numpy()) <= doubled).all()
+
+
+def powers(d, base):
+    """Inverse frequencies as engines compute them, in float32."""
+    return 1.0 / (base ** (torch.arange(0, d, 2, dtype=torch.float) / d))
+
+
+def angles_of(d, base, n):
+    return torch.outer(torch.arange(n).float(), powers(d, base))
+
+
+def vllm_cache(angles):
+    """cos_sin_cache of vllm/model_executor/layers/rotary_embedding: cosines, then sines."""
+    return torch.cat((angles.cos(), angles.sin()), dim=-1)
+
+
+def torchtune_cache(angles):
+    """The cache of torchtune/modules/position_embeddings.py: (n, d/2, 2)."""
+    return torch.stack([angles.cos(), angles.sin()], dim=-1)
+
+
+def freqs_cis(angles):
+    """freqs_cis of Meta's llama/model.py: complex64 (n, d/2)."""
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+@pytest.mark.parametrize("pairs", ["halves", "interleaved"])
+@pytest.mark.parametrize(
+    ("engine", "what", "layout"),
+    [
+        (vllm_cache, "cos-sin", "half"),
+        (torchtune_cache, "cos-sin", "interleaved"),
+        (freqs_cis, "complex", None),
+    ],
+)
+def test_it_writes_what_engines_cache(engine, what, layout, pairs, tmp_path):
+    d, base, n = 32, 5e5, 700
+    expected = engine(angles_of(d, base, n))
+    spec = f"rope:rho={base},layout={pairs}"
+    found = written_array(tmp_path, spec, what, layout, "float32", length=n, d=d)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    limits = allowed(powers(d, base).numpy(), n, "float32")
+    error = np.abs((found - expected).numpy()).reshape(n, -1)
+    columns = {vllm_cache: np.hstack([limits, limits]), torchtune_cache: np.repeat(limits, 2, 1)}
+    assert (error <= columns.get(engine, np.sqrt(2) * limits)).all()
+
+
+def test_numbers_are_rounded_once(tmp_path):
+    exact = load("rope", 300, 16).table()
+    narrow = {"float32": np.float32, "float16": np.float16}
+    for suffix in ("npy", "npz", "csv", "safetensors"):
+        for dtype, kind in narrow.items():
+            path = tmp_path / f"x.{suffix}"
+            enc = load("rope", 300, 16)
+            write_numbers(enc, enc.domain.x, str(path), "vectors", None, dtype)
+            np.testing.assert_array_equal(load(str(path)).table(), exact.astype(kind))
+    stored = written_array(tmp_path, "rope", "vectors", None, "bfloat16", length=300, d=16)
+    assert stored.dtype == torch.bfloat16
+    by_torch = torch.tensor(exact).to(torch.bfloat16).double().numpy()
+    assert (np.abs(stored.double().numpy() - exact) <= np.abs(by_torch - exact)).all()
+
+
+def test_python_gives_the_same_arrays(run, tmp_path):
+    cosines, sines = (pefourier.encode("rope", d=8, length=9, what=w) for w in ("cos", "sin"))
+    np.testing.assert_array_equal(cosines[:, :4], cosines[:, 4:])
+    rotations = pefourier.encode("rope", d=8, length=9, what="complex")
+    np.testing.assert_array_equal(rotations, (cosines + 1j * sines)[:, :4])
+    turns = pefourier.encode("rope:layout=interleaved", [3], d=8, what="cos")
+    np.testing.assert_array_equal(turns, np.repeat(cosines[3:4, :4], 2, axis=1))
+    axes = pefourier.encode("axial-rope:grid=3x4", d=8, what="cos-sin")
+    np.testing.assert_array_equal(axes, pefourier.encode("axial-rope:grid=3x4", d=8))
+    frequencies, path = pefourier.encode("rope:rho=500", d=8, what="inv_freq"), tmp_path / "f.csv"
+    assert run("encode", "rope:rho=500", "--d", 8, "--what", "inv_freq", "--out", path).status == 0
+    again = pefourier.encode(f"rope:inv_freq={path}", length=9)
+    np.testing.assert_array_equal(again, pefourier.encode("rope:rho=500", d=8, length=9))
+    np.testing.assert_array_equal(frequencies, np.loadtxt(path))
+
+
+REFUSED = [  # options, and what the line names
+    ("dft --what cos --out x.npy", "'dft'"),
+    ("xpos --what inv_freq --out x.npy", "'xpos'"),
+    ("mixed-rope --grid 3x3 --d 8 --what cos --out x.npy", "'mixed-rope'"),
+    ("axial-rope --grid 3x3 --d 8 --what inv_freq --out x.npy", "several axes"),
+    ("rope --what cosine --out x.npy", "'cosine'"),
+    ("rope --layout half --out x.npy", "--layout"),
+    ("rope --layout halves --what cos --out x.npy", "'halves'"),
+    ("rope --dtype float8 --out x.npy", "'float8'"),
+    ("rope --dtype bfloat16 --out x.npy", "bfloat16"),
+    ("rope --dtype bfloat16 --out x.csv", "bfloat16"),
+    ("rope --what complex --out x.csv", "complex"),
+    ("rope --what complex --dtype float16 --out x.npy", "complex float16"),
+    ("rope --what complex --out x.safetensors", "complex float64"),
+    ("rope --rho 5e5 --d 128 --what inv_freq --dtype float16 --out x.npy", "float16 cannot hold"),
+    ("rope --what inv_freq --pos 5 --out x.npy", "--pos"),
+    ("rope --golden g.txt", "'.txt'"),
+    ("rope --golden g.json --what cos", "--golden"),
+    ("rope --golden g.json --out x.npy", "--golden"),
+    ("config.json#full --what cos --out x.npy", "'full'"),
+    ("config.json --what cos --out x.npy", "config.json#full_attention"),
+]
+
+
+@pytest.mark.parametrize(("options", "part"), REFUSED)
+@pytest.mark.usefixtures("folder")
+def test_what_cannot_be_written_is_refused_in_one_line(run, options, part):
+    Path("config.json").write_text(json.dumps({"model_type": "gemma3_text", **SIZES, **GEMMA}))
+    done = run("encode", *options.split())
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert part in done.err
+    assert [path.name for path in Path().iterdir()] == ["config.json"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_number_that_does_not_fit_leaves_the_file_as_it_was(run, monkeypatch):
+    monkeypatch.setattr("pefourier.encodings.sources.tables.AT_ONCE", 64)
+    table = np.ones((64, 4))
+    for number in (1e6, 1e-6):
+        table[60] = number
+        np.save("table.npy", table)
+        Path("x.npy").write_bytes(b"before")
+        done = run("encode", "table.npy", "--dtype", "float16", "--out", "x.npy")
+        assert (done.status, len(done.err.splitlines())) == (2, 1)
+        assert f"{number:.3g}" in done.err
+        assert Path("x.npy").read_bytes() == b"before"
+        assert len(list(Path().iterdir())) == 2
+        assert run("encode", "table.npy", "--dtype", "float32", "--out", "y.npy").status == 0
+        np.testing.assert_array_equal(np.load("y.npy"), table.astype(np.float32))
+        Path("y.npy").unlink()
+
+
+def golden(tmp_path, spec, x=None, **sizes):
+    """A golden file's path and its entries."""
+    path = tmp_path / "golden.json"
+    write_golden(load(spec, **sizes), x, str(path))
+    return path, json.loads(path.read_text())
+
+
+def test_golden_rows_are_the_formula_in_many_digits(tmp_path):
+    values = {"model_type": "llama", **SIZES, "head_dim": 64, "max_position_embeddings": 32768}
+    (tmp_path / "config.json").write_text(json.dumps({**values, "rope_theta": 5e5}))
+    _, found = golden(tmp_path, str(tmp_path / "config.json"))
+    places = [0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096, 32767]
+    assert [row["position"] for row in found["rows"]] == places
+    limits = found["tolerance"]["float64"]
+    with mpmath.workdps(40):
+        for row in found["rows"]:
+            for i in range(32):
+                angle = row["position"] * mpmath.mpf(500000) ** (mpmath.mpf(-2 * i) / 64)
+                most = limits["absolute"] + limits["per_radian"] * (i + 2) * angle
+                assert abs(row["cos"][i] - mpmath.cos(angle)) <= most
+                assert abs(row["sin"][i] - mpmath.sin(angle)) <= most
+
+
+def test_positions_of_golden_rows(tmp_path):
+    yarn = "rope:scaling=yarn,factor=4,original=2048"
+    _, found = golden(tmp_path, yarn, d=64, length=8192)
+    assert {2047, 2048, 4095, 8191} <= {row["position"] for row in found["rows"]}
+    dynamic = "rope:scaling=dynamic,factor=4,original=2048"  # depends on the length
+    _, found = golden(tmp_path, dynamic, d=64, length=300)
+    assert [row["position"] for row in found["rows"]] == [0, 1, 2, 3, 17, 255, 256, 299]
+    _, found = golden(tmp_path, "learned", d=8, length=20)
+    assert [row["position"] for row in found["rows"]] == [0, 1, 2, 3, 17, 19]
+    _, found = golden(tmp_path, "sinusoidal", np.array([7, 70]), d=8)
+    for row in found["rows"]:
+        np.testing.assert_array_equal(
+            row["vector"], load("sinusoidal", 80, 8).codes([row["position"]])[0]
+        )
+
+
+def by_powers(p, base, d, kind=torch.float32):
+    angles = p.to(kind)[:, None] * (1.0 / base ** (torch.arange(0, d, 2).float() / d)).to(kind)
+    return angles.float()
+
+
+def by_products(p, base, d):
+    """llama.cpp, ggml-cpu/ops.cpp: ggml_rope_cache_init, theta *= theta_scale."""
+    theta, scale = p.float(), torch.tensor(base).float() ** (-2.0 / d)
+    angles = []
+    for _ in range(d // 2):
+        angles.append(theta)
+        theta = theta * scale
+    return torch.stack(angles, 1)
+
+
+def by_logarithms(p, base, d):
+    return p.float()[:, None] * torch.exp(torch.arange(0, d, 2) * -(np.log(base) / d)).float()
+
+
+RIGHT = [by_powers, by_products, by_logarithms]
+WRONG = {
+    "positions in bfloat16": lambda p, base, d: by_powers(p, base, d, torch.bfloat16),
+    "another base": lambda p, _, d: by_powers(p, 10000.0, d),
+    "positions from 1": lambda p, base, d: by_powers(p + 1, base, d),
+    "exponents over d - 2": lambda p, base, d: by_powers(p, base ** (d / (d - 2)), d),
+}
+
+
+@pytest.mark.parametrize("dtype", DIGITS)
+@pytest.mark.parametrize("d", [64, 96, 128])
+def test_golden_tolerances_pass_right_engines_and_fail_wrong_ones(dtype, d, tmp_path):
+    base = 5e5
+    _, found = golden(tmp_path, f"rope:rho={base}", d=d, length=131072)
+    places = torch.tensor([row["position"] for row in found["rows"]])
+    expected = np.array([row["cos"] + row["sin"] for row in found["rows"]])
+    limits = found["tolerance"][dtype]
+    angles = places.numpy()[:, None] * np.array(found["inv_freq"])
+    most = limits["absolute"] + limits["per_radian"] * np.arange(2, d // 2 + 2) * angles
+
+    def misses(engine):
+        angles = engine(places, base, d)
+        waves = torch.cat([angles.cos(), angles.sin()], 1).to(getattr(torch, dtype))
+        return (np.abs(waves.double().numpy() - expected) > np.tile(most, 2)).sum()
+
+    if dtype != "float64":  # which these do not compute in
+        assert [misses(engine) for engine in RIGHT] == [0, 0, 0]
+    for engine in WRONG.values():
+        assert misses(engine) > 10
+
+
+READERS = {"golden.cpp": ["c++", "-std=c++17", "-O0"], "golden.rs": ["rustc"]}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_examples_read_golden_rows(name, tmp_path):
+    compiler, *options = READERS[name]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} to compile {name} with")
+    source = Path(pefourier.__file__).parent / "questions" / name
+    subprocess.run([compiler, *options, source, "-o", tmp_path / "reader"], check=True)
+    yarn = "rope:scaling=yarn,factor=4,original=2048,rho=5e5"
+    path, found = golden(tmp_path, yarn, d=128, length=8192)
+    done = subprocess.run([tmp_path / "reader", path], capture_output=True, text=True, check=False)
+    numbers = 128 * len(found["rows"])
+    assert (done.returncode, done.stdout) == (0, f"0 of {numbers} differ\n")
+    path.write_text(path.read_text().replace('"attention_factor": 1.1', '"attention_factor": 1.2'))
+    done = subprocess.run([tmp_path / "reader", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert int(done.stdout.split()[0]) > numbers / 2
+
+
+def test_golden_is_explained(run):
+    (term, *_) = run("explain", "golden", "--json").results
+    assert {f"questions/{name}" in term["source"] for name in READERS} == {True}
