@@ -280,7 +280,7 @@ def draw_rounding(axes: Axes, result: Usage, rotation: RotationUse) -> None:
             label = f"int4, one step per {error.granularity}: {error.after:.2g}"
             axes.plot(waves, error.by_pair, ".-", markersize=3, linewidth=0.8, label=label)
     axes.set_ylabel("error of scores", fontsize=8)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.6 * axes.get_ylim()[1])  # with room for names
     axes.legend(fontsize=6, loc="upper left", frameon=False)
 
 

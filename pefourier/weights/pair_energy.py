@@ -162,9 +162,7 @@ def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def shares_of_means(
-    path: str, turning: NDArray[np.bool_], layout: str
-) -> Iterator[LayerShares]:
+def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Iterator[LayerShares]:
     """The shares of the squares of mean lengths, by layers, in a file of means of activations.
 
     `turning` (pairs,) says which pairs turn. Keys may be those of groups of heads, under the first
@@ -201,7 +199,6 @@ def shares_of_means(
             )
         both = np.array(q), np.array(k or np.full_like(q, np.nan))
         shares = normalise_pair_energy(layer, 0, *(e[:, turning] for e in both))
-        rows = tuple(np.empty((len(e), 2 * len(turning))) for e in both)
-        for part, energies in zip(rows, both, strict=True):
-            part[:, pair_rows(len(turning), layout)] = energies[:, None] / 2
+        of_row = np.argsort(pair_rows(len(turning), layout).ravel()) % len(turning)
+        rows = both[0][:, of_row] / 2, both[1][:, of_row] / 2
         yield replace(shares, rows=rows if k else None, halved=True)

@@ -55,6 +55,12 @@ class QuantisationError:
     by_pair: Array  # (pairs,) of the latter; their squares and those of other rows add up
     layers: tuple[LayerError, ...]
 
+    @property
+    def label(self) -> str:
+        """The scheme in words."""
+        step = "" if self.granularity == "value" else f", one step per {self.granularity}"
+        return f"{self.scheme}{step}{', zero point' * self.zero_point}"
+
 
 @dataclass(frozen=True)
 class Spared:
@@ -73,26 +79,6 @@ class Spared:
         row = sorted(i for both in self.rows for i in both)
         every = len(row) or 1
         return f"pairs {ranges(self.pairs, every)} (rows {ranges(row, every)})"
-
-
-@dataclass(frozen=True)
-class SchemeRow:
-    """A row of the table: a format and what shares a step, without and with a zero point."""
-
-    rotation: str | None
-    scheme: str
-    symmetric: QuantisationError
-    zero: QuantisationError | None
-
-
-def scheme_rows(errors: Sequence[QuantisationError]) -> Iterator[SchemeRow]:
-    """Rows of the table: schemes of the same bits and steps in one."""
-    with_zero = {(e.rotation, e.scheme, e.granularity): e for e in errors if e.zero_point}
-    for e in errors:
-        if not e.zero_point:
-            step = "" if e.granularity == "value" else f", one step per {e.granularity}"
-            other = with_zero.get((e.rotation, e.scheme, e.granularity))
-            yield SchemeRow(e.rotation, f"{e.scheme}{step}", e, other)
 
 
 @dataclass(frozen=True)
@@ -120,9 +106,7 @@ class Rotation:
     length: int
 
     @classmethod
-    def of(
-        cls, name: str | None, rows: NDArray[np.int64], omega: Array, length: int
-    ) -> "Rotation":
+    def of(cls, name: str | None, rows: NDArray[np.int64], omega: Array, length: int) -> "Rotation":
         """A rotation of which pairs of frequency 0 are left out."""
         index = np.flatnonzero(omega)
         return cls(name, index, rows[:, index], omega[index], length)
@@ -139,7 +123,8 @@ def mean_rotation(omega: Array, length: int) -> NDArray[np.complex128]:
     """The mean of exp(2iωp) over positions."""
     sines, ratio = np.sin(omega), np.ones_like(omega)
     np.divide(np.sin(length * omega), length * sines, out=ratio, where=np.abs(sines) > 1e-15)
-    return ratio * np.exp(1j * omega * (length - 1))
+    found: NDArray[np.complex128] = ratio * np.exp(1j * omega * (length - 1))
+    return found
 
 
 def keys_of(shares: Sequence[LayerShares], turn: Rotation) -> tuple[Keys, Keys]:
@@ -170,17 +155,16 @@ def squared_errors(
     """Squared errors (heads, d) of each scheme; `original` are moments before rotation."""
     found: dict[Scheme, list[Array]] = {}
     for start in range(0, len(keys.moments), AT_ONCE):
-        for name, bits, zero, errors in group_errors(keys.moments[start : start + AT_ONCE], BITS):
-            found.setdefault((f"int{bits}", bits, name, zero), []).append(errors)
-    errors = {scheme: np.concatenate(parts) for scheme, parts in found.items()}
+        for name, bits, zero, part in group_errors(keys.moments[start : start + AT_ONCE], BITS):
+            found.setdefault((f"int{bits}", bits, name, zero), []).append(part)
+    errors: dict[Scheme, Array] = {scheme: np.concatenate(parts) for scheme, parts in found.items()}
     rows, omega = (turn.rows, turn.omega) if rotated else (turn.rows[:, :0], turn.omega[:0])
     steps = token_steps(original, rows, omega, turn.length)
     for bits in BITS:
-        for zero, squares in enumerate(steps):
+        for zero, squares in zip((False, True), steps, strict=True):
             levels = 2**bits - 1 if zero else 2 ** (bits - 1) - 1
             exact = max(1 - (1 + zero) / turn.length, 0.0)  # but values that set the step
-            scheme = f"int{bits}", bits, "channel", bool(zero)
-            errors[scheme] = squares * exact / (12 * levels**2)
+            errors[f"int{bits}", bits, "channel", zero] = squares * exact / (12 * levels**2)
     for name, bits in MANTISSAS.items():
         errors[name, 8, "value", False] = keys.moments / (4.0**bits * 32 * log(2))
     return errors
@@ -196,19 +180,22 @@ def quantisation_errors(
     plain = squared_errors(before, before.moments, turn, rotated=False) if is_known else {}
     for scheme, squares in rotated.items():
         costs = after.cost * squares
-        heads = [before.errors(plain[scheme]) if is_known else None, costs.sum(axis=1)]
+        early, late = before.errors(plain[scheme]) if plain else None, costs.sum(axis=1)
         of_pairs = costs[:, turn.rows].sum(axis=1).mean(axis=0)
-        layers = (
-            LayerError(int(n), *(root_mean(part, after.layer == n) for part in heads))
+        layers = tuple(
+            LayerError(int(n), *mean_errors(early, late, after.layer == n))
             for n in np.unique(after.layer)
         )
-        totals = (root_mean(part, slice(None)) for part in heads)
-        yield QuantisationError(turn.name, *scheme, *totals, np.sqrt(of_pairs), tuple(layers))
+        totals = mean_errors(early, late, np.ones(len(late), bool))
+        yield QuantisationError(turn.name, *scheme, *totals, np.sqrt(of_pairs), layers)
 
 
-def root_mean(squares: Array | None, of: slice | NDArray[np.bool_]) -> float | None:
-    """The root of the mean of some squares; None where there are none."""
-    return None if squares is None else sqrt(float(squares[of].mean()))
+def mean_errors(
+    before: Array | None, after: Array, of: NDArray[np.bool_]
+) -> tuple[float | None, float]:
+    """The roots of mean squared errors of some heads."""
+    early = None if before is None else sqrt(float(before[of].mean()))
+    return early, sqrt(float(after[of].mean()))
 
 
 def spared_pairs(shares: Sequence[LayerShares], turn: Rotation) -> Spared:

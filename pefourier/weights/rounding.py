@@ -50,7 +50,7 @@ def rounding_error() -> Singles:
     return np.where(squares < 0.01, squares, 1 / 12 + sum(waves)).astype(np.float32)
 
 
-def looked_up(table: NDArray[Any], ratios: Singles, of: Singles) -> NDArray[Any]:
+def looked_up(table: NDArray[Any], ratios: NDArray[Any], of: Singles) -> NDArray[Any]:
     """A table at the logarithms of ratios (channels, heads, blocks) to others (cells,)."""
     with np.errstate(divide="ignore"):
         scale = np.float32((len(LOGS) - 1) / (LOGS[-1] - LOGS[0]))
@@ -136,7 +136,8 @@ def cells(joint: Singles) -> Singles:
 
 def share_of_setting(hazards: Singles) -> Singles:
     """The chance of each channel (block, heads, groups, blocks, cells) to be what sets a step."""
-    return hazards / np.maximum(hazards.sum(axis=(0, 3), keepdims=True), np.float32(1e-30))
+    total: Singles = np.maximum(hazards.sum(axis=(0, 3), keepdims=True), np.float32(1e-30))
+    return hazards / total
 
 
 def token_factors(omega: Array, ratios: Array, length: int) -> tuple[Array, Array]:

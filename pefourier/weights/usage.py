@@ -137,13 +137,11 @@ class Usage(Result):
             "keys": "portion.k",
             "scores": "portion.product",
         },
-        "scheme_rows": {
+        "quantisation": {
             "rotation": "rotation",
-            "error of scores, keys in": "scheme",
-            "rounded before rotation": "symmetric.before",
-            "after": "symmetric.after",
-            "with zero point, before": "zero.before",
-            "with zero point, after": "zero.after",
+            "error of scores, keys in": "label",
+            "rounded before rotation": "before",
+            "rounded after rotation": "after",
         },
     }
 
@@ -188,11 +186,6 @@ class Usage(Result):
     def kinds(self) -> list[summary.PairKind]:
         """Kinds of pairs of all rotations."""
         return [kind for rotation in self.rotations for kind in rotation.kinds]
-
-    @property
-    def scheme_rows(self) -> list[quantise.SchemeRow]:
-        """What each scheme costs, those with a zero point beside those without."""
-        return list(quantise.scheme_rows(self.quantisation))
 
     @property
     def spared(self) -> str:
@@ -385,9 +378,7 @@ def usage_of(
     )
 
 
-def note_on_rounding(
-    errors: list[quantise.QuantisationError], spare: quantise.Spared
-) -> Finding:
+def note_on_rounding(errors: list[quantise.QuantisationError], spare: quantise.Spared) -> Finding:
     """What rounded keys cost, and what it helps to spare pairs."""
     after = {
         e.scheme: 100 * e.after
