@@ -7,7 +7,8 @@ positions drawn from the length,
 .. math:: \epsilon^2 = \sum_i E[q_i^2]\, E[e_i^2] \,/\, E[(q \cdot k)^2].
 
 Squared errors are means over heads. Rotation at position p exchanges a part :math:`\sin^2 \omega p`
-of the moments of a pair's rows; means over positions have closed forms.
+of the moments of a pair's rows; means over positions have closed forms. Drawn keys lose as much to
+5%; to 8% where one row forty times as large as others is in a pair that hardly rotates.
 """
 
 from collections.abc import Iterator, Sequence

@@ -56,7 +56,8 @@ def looked_up(table: NDArray[Any], ratios: NDArray[Any], of: Singles) -> NDArray
         scale = np.float32((len(LOGS) - 1) / (LOGS[-1] - LOGS[0]))
         shift = (np.log(ratios) - np.float32(LOGS[0])) * scale
         place = shift[..., None] + np.log(of) * scale
-    return table[np.clip(place, 0, len(LOGS) - 1).astype(np.int32)]
+    found: NDArray[Any] = table[np.clip(place, 0, len(LOGS) - 1).astype(np.int32)]
+    return found
 
 
 def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int, bool, Array]]:

@@ -27,7 +27,7 @@ PLANTED = {
     "fast": {2: 12.0},
     "slow": {30: 12.0},
     "several": {3: 4.0, 30: 20.0, 33: 6.0, 60: 8.0},
-    "massive": {62: 60.0},
+    "massive": {62: 40.0},
 }
 
 
@@ -102,7 +102,8 @@ def test_every_scheme_costs_what_drawn_keys_lose(rng, name, draws):
     assert len(records) == 18
     for record, is_after, drawn in by_simulation(rng, q[0], k[0], records, draws):
         found = record.after if is_after else record.before
-        assert found == pytest.approx(drawn, rel=0.05), (record.scheme, record.granularity)
+        near = 0.08 if name == "massive" else 0.05  # what it leaks follows it, and is no Gaussian
+        assert found == pytest.approx(drawn, rel=near), (record.scheme, record.granularity)
 
 
 def test_moments_and_costs_are_those_of_loops(rng):
@@ -222,3 +223,31 @@ def test_the_command_tells_errors_and_pairs(run):
     assert text.count(", one step per ") == 16
     assert "[usage-rounded-keys]" in text
     assert run("usage", path, "--csv").status == 0
+
+
+def test_means_of_pairs_have_errors_after_rotation_alone(run):
+    """None where keys are not known, nor of latent attention, whose cache holds other vectors."""
+    write_model(Path("m"))
+    means = {
+        f"layer00_head0{h}.{part}_abs_mean": np.arange(1.0, 5.0)
+        for part, heads in (("q", 4), ("k", 2))
+        for h in range(heads)
+    }
+    np.savez("means.npz", **means)
+    (record,) = run("usage", "m/config.json", "--stats", "means.npz", "--json").results
+    assert {e["before"] for e in record["quantisation"]} == {None}
+    assert all(e["after"] > 0 for e in record["quantisation"])
+    np.savez("q.npz", **{name: row for name, row in means.items() if ".q_" in name})
+    (record,) = run("usage", "m/config.json", "--stats", "q.npz", "--json").results
+    assert (record["quantisation"], record["spare"]) == ([], [])
+
+
+def test_each_type_of_layer_has_its_own_errors(run):
+    types = {"layer_types": ["sliding_attention", "full_attention"]}
+    path = write_model(Path("m"), model_type="gemma3_text", **types)
+    (record,) = run("usage", path, "--json").results
+    names = {e["rotation"] for e in record["quantisation"]}
+    assert len(names) == 2
+    assert [one["rotation"] for one in record["spare"]] == sorted(names, reverse=True)
+    assert len(record["quantisation"]) == 36
+    assert run("usage", path, "--plot", "u.png").status == 0
