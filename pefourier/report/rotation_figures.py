@@ -220,10 +220,15 @@ def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     count = len(result.rotations)
     by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
     height = 1.9 + 0.09 * min(max(map(len, by_rotation)), 40)
-    size = plot.WIDTH * max(1.0, 0.7 * count), height
-    figure, panels = plot.make_panels(1, count, size, look)
+    lower = bool(result.quantisation)
+    size = plot.WIDTH * max(1.0, 0.7 * count), height + 1.6 * lower
+    figure, panels = plot.make_panels(1 + lower, count, size, look)
     for axes, rotation, layers in zip(panels[0], result.rotations, by_rotation, strict=True):
         draw_layers(axes, result, rotation, layers)
+    for above, axes, rotation in zip(panels[0], panels[-1], result.rotations, strict=True):
+        if lower:
+            draw_rounding(axes, result, rotation)
+            axes.set(xscale="log", xlim=above.get_xlim())
     figure.supxlabel("wavelength (positions)", fontsize=7)
     return figure
 
@@ -261,6 +266,22 @@ def draw_layers(
     names = plot.brief(result.encodings[0].spec, 60), plot.literal(rotation.name)
     name = ", ".join(filter(None, names))
     axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
+
+
+STEPS = ("token", "channel", "group of 32")
+
+
+def draw_rounding(axes: Axes, result: Usage, rotation: RotationUse) -> None:
+    """The error that int4 keys, cached rotated, bring to scores by each pair."""
+    waves = [pair.wavelength for pair in rotation.pairs]
+    for error in result.quantisation:
+        is_own = error.rotation == rotation.part and error.bits == 4 and not error.zero_point
+        if is_own and error.granularity in STEPS:
+            label = f"int4, one step per {error.granularity}: {error.after:.2g}"
+            axes.plot(waves, error.by_pair, ".-", markersize=3, linewidth=0.8, label=label)
+    axes.set_ylabel("error of scores", fontsize=8)
+    axes.set_ylim(0, 1.6 * axes.get_ylim()[1])  # with room for names
+    axes.legend(fontsize=6, loc="upper left", frameon=False)
 
 
 register_renderer("context", chart=bands_charts, figure=wavelengths)

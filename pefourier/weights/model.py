@@ -170,6 +170,7 @@ class LayerEnergies:
     k: NDArray[np.float64]  # (kv_heads, d)
     gains: bool  # whether those of the norm before are there
     normed: bool  # whether queries or keys are normalised again
+    latent: bool = False  # of MLA, where these rows are not all of a key, nor what is cached
 
 
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
@@ -177,7 +178,8 @@ def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
     q, k = attention.q, attention.k
     rows_q, rows_k = row_energies(model, q), row_energies(model, k)
     place, normed = (attention.layer, attention.rotation), bool(q.gains or k.gains)
-    return LayerEnergies(*place, rows_q, rows_k, k.norm is not None, normed)
+    latent = "kv_a" in k.tensor
+    return LayerEnergies(*place, rows_q, rows_k, k.norm is not None, normed, latent)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end

@@ -128,6 +128,8 @@ class LayerShares:
     q: NDArray[np.float64]  # (heads, pairs)
     k: NDArray[np.float64]  # of the keys of the head's group
     product: NDArray[np.float64]
+    rows: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # energies (heads, d)
+    halved: bool = False  # rows of a pair are unknown, and have a half of its energy
 
     @property
     def used(self) -> NDArray[np.float64]:
@@ -148,7 +150,8 @@ def shares_of(layer: LayerEnergies, frequencies: NDArray[np.float64], layout: st
     """The shares of the pairs that turn in each query head of a layer."""
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
     q, k = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
-    return normalise_pair_energy(layer.layer, layer.rotation, q, k)
+    shares = normalise_pair_energy(layer.layer, layer.rotation, q, k)
+    return shares if layer.latent else replace(shares, rows=(layer.q, layer.k))
 
 
 def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,7 +162,7 @@ def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def shares_of_means(path: str, turning: NDArray[np.bool_]) -> Iterator[LayerShares]:
+def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Iterator[LayerShares]:
     """The shares of the squares of mean lengths, by layers, in a file of means of activations.
 
     `turning` (pairs,) says which pairs turn. Keys may be those of groups of heads, under the first
@@ -181,7 +184,7 @@ def shares_of_means(path: str, turning: NDArray[np.bool_]) -> Iterator[LayerShar
                     f"{len(row)}"
                 )
             of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
-            of_layer[part][int(head)] = row[turning] ** 2
+            of_layer[part][int(head)] = row**2
     if not means:
         raise PefourierError(
             f"{shown(path)} holds no means of heads: names are as layer00_head00.q_abs_mean"
@@ -194,4 +197,8 @@ def shares_of_means(path: str, turning: NDArray[np.bool_]) -> Iterator[LayerShar
                 f"{shown(path)} has queries of heads {numbers[0]}, keys of heads {numbers[1]} in "
                 f"layer {layer}; expected all from 0 on, and keys of equal groups of them"
             )
-        yield normalise_pair_energy(layer, 0, np.array(q), np.array(k or np.full_like(q, np.nan)))
+        both = np.array(q), np.array(k or np.full_like(q, np.nan))
+        shares = normalise_pair_energy(layer, 0, *(e[:, turning] for e in both))
+        of_row = np.argsort(pair_rows(len(turning), layout).ravel()) % len(turning)
+        rows = both[0][:, of_row] / 2, both[1][:, of_row] / 2
+        yield replace(shares, rows=rows if k else None, halved=True)

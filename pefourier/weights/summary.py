@@ -86,11 +86,6 @@ class RotationUse:
         return len(self.pairs)
 
     @property
-    def rows_to_spare(self) -> str:
-        """The rows of a head that hold half of the product, as ranges, all of them."""
-        return ranges(self.half_rows, len(self.half_rows) or 1)
-
-    @property
     def preference(self) -> str:
         """Which pairs are used more or less than evenly: that never turn, or else the fastest.
 

@@ -32,7 +32,7 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
-from pefourier.weights import summary
+from pefourier.weights import quantise, summary
 from pefourier.weights.model import (
     LayerEnergies,
     energies_at,
@@ -127,7 +127,6 @@ class Usage(Result):
             "rotation": "part",
             "pairs": "count",
             "effective pairs": "effective_pairs",
-            "rows with half of the scores": "rows_to_spare",
         },
         "kinds": {
             "rotation": "rotation",
@@ -137,6 +136,12 @@ class Usage(Result):
             "queries": "portion.q",
             "keys": "portion.k",
             "scores": "portion.product",
+        },
+        "quantisation": {
+            "rotation": "rotation",
+            "error of scores, keys in": "label",
+            "rounded before rotation": "before",
+            "rounded after rotation": "after",
         },
     }
 
@@ -150,6 +155,8 @@ class Usage(Result):
     gains: str  # applied or none
     findings: tuple[Finding, ...]
     against: Moved | None = None  # another checkpoint, where one was asked for
+    quantisation: tuple[quantise.QuantisationError, ...] = ()  # none of MLA, or of queries alone
+    spare: tuple[quantise.Spared, ...] = ()  # of each rotation
     shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property
@@ -179,6 +186,11 @@ class Usage(Result):
     def kinds(self) -> list[summary.PairKind]:
         """Kinds of pairs of all rotations."""
         return [kind for rotation in self.rotations for kind in rotation.kinds]
+
+    @property
+    def spared(self) -> str:
+        """Pairs and rows that halve the error of int4; empty where none do, or for each type."""
+        return self.spare[0].listing if len(self.spare) == 1 and self.spare[0].halved else ""
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Names of the columns of CSV, and a row a pair; those of heads where they are there."""
@@ -318,9 +330,9 @@ def read_means(spec: str, stats: str) -> ModelShares:
             f"{shown(spec)} has {len(turned.rotations)} rotations, by type of layer; name one "
             "behind #"
         )
-    shares = tuple(shares_of_means(stats, frequencies_of(turned)[0] != 0))
     name = open_model(spec).pairing if source_of(spec) == "config" else None
     pairing = PairLayout(name or "halves", "stats", None, None)
+    shares = tuple(shares_of_means(stats, frequencies_of(turned)[0] != 0, pairing.name))
     return ModelShares(spec, turned, shares, pairing, "none", (finding("usage-activations"),))
 
 
@@ -334,12 +346,19 @@ def usage_of(
         raise PefourierError(f"{shown(model.spec)} has none of the layers that were asked for")
     numbers = sorted({layer.rotation for layer in chosen})  # all, but of chosen layers
     rotations, frequencies = [], frequencies_of(turned)
+    errors: list[quantise.QuantisationError] = []
+    spare: list[quantise.Spared] = []
     for n in numbers:
         omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(turned.parts[n], omega, length, own_shares)
         rows = pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
         rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
+        if all(layer.rows for layer in own_shares):
+            rows = pair_rows(len(omega), model.pairing.name)
+            rotation = quantise.Rotation.of(use.part, rows, omega, length)
+            errors += quantise.quantisation_errors(own_shares, rotation)
+            spare.append(quantise.spared_pairs(own_shares, rotation))
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
     return Usage(
@@ -351,10 +370,26 @@ def usage_of(
         rotations=tuple(rotations),
         heads=heads if every_head else None,
         gains=model.gains,
-        findings=model.findings,
+        findings=(*model.findings, *map(partial(note_on_rounding, errors), spare)),
+        quantisation=tuple(errors),
+        spare=tuple(spare),
         shares=shares,
         encodings=(replace(turned.rotations[0], spec=model.spec),),
     )
+
+
+def note_on_rounding(errors: list[quantise.QuantisationError], spare: quantise.Spared) -> Finding:
+    """What rounded keys cost, and what it helps to spare pairs."""
+    after = {
+        e.scheme: 100 * e.after
+        for e in errors
+        if e.rotation == spare.rotation and not e.zero_point and e.granularity in ("token", "value")
+    }
+    slots = {name.replace(" ", "_"): number(share, 2) for name, share in after.items()}
+    slots |= {"of": f" ({spare.rotation})" if spare.rotation else "", "pairs": spare.listing}
+    slots |= {"left": number(after["int4"] * spare.ratio, 2), "limit": str(spare.searched)}
+    variant = "halved" if spare.halved else "some" if spare.pairs else "none"
+    return finding("usage-rounded-keys", variant, **slots)
 
 
 def used_layers(

@@ -570,12 +570,6 @@ def test_heads_with_a_single_pair_each_are_no_even_use(name, kv):
         assert use.preference == "slow pairs favoured"
 
 
-def test_rows_to_keep_are_all_listed():
-    rows = tuple(range(0, 60, 2))
-    use = drawn_model(np.random.default_rng(0), (1, 1, 1, 32, 16))
-    assert replace(use, half_rows=rows).rows_to_spare == ", ".join(map(str, rows))
-
-
 def test_nothing_moved_since_the_same_weights(tmp_path):
     path = write_model(tmp_path)
     usage = use_of_model(path, against=path)
