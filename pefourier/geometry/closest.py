@@ -24,6 +24,7 @@ from math import prod
 
 import numpy as np
 
+from pefourier.encodings.attention_decay import lag_sums
 from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
@@ -369,12 +370,30 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
         return ClosestPair(distance, first_pair(tied, sides), distinct)
     if is_stationary(enc):
         lags = np.arange(1, min(n - 1, enc.measure.period or n - 1) + 1)
-        tied, distance = closest_lags(by_weight(enc.measure), lags, 2, report)
+        likely = lags_of_large_sums(enc.measure, lags)
+        tied, distance = closest_lags(by_weight(enc.measure), likely, 2, report)
         lag = int(tied[0])
         return ClosestPair(distance, (0, lag), n if distance else lag)
     table, in_order = enc.table(), enc.domain.kind == "position"
     sides = sides if prod(sides) == n else (n,)  # lags of a class token stand beside a grid
     return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order=in_order))
+
+
+def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
+    """Of lags from 1 on those that may have the smallest distance, where all weights are equal.
+
+    Their sums of cosines are within rounding and ties of the largest.
+
+    >>> rope = KernelMeasure(np.array([1.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
+    >>> lags_of_large_sums(rope, np.arange(1, 100))
+    array([63])
+    """
+    if measure.period is not None or np.ptp(measure.weights):
+        return lags
+    sums = np.concatenate([s for _, s in lag_sums(measure.frequencies, len(lags) + 1)])[1:]
+    rounding = 16 * FLOAT64_EPS * len(lags) * np.abs(measure.frequencies).max() + 4 * TIE
+    likely: Indices = lags[sums >= sums.max() - rounding * len(measure.frequencies)]
+    return likely
 
 
 def by_weight(measure: KernelMeasure) -> KernelMeasure:

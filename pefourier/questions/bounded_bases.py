@@ -3,36 +3,46 @@ r"""Bases whose sum of cosines is never negative below a length.
 Conventions
 -----------
 A base :math:`\rho` passes for `d` dimensions and a length if :math:`B(m) = \sum_i \cos m
-\rho^{-2i/d} \ge 0` at every lag m below the length (Men et al., 2024). All lags are looked at. The
-bases that pass are no interval: larger ones may fail again, and only bases that were tried are
-known.
+\rho^{-2i/d} \ge 0` at every lag m below the length (Men et al., 2024). The bases that pass are no
+interval: larger ones may fail again.
+
+The smallest of seven digits is found by bisection. Around a base that fails at a lag, B(m) stays
+negative between two nearby bases at which it is below minus :math:`h^2 M / 8`, with h their
+distance and M a bound on the second derivative, both in log base; all bases between are excluded.
+Lags are searched by blocks: pairs that hardly rotate within a block have nearly one sum in it, and
+where that exceeds the number of the other pairs no lag of the block fails.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from math import ceil, exp, floor, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.attention_decay import FIRST_STARTS, STARTS, STEP, powers_of_waves
+from pefourier.encodings.attention_decay import powers_of_waves
 from pefourier.encodings.encoding import Floats, row_blocks
 
-FIRST_BASE = 1000  # lengths: where the search for the smallest base begins
 LARGEST_BASE = 1e300  # with larger ones the smallest frequency is no normal float64 number
-DIGITS = 5  # of the search for the smallest base
-PER_DECADE, GRID_DIGITS = 400, 4  # of the bases that are tried above it
-BASES_AT_ONCE = 2**8
+PER_DECADE, GRID_DIGITS = 400, 4  # of the bases that are tried above the smallest
 FEWEST_DIGITS = 7  # of a base that is printed
-LATEST = 8  # lags at which bases failed last
+IN_DECADE: int = 9 * 10 ** (FEWEST_DIGITS - 1)  # bases of so many digits
 MARGIN = 10  # times a base, up to which all bases tried must pass
+BLOCK, BLOCKS_IN_ROW = 2**5, 2**7  # lags of a block
+FIRST_BLOCKS, BLOCKS_AT_ONCE = 2**6, 2**12  # searched first, and together
+LIKELY_DIP = 3  # standard deviations of the faster pairs' sum, by which blocks are chosen
+LAGS_KEPT = 8  # at which a base fails, by which its neighbours are excluded
+CELLS, WIDEST = 16, 0.25  # on each side of a base, and the log base that they span at most
+CURVATURE = 1.0  # of a sum over a cell at most
+COARSE, ROUNDING = 0.1, 1e-4  # a depth that float32 shows, and more than its error of a sum
 
 
 @dataclass(frozen=True)
 class BoundedBases:
     """Bases that pass for a length."""
 
-    smallest: float | None  # that was tried; None: none up to `LARGEST_BASE`
+    smallest: float | None  # of seven digits; None: none up to `LARGEST_BASE`
     steady: float | None  # the smallest from which all tried up to ten times of it pass
     tried: int  # how many those are
     failing: float | None  # the smallest that was tried and fails between the two
@@ -46,8 +56,6 @@ def bounded_bases(d: int, length: int) -> BoundedBases:
     6026.0
     """
     smallest = smallest_bounded_base(d, length)
-    if smallest is not None:
-        smallest = typed_back(smallest, partial(passes, d=d, length=length))
     passing: list[float] = []
     failing: float | None = None
     base = smallest
@@ -84,52 +92,74 @@ def next_base(base: float) -> float:
 
 
 def smallest_bounded_base(d: int, length: int) -> float | None:
-    """The smallest base that passes, to five digits, of those that Su's search tries.
+    """The smallest base of seven digits that passes; None: none up to `LARGEST_BASE`.
 
-    Of [0, 1000 L] cut into 10^k points, k = 1 … 5, the smallest that passes is the end of the
-    next interval. Where none of 10^4 points passes, the interval is made 1000 times as long.
-
-    >>> round(smallest_bounded_base(128, 1024)), round(smallest_bounded_base(6, 80))
-    (4293, 105032)
+    >>> smallest_bounded_base(128, 1024), smallest_bounded_base(6, 80)
+    (4293.438, 105031.3)
     """
-    widest = float(FIRST_BASE * length)
-    while widest <= LARGEST_BASE:
-        end, smallest = widest, None
-        lags: list[int] = []
-        for step in range(1, DIGITS + 1):
-            if step == DIGITS and smallest is None:
-                break
-            points = end * np.arange(1, 10**step + 1) / 10**step
-            smallest = find_first_base(points[points > 1], d, length, lags)
-            end = smallest or end
-        if smallest is not None:
-            return smallest
-        widest *= FIRST_BASE
-    return None
+    found = first_passing(1, round(log(LARGEST_BASE, 10)) * IN_DECADE, d, length)
+    return None if found is None else base_at(found)
 
 
-def find_first_base(bases: Floats, d: int, length: int, lags: list[int]) -> float | None:
-    """The first of ascending bases that passes.
+def first_passing(low: int, high: int, d: int, length: int) -> int | None:
+    """The index of the first base that passes from one index to below another."""
+    if low >= high:
+        return None
+    middle = (low + high) // 2
+    lags = negative_lags(base_at(middle) ** exponents_of(d), length)
+    if not len(lags):
+        before = first_passing(low, middle, d, length)
+        return middle if before is None else before
+    first, last = failing_range(middle, lags, d)
+    before = first_passing(low, first, d, length)
+    return first_passing(last + 1, high, d, length) if before is None else before
 
-    `lags` are those at which bases were seen to fail, and grow. Neighbours fail at the same lags,
-    so that most bases are rejected by looking at the latest of them.
+
+def base_at(index: int) -> float:
+    """The base of seven digits with an index, 0 for 1.
+
+    >>> base_at(1), base_at(4 * IN_DECADE)
+    (1.000001, 10000.0)
     """
-    for part in row_blocks(len(bases), BASES_AT_ONCE):
-        remaining = bases[part, None] ** np.array([1.0, *exponents_of(d)])  # base, frequencies
-        for lag in lags[-LATEST:]:
-            remaining = passing_at(lag, remaining)
-        while len(remaining):
-            failing = failing_lag(remaining[0, 1:], length)
-            if failing is None:
-                return float(remaining[0, 0])
-            lags.append(failing)
-            remaining = passing_at(failing, remaining[1:])
-    return None
+    decade, step = divmod(index, IN_DECADE)
+    return float(f"{IN_DECADE // 9 + step}e{decade - FEWEST_DIGITS + 1}")
 
 
-def passing_at(lag: int, bases: Floats) -> Floats:
-    """Those of some bases, each with its frequencies, whose sum at a lag is not negative."""
-    return bases.compress(np.cos(lag * bases[:, 1:]).sum(axis=1) >= 0, axis=0)
+def index_of(log_base: float, whole: Callable[[float], int]) -> int:
+    """The index of a base of seven digits beside a base, on the side to which `whole` rounds.
+
+    >>> index_of(np.log(2.5), floor), index_of(np.log(2.0000005), ceil)
+    (1500000, 1000001)
+    """
+    decade = floor(log_base / log(10))
+    size = IN_DECADE // 9
+    return decade * IN_DECADE + whole(exp(log_base - decade * log(10)) * size) - size
+
+
+def failing_range(index: int, lags: Floats, d: int) -> tuple[int, int]:
+    """The first and the last index of bases around one that are known to fail with it.
+
+    `lags` are those at which it fails. They are looked at in cells on both sides; a cell is
+    excluded if the sum at one of them is negative all over it.
+    """
+    base, exponents = base_at(index), exponents_of(d)
+    depth = -np.cos(np.multiply.outer(lags, base**exponents)).sum(axis=1).min()
+    largest = (base * exp(-WIDEST)) ** exponents
+    curvature = np.square(np.multiply.outer(lags, exponents * largest)).sum(axis=1)
+    curvature += lags * (exponents**2 @ largest)
+    width = min(WIDEST / CELLS, np.sqrt(min(CURVATURE, 2 * depth) / curvature.max()))
+    logs = log(base) + width * np.arange(-CELLS, CELLS + 1)
+    rotations = np.multiply.outer(lags / (2 * pi), np.exp(np.multiply.outer(logs, exponents)))
+    rotations -= np.rint(rotations)
+    kind, rounding = (np.float32, ROUNDING) if depth > COARSE else (np.float64, 0.0)
+    sums = np.cos(kind(2 * pi) * rotations.astype(kind)).sum(axis=-1)
+    negative = sums < -(curvature[:, None] * width**2 / 8 + rounding)
+    cells = (negative[:, 1:] & negative[:, :-1]).any(axis=0)
+    left = int(np.append(cells[CELLS - 1 :: -1], False).argmin())
+    right = int(np.append(cells[CELLS:], False).argmin())
+    first = index_of(logs[CELLS - left], ceil) if left else index
+    last = index_of(logs[CELLS + right], floor) if right else index
+    return min(index, first), max(index, last)
 
 
 def passes(base: float, d: int, length: int) -> bool:
@@ -138,7 +168,7 @@ def passes(base: float, d: int, length: int) -> bool:
     >>> passes(4.3e3, 128, 1024), passes(4.34e3, 128, 1024)
     (True, False)
     """
-    return failing_lag(base ** exponents_of(d), length) is None
+    return not len(negative_lags(base ** exponents_of(d), length))
 
 
 def exponents_of(d: int) -> Floats:
@@ -146,27 +176,41 @@ def exponents_of(d: int) -> Floats:
     return -2.0 * np.arange(d // 2) / d
 
 
-def failing_lag(frequencies: Floats, length: int) -> int | None:
-    """A lag below a length with a negative sum of cosines; None where there is none.
+def negative_lags(frequencies: Floats, length: int) -> Floats:
+    """Some of the lags below a length with a negative sum of cosines; empty where there is none.
 
-    Sums are formed in float32, the largest lags first, where sums are smallest; those that its
-    rounding may have taken across 0 are formed again in float64.
+    The frequencies descend. Blocks of lags are searched where the sum may be negative, first those
+    where it is likely to be so over a wide range of bases.
     """
-    pairs = len(frequencies)
-    slack = pairs * (pairs + 8) * 2.0**-22  # above the sum of all roundings
-    inner = columns_of(powers_of_waves(STEP, frequencies))
-    end, rows = -(-length // STEP), FIRST_STARTS
-    while end > 0:
-        start = max(end - rows, 0)
-        waves = powers_of_waves(end - start, STEP * frequencies)
-        outer = columns_of((waves * np.exp(1j * start * STEP * frequencies)).conj())
-        sums = (outer @ inner.T).ravel()[: length - start * STEP]
-        lags = start * STEP + np.flatnonzero(sums < slack)
+    pairs, count = len(frequencies), -(-length // BLOCK)
+    rows = -(-count // BLOCKS_IN_ROW)
+    steps = np.multiply.outer([1, BLOCK, BLOCK * BLOCKS_IN_ROW], frequencies)
+    waves = powers_of_waves(max(BLOCKS_IN_ROW, rows), steps.ravel()).reshape(-1, 3, pairs)
+    within, beside, row_starts = waves[:BLOCK, 0], waves[:BLOCKS_IN_ROW, 1], waves[:rows, 2]
+    fast = int((frequencies * BLOCK > 1).sum())
+    middles = columns_of((row_starts * within[BLOCK // 2])[:, fast:].conj())
+    slow_sums = (middles @ columns_of(beside[:, fast:]).T).ravel()[:count]
+    slack = pairs * (pairs + 8) * 2.0**-22  # above the sum of all roundings to float32
+    most = fast + BLOCK / 2 * frequencies[fast:].sum() + 2 * slack
+    blocks = np.flatnonzero(slow_sums < most)
+    score = (slow_sums[blocks] - LIKELY_DIP * np.sqrt(fast)) / (blocks + 1)
+    if len(blocks) > FIRST_BLOCKS:
+        blocks = blocks[np.argpartition(score, FIRST_BLOCKS)]
+    inner = columns_of(within).T
+    for part in (slice(FIRST_BLOCKS), *row_blocks(len(blocks), BLOCKS_AT_ONCE)):
+        row, column = np.divmod(blocks[part], BLOCKS_IN_ROW)
+        sums = columns_of((row_starts[row] * beside[column]).conj()) @ inner
+        block, step = np.nonzero(sums < slack)
+        lags = blocks[part][block] * BLOCK + step
+        sums, lags = sums[block, step][lags < length], lags[lags < length]
+        certain = sums < -slack
+        if certain.sum() > LAGS_KEPT:
+            widest = np.argpartition((sums / (lags + 1))[certain], LAGS_KEPT)[:LAGS_KEPT]
+            lags = lags[certain][widest]
         exact = np.cos(np.multiply.outer(lags.astype(float), frequencies)).sum(axis=1)
         if exact.min(initial=0.0) < 0:
-            return int(lags[exact.argmin()])
-        end, rows = start, min(4 * rows, STARTS)
-    return None
+            return np.asarray(lags[exact < 0], dtype=float)
+    return np.empty(0)
 
 
 def columns_of(waves: NDArray[np.complex128]) -> NDArray[np.float32]:
