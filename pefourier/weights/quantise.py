@@ -77,9 +77,9 @@ class Spared:
     @property
     def listing(self) -> str:
         """The pairs and their rows, all of them."""
-        row = sorted(i for both in self.rows for i in both)
-        every = len(row) or 1
-        return f"pairs {ranges(self.pairs, every)} (rows {ranges(row, every)})"
+        row = sorted(i for pair in self.rows for i in pair)
+        count = len(row) or 1
+        return f"pairs {ranges(self.pairs, count)} (rows {ranges(row, count)})"
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Keys:
 
     def errors(self, squares: Array) -> Array:
         """Squared relative errors of heads by squared errors of channels."""
-        found: Array = (self.cost * squares).sum(axis=1)
-        return found
+        relative: Array = (self.cost * squares).sum(axis=1)
+        return relative
 
 
 @dataclass(frozen=True)
@@ -113,19 +113,22 @@ class Rotation:
         return cls(name, index, rows[:, index], omega[index], length)
 
 
-def mixed(moments: Array, rows: NDArray[np.int64], kept: Array) -> Array:
+def mixed(moments: Array, rows: NDArray[np.int64], share: Array) -> Array:
     """Moments (heads, d) of which the two rows of a pair keep a part, and exchange the rest."""
-    found, a, b = moments.copy(), moments[:, rows[0]], moments[:, rows[1]]
-    found[:, rows[0]], found[:, rows[1]] = kept * a + (1 - kept) * b, kept * b + (1 - kept) * a
-    return found
+    rotated, a, b = moments.copy(), moments[:, rows[0]], moments[:, rows[1]]
+    rotated[:, rows[0]], rotated[:, rows[1]] = (
+        share * a + (1 - share) * b,
+        share * b + (1 - share) * a,
+    )
+    return rotated
 
 
 def mean_rotation(omega: Array, length: int) -> NDArray[np.complex128]:
     """The mean of exp(2iωp) over positions."""
     sines, ratio = np.sin(omega), np.ones_like(omega)
     np.divide(np.sin(length * omega), length * sines, out=ratio, where=np.abs(sines) > 1e-15)
-    found: NDArray[np.complex128] = ratio * np.exp(1j * omega * (length - 1))
-    return found
+    mean: NDArray[np.complex128] = ratio * np.exp(1j * omega * (length - 1))
+    return mean
 
 
 def keys_of(shares: Sequence[LayerShares], turn: Rotation) -> tuple[Keys, Keys]:
@@ -143,10 +146,10 @@ def keys_of(shares: Sequence[LayerShares], turn: Rotation) -> tuple[Keys, Keys]:
         ]
         grouped = (cost.reshape(len(k), -1, k.shape[1]).mean(axis=1) for cost in costs)
         parts.append((np.full(len(k), layer.layer), k, mixed(k, turn.rows, places), *grouped))
-    at, before, after, *found = (np.concatenate(part) for part in zip(*parts, strict=True))
-    used = found[0].any(axis=1)
-    both = zip((before, after), found, strict=True)
-    first, second = (Keys(at[used], m[used], cost[used]) for m, cost in both)
+    layers, before, after, *head_costs = (np.concatenate(part) for part in zip(*parts, strict=True))
+    used = head_costs[0].any(axis=1)
+    sides = zip((before, after), head_costs, strict=True)
+    first, second = (Keys(layers[used], m[used], cost[used]) for m, cost in sides)
     return first, second
 
 
@@ -154,11 +157,13 @@ def squared_errors(
     keys: Keys, original: Array, turn: Rotation, *, rotated: bool
 ) -> dict[Scheme, Array]:
     """Squared errors (heads, d) of each scheme; `original` are moments before rotation."""
-    found: dict[Scheme, list[Array]] = {}
+    parts_of: dict[Scheme, list[Array]] = {}
     for start in range(0, len(keys.moments), AT_ONCE):
         for name, bits, zero, part in group_errors(keys.moments[start : start + AT_ONCE], BITS):
-            found.setdefault((f"int{bits}", bits, name, zero), []).append(part)
-    errors: dict[Scheme, Array] = {scheme: np.concatenate(parts) for scheme, parts in found.items()}
+            parts_of.setdefault((f"int{bits}", bits, name, zero), []).append(part)
+    errors: dict[Scheme, Array] = {
+        scheme: np.concatenate(parts) for scheme, parts in parts_of.items()
+    }
     rows, omega = (turn.rows, turn.omega) if rotated else (turn.rows[:, :0], turn.omega[:0])
     steps = token_steps(original, rows, omega, turn.length)
     for bits in BITS:
@@ -203,22 +208,24 @@ def spared_pairs(shares: Sequence[LayerShares], turn: Rotation) -> Spared:
     """The pairs that resampled heads name, too, and what sparing them does."""
     keys = keys_of(shares, turn)[1]
     limit = max(len(turn.index) // SMALL, 1)
-    every = slice(None, None, -(-len(keys.cost) // MANY))
-    some = Keys(keys.layer[every], keys.moments[every], keys.cost[every])
-    path, gains, errors = greedy_path(some, turn, limit)
-    heads = len(some.cost)
+    sampled = slice(None, None, -(-len(keys.cost) // MANY))
+    sample = Keys(keys.layer[sampled], keys.moments[sampled], keys.cost[sampled])
+    path, gains, errors = greedy_path(sample, turn, limit)
+    heads = len(sample.cost)
     weights = np.random.default_rng(0).multinomial(heads, np.full(heads, 1 / heads), DRAWS)
     count = np.zeros(len(turn.index))
     for draw in weights:
-        left, chosen = errors @ draw, np.zeros(len(count), bool)
-        for t in range(int(np.argmax(np.r_[left <= HALF * left[0], True][: len(path) + 1]))):
+        remaining, chosen = errors @ draw, np.zeros(len(count), bool)
+        for t in range(
+            int(np.argmax(np.r_[remaining <= HALF * remaining[0], True][: len(path) + 1]))
+        ):
             gain = gains[t] @ draw
             chosen[np.argmax(np.where(chosen, -np.inf, gain))] = True
         count += chosen
-    named = np.flatnonzero(count >= NAMED * DRAWS)
-    ratio = sqrt(exact_error(keys, turn.rows[:, named]) / exact_error(keys, turn.rows[:, :0]))
-    rows = tuple((int(a), int(b)) for a, b in turn.rows[:, named].T)
-    return Spared(turn.name, tuple(turn.index[named].tolist()), rows, ratio, ratio <= 0.5, limit)
+    stable = np.flatnonzero(count >= NAMED * DRAWS)
+    ratio = sqrt(exact_error(keys, turn.rows[:, stable]) / exact_error(keys, turn.rows[:, :0]))
+    rows = tuple((int(a), int(b)) for a, b in turn.rows[:, stable].T)
+    return Spared(turn.name, tuple(turn.index[stable].tolist()), rows, ratio, ratio <= 0.5, limit)
 
 
 def greedy_path(
@@ -234,13 +241,17 @@ def greedy_path(
     gains: list[Array] = []
     errors: list[Array] = []
     for _ in range(limit + 1):
-        own, others = (e / (12 * 7**2) for e in largest_squares(keys.moments, turn.rows))
-        errors.append(keys.errors(np.minimum(own[:, None], keys.moments)))
+        square, squares_without = (
+            e / (12 * 7**2) for e in largest_squares(keys.moments, turn.rows)
+        )
+        errors.append(keys.errors(np.minimum(square[:, None], keys.moments)))
         if len(path) == limit or errors[-1].mean() <= HALF * errors[0].mean():
             break
-        left = np.minimum(others[:, :, None], keys.moments[:, None]) * keys.cost[:, None]
-        own_rows = np.take_along_axis(left, turn.rows.T[None], axis=2).sum(axis=2)
-        gain = (errors[-1][:, None] - left.sum(axis=2) + own_rows).T
+        remaining = (
+            np.minimum(squares_without[:, :, None], keys.moments[:, None]) * keys.cost[:, None]
+        )
+        own_rows = np.take_along_axis(remaining, turn.rows.T[None], axis=2).sum(axis=2)
+        gain = (errors[-1][:, None] - remaining.sum(axis=2) + own_rows).T
         if path:
             gain[path] = gains[-1][path]
         gains.append(gain)
@@ -253,16 +264,16 @@ def greedy_path(
 
 def without(keys: Keys, rows: NDArray[np.int64]) -> Keys:
     """Key heads without some rows."""
-    kept = np.ones(keys.cost.shape[1])
-    kept[rows] = 0
-    return replace(keys, moments=keys.moments * kept, cost=keys.cost * kept)
+    mask = np.ones(keys.cost.shape[1])
+    mask[rows] = 0
+    return replace(keys, moments=keys.moments * mask, cost=keys.cost * mask)
 
 
 def exact_error(keys: Keys, spared: NDArray[np.int64]) -> float:
     """The mean squared error of int4 with a step a token, and some rows exact."""
-    left, total = without(keys, spared), 0.0
-    for start in range(0, len(left.cost), AT_ONCE):
-        some = slice(start, start + AT_ONCE)
-        *_, squares = next(group_errors(left.moments[some], (4,)))
-        total += float((left.cost[some] * squares).sum())
-    return total / len(left.cost)
+    remaining, total = without(keys, spared), 0.0
+    for start in range(0, len(remaining.cost), AT_ONCE):
+        block = slice(start, start + AT_ONCE)
+        *_, squares = next(group_errors(remaining.moments[block], (4,)))
+        total += float((remaining.cost[block] * squares).sum())
+    return total / len(remaining.cost)

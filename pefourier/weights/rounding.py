@@ -56,8 +56,8 @@ def looked_up(table: NDArray[Any], ratios: NDArray[Any], of: Singles) -> NDArray
         scale = np.float32((len(LOGS) - 1) / (LOGS[-1] - LOGS[0]))
         shift = (np.log(ratios) - np.float32(LOGS[0])) * scale
         place = shift[..., None] + np.log(of) * scale
-    found: NDArray[Any] = table[np.clip(place, 0, len(LOGS) - 1).astype(np.int32)]
-    return found
+    values: NDArray[Any] = table[np.clip(place, 0, len(LOGS) - 1).astype(np.int32)]
+    return values
 
 
 def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int, bool, Array]]:
@@ -69,7 +69,7 @@ def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int
     deviations = np.ascontiguousarray(filled.reshape(heads, -1, BLOCK).transpose(2, 0, 1))
     inside = looked_up(within(), 1 / deviations, EDGES)
     rises = np.diff(inside, axis=-1, prepend=np.float32(0))
-    alone, opposite = rises / inside, rises / (1 + inside)
+    hazards, opposite = rises / inside, rises / (1 + inside)
     rounded = {}
     for b in bits:
         steps = MIDDLES / np.float32(2 ** (b - 1) - 1)
@@ -85,10 +85,10 @@ def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int
     free = {}
     for name, groups in groups_of.items():
         largest = np.diff(inside.reshape(BLOCK, *groups).prod(axis=(0, 3)), prepend=np.float32(0))
-        free[name] = 1 - share_of_setting(alone.reshape(BLOCK, *groups))
+        free[name] = 1 - share_of_setting(hazards.reshape(BLOCK, *groups))
         for b, errors in rounded.items():
-            each = errors.reshape(free[name].shape) * free[name] * largest[:, :, None]
-            yield name, b, False, unblocked(each.sum(axis=4))
+            summed = errors.reshape(free[name].shape) * free[name] * largest[:, :, None]
+            yield name, b, False, unblocked(summed.sum(axis=4))
     below = np.zeros((*inside.shape[1:], len(EDGES)), np.float32)  # largest, and on the other side
     for b in range(len(EDGES)):
         below[..., b:, b] = ((inside[..., b:] + inside[..., [b]]) / 2).prod(axis=0)
@@ -100,8 +100,8 @@ def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int
         second = (second * ends.sum(axis=2)[:, :, None]).sum(axis=4) / total.sum(axis=2)[:, :, None]
         width = deviations.reshape(*free[name].shape[:-1], 1)
         for b in bits:
-            near = offset_rounding(width, ends / total[..., None], b)
-            errors = (free[name] * total[:, :, None] * near).sum(axis=4) * (1 - second)
+            rounding = offset_rounding(width, ends / total[..., None], b)
+            errors = (free[name] * total[:, :, None] * rounding).sum(axis=4) * (1 - second)
             yield name, b, True, unblocked(errors) / (2**b - 1) ** 2
 
 
@@ -160,30 +160,30 @@ def token_factors(omega: Array, ratios: Array, length: int) -> tuple[Array, Arra
 
 def token_steps(moments: Array, rows: NDArray[np.int64], omega: Array, length: int) -> list[Array]:
     """E[max x^2] and E[(max x - min x)^2] over tokens of each channel (heads, d)."""
-    alone = token_factors(np.zeros(1), np.zeros(1), length)
-    found = [moments * factor for factor in alone]
+    unrotated = token_factors(np.zeros(1), np.zeros(1), length)
+    by_kind = [moments * factor for factor in unrotated]
     a, b = moments[:, rows[0]], moments[:, rows[1]]
     mean = np.maximum((a + b) / 2, 1e-300)
     ratio, pairs = (a - b) / (2 * mean), np.arange(len(omega))
     tables = token_factors(omega, np.linspace(-1, 1, 17), length)
-    for steps, table in zip(found, tables, strict=True):
+    for steps, table in zip(by_kind, tables, strict=True):
         for row, sign in zip(rows, (1, -1), strict=True):
             place = (1 + sign * ratio) * 8
             low = np.minimum(place.astype(int), 15)
             part = place - low
             steps[:, row] = mean * ((1 - part) * table[pairs, low] + part * table[pairs, low + 1])
-    return found
+    return by_kind
 
 
 def largest_squares(moments: Array, rows: NDArray[np.int64]) -> tuple[Array, Array]:
     """E[max x^2] over the channels of each head (heads,), and without each pair (heads, pairs)."""
     deviations = np.sqrt(np.maximum(moments, FEWEST**2)).astype(np.float32)
     inside = looked_up(within(), 1 / deviations, EDGES)
-    every, pairs = inside.prod(axis=1), inside[:, rows[0]] * inside[:, rows[1]]
+    total, pairs = inside.prod(axis=1), inside[:, rows[0]] * inside[:, rows[1]]
 
     def second_moment(below: Singles) -> Array:
         middle = below - np.diff(below, axis=-1, prepend=np.float32(0)) / 2
-        found: Array = (1 - middle) @ np.diff(EDGES**2, prepend=np.float32(0))
-        return found
+        moment: Array = (1 - middle) @ np.diff(EDGES**2, prepend=np.float32(0))
+        return moment
 
-    return second_moment(every), second_moment(every[:, None] / pairs)
+    return second_moment(total), second_moment(total[:, None] / pairs)
