@@ -134,6 +134,13 @@ class Extensions(Result):
         return str(self.encodings[0].params["scaling"])
 
     @property
+    def present_setting(self) -> str:
+        """The scaling that the rotation has, with its factor, as a sentence has it."""
+        factor = self.encodings[0].params.get("factor")
+        stated = "" if factor is None else f" (factor {number(factor, FACTOR_DIGITS)})"
+        return f"{self.scaling} scaling{stated}"
+
+    @property
     def unchanged(self) -> Extension:
         """The rotation as it is, at the new length."""
         return self.candidates[0]
