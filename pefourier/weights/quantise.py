@@ -79,7 +79,8 @@ class Spared:
         """The pairs and their rows, all of them."""
         row = sorted(i for pair in self.rows for i in pair)
         count = len(row) or 1
-        return f"pairs {ranges(self.pairs, count)} (rows {ranges(row, count)})"
+        noun = "pair" if len(self.pairs) == 1 else "pairs"
+        return f"{noun} {ranges(self.pairs, count)} (rows {ranges(row, count)})"
 
 
 @dataclass(frozen=True)
