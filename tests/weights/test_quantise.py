@@ -218,7 +218,7 @@ def test_the_command_tells_errors_and_pairs(run):
     assert len(int4["layers"]) == len(int4["by_pair"]) == 4
     (spare,) = record["spare"]
     assert (spare["pairs"], spare["rows"], spare["halved"]) == ([1], [[1, 5]], True)
-    assert "pairs 1 (rows 1, 5)" in record["action"]
+    assert "pair 1 (rows 1, 5)" in record["action"]
     text = run("usage", path).out
     assert text.count(", one step per ") == 16
     assert "[usage-rounded-keys]" in text
