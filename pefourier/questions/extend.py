@@ -237,7 +237,10 @@ def extend(
     trained = trained or len(source)
     rotations = {
         "unchanged": as_rotation(load(spec, length, d)),
-        **{scaling: rescale(source, length, scaling, original) for scaling in scalings_of(source)},
+        **{
+            scaling: rescale(source, met, length, scaling, original)
+            for scaling in scalings_of(source)
+        },
     }
     tried = dict.fromkeys([*filter(None, best.values()), *bases])
     unscaled = (("base", rebuilt(source, length, rho, "none", {})) for rho in tried)
@@ -265,15 +268,19 @@ def scalings_of(source: Encoding) -> tuple[str, ...]:
 
 
 def rotation_met(source: ShiftInvariantEncoding, model: ModelPositions) -> ShiftInvariantEncoding:
-    """The rotation in training: without the scaling, where no length is stated with it."""
-    if model.stated is not None or not trained_as_stated(source.params):
+    """The rotation in training: before the scaling, where no length is stated with it."""
+    before_scaling = trained_as_stated(source.params)
+    if model.stated is not None or not before_scaling:
         return source
-    return rebuilt(source, len(source), plain_base(source), "none", {})
+    return rebuilt(source, int(before_scaling), plain_base(source), "none", {})
 
 
-def least_factor(source: ShiftInvariantEncoding, length: int) -> float:
+def least_factor(
+    source: ShiftInvariantEncoding, length: int, met: ShiftInvariantEncoding | None = None
+) -> float:
     """The smallest factor on frequencies without scaling with which no pair meets new angles.
 
+    `met` is the rotation in training, by default the source as it is.
     In more digits than `count_unseen` distinguishes. Where all pairs complete a rotation in
     training any factor does, and it is the ratio of the lengths.
 
@@ -282,10 +289,11 @@ def least_factor(source: ShiftInvariantEncoding, length: int) -> float:
     """
     kind = "proportional" if source.params["scaling"] == "proportional" else "none"
     plain = rebuilt(source, length, plain_base(source), kind, {}).measure.frequencies
-    trained = source.measure.frequencies
-    short = (trained > 0) & (trained * len(source) < 2 * pi)
+    met = met or source
+    trained = met.measure.frequencies
+    short = (trained > 0) & (trained * len(met) < 2 * pi)
     ratio = (plain[short] / trained[short]).max(initial=0.0) or 1.0
-    return float(f"{ratio * length / len(source):.{FACTOR_DIGITS}g}")
+    return float(f"{ratio * length / len(met):.{FACTOR_DIGITS}g}")
 
 
 def geometric_base(enc: ShiftInvariantEncoding) -> float:
@@ -303,7 +311,11 @@ def geometric_base(enc: ShiftInvariantEncoding) -> float:
 
 
 def rescale(
-    source: ShiftInvariantEncoding, length: int, scaling: str, original: int
+    source: ShiftInvariantEncoding,
+    met: ShiftInvariantEncoding,
+    length: int,
+    scaling: str,
+    original: int,
 ) -> ShiftInvariantEncoding:
     """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
     usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
@@ -312,7 +324,7 @@ def rescale(
         for key, parameter in usual.items()
         if key != "attention_factor" and source.params[key] != parameter.default
     }
-    settings = settings_kept | {"factor": least_factor(source, length)}
+    settings = settings_kept | {"factor": least_factor(source, length, met)}
     if "original" in scaling_parameters(scaling):
         settings |= {"original": original}
     return rebuilt(source, length, plain_base(source), scaling, settings)

@@ -1,5 +1,7 @@
 """Extensions against published rows, transformers' own modules, and what they leave unseen."""
 
+import json
+
 import numpy as np
 import pytest
 from published_configs import PUBLISHED
@@ -168,3 +170,27 @@ def test_new_angles_are_those_of_context(name, written):
     result = extend(path, length)
     _, known = describe_context(path, length, trained=result.trained)
     assert [rotation.unseen for rotation in known.rotations] == [result.unchanged.unseen]
+
+
+@pytest.mark.parametrize("to", [32_768, 262_144])
+def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(tmp_path, to):
+    """Linear by 4 with max_position_embeddings left at 4096, as Llama 2 was extended."""
+    scaling = {"type": "linear", "factor": 4.0}
+    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2}
+    config = {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": scaling}
+    (tmp_path / "config.json").write_text(json.dumps(config | sizes))
+    found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).candidates}
+    assert found["linear"] == found["yarn"] == found["llama3"] == (to / 4096, 0)
+    omega = 1e4 ** (-np.arange(64) / 64)
+    trained = np.minimum(4096 * omega, 2 * np.pi)  # angles met in training
+    for factor, meets_new in ((to / 4096, False), (0.9 * to / 4096, True)):
+        asked = np.minimum((to - 1) * omega / factor, 2 * np.pi)
+        assert (asked > trained).any() == meets_new
+
+
+@pytest.mark.parametrize(("name", "to"), [row[:2] for row in SCALED])
+def test_design_and_context_count_the_same_unseen_angles(name, to, written):
+    path = written(PUBLISHED[name])
+    _, context = describe_context(path, to)
+    unseen = max(rotation.unseen for rotation in context.rotations)
+    assert extend(path, to).unchanged.unseen == unseen > 0
