@@ -188,8 +188,9 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
         assert (asked > trained).any() == meets_new
 
 
-@pytest.mark.parametrize(("name", "to"), [row[:2] for row in SCALED])
+@pytest.mark.parametrize(("name", "to"), [row[:2] for row in SCALED if "Llama" not in row[0]])
 def test_design_and_context_count_the_same_unseen_angles(name, to, written):
+    """Where no length is stated with the scaling, as it is for Llama 3.1."""
     path = written(PUBLISHED[name])
     _, context = describe_context(path, to)
     unseen = max(rotation.unseen for rotation in context.rotations)
