@@ -196,11 +196,7 @@ def test_numbers_that_no_rotation_can_be_made_of_are_refused(words, written):
 @pytest.mark.parametrize("factor", [257.0, 1000.0, 1e300])
 def test_a_factor_of_twice_the_length_is_read_in_the_one_way_that_is_left(factor, written):
     path = written(changed({**LLAMA2, "hidden_size": 512}, factor, longest=128))
-    if factor < 1e300:
-        assert extend(path, 1024).original == 128
-    else:
-        with pytest.raises(PefourierError, match="rho must be a finite number"):
-            extend(path, 1024)
+    assert extend(path, 1024).original == 128
     with pytest.raises(PefourierError, match="128 positions over the factor"):
         extend(f"rope:scaling=linear,factor={factor},d=16", 1024, trained=128)
 

@@ -542,8 +542,8 @@ def base_of(frequencies: Floats) -> float | None:
     500000.0
     """
     pairs = len(frequencies)
-    if pairs < 2 or (frequencies <= 0).any():
-        return None
+    if pairs < 2 or (frequencies <= 0).any() or abs(frequencies[0] - 1) > 2e-6:
+        return None  # a grid begins at 1
     steps = np.arange(pairs) / pairs
     rate = -np.log(frequencies[-1]) / steps[-1]
     for digits in range(17):
