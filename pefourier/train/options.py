@@ -29,6 +29,7 @@ HEADINGS = {  # of help, each by the first option below it
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
+Compile = Literal["auto", "on", "off"]
 
 
 def seeds_of(encoding: str, seeds: int) -> int:
@@ -168,6 +169,11 @@ class Options:
         "(concat), by a map of their own.",
     ] = "add"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
+    compile: Annotated[
+        Compile,
+        "Compile training steps with torch.compile: auto does it on a GPU where training is long "
+        "enough to save more time than compiling takes.",
+    ] = "auto"
     processes: Annotated[
         int | None,
         "Processes on this machine that share the work (default: one per core if it is long).",
