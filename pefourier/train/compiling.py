@@ -4,6 +4,7 @@ What decides is a count of bytes and not a measured time, so that equal requests
 and give equal numbers, run after run. What torch has compiled it keeps on disk itself.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,11 +16,11 @@ from pefourier.errors import PefourierError
 from pefourier.train.model import Classifier, OrderFree
 from pefourier.train.options import Compile
 
-COMPILING = 25.0  # seconds for one kind of stack, of 16 cores
-CAPTURING = 0.3  # seconds for the graphs of a stack
+COMPILING = 15.0  # seconds for one kind of stack, of 16 cores
+CAPTURING = 0.5  # seconds for the graphs of a stack
 TIMES = 3  # as long as compiling must training last
-STARTING = 4e-4  # seconds in which a GPU starts the kernels of a step
-RATE = 8e11  # bytes of activations, as `bytes_between_layers` counts them, in a second
+STARTING = 5e-4  # seconds in which a GPU starts the kernels of a step
+RATE = 6e11  # bytes of activations, as `bytes_between_layers` counts them, in a second
 KINDS = 256  # of stacks that torch keeps compiled
 T = TypeVar("T")
 
@@ -61,9 +62,13 @@ class Compiler:
         from torch._dynamo.exc import TorchDynamoException
 
         try:
-            return work(compile_function(function))
-        except (TorchDynamoException, NotImplementedError) as error:
-            cause = str(error).strip().splitlines()[0]
+            with warnings.catch_warnings(action="ignore"):  # of what compiling imports
+                return work(compile_function(function))
+        except TorchDynamoException as error:
+            lines = filter(None, str(error).splitlines())
+            cause = next(
+                (line for line in lines if not line.endswith("raised:")), "no reason given"
+            )
         if self.choice == "on":
             raise PefourierError(f"--compile on: torch cannot compile here: {cause}; leave it out")
         self.works = False

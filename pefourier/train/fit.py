@@ -210,7 +210,8 @@ class Training:
         better = np.flatnonzero(is_better(scores, self.highest[look.active]) & patient)
         members = look.active[better]
         self.highest[members], self.best_step[members] = scores[better], look.done
-        rows, of_all = (torch.as_tensor(x, device=self.data.device) for x in (better, members))
+        device = self.data.device
+        rows, of_all = (device_data.send(torch.as_tensor(x), device) for x in (better, members))
         for name, p in look.parameters.items():
             places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
             self.best[name][places] = p.detach()[rows]

@@ -32,7 +32,7 @@ from pefourier.errors import PefourierError
 from pefourier.train.injection import ACTS, Injection
 from pefourier.train.options import Inject, Options
 
-FEW_TOKENS = 64  # up to which attention is written out on a processor
+FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to which attention is written out
 Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member
@@ -190,12 +190,12 @@ def attend(
 ) -> Tensor:
     """Attention (M, B, T, H c) of queries, keys and values (M, B, T, H, c).
 
-    Few tokens on a processor, and `values` of lags, have it written out: the fused kernel is made
-    for long rows, and gives no weights.
+    Few tokens, and `values` of lags, have it written out: the fused kernel is made for long rows,
+    and gives no weights.
     """
     m, batch, length, heads, _ = q.shape
     q, k, v = (x.transpose(2, 3) for x in (q, k, v))  # (M, B, H, T, c)
-    if values is not None or (q.device.type == "cpu" and length <= FEW_TOKENS):
+    if values is not None or length <= FEW_TOKENS.get(q.device.type, 0):
         return attend_in_full(q, k, v, bias, hidden, values).transpose(2, 3).flatten(3)
     if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.optim.adam import adam
 
 from pefourier.train import device_data
 from pefourier.train.compiling import Compiler
@@ -74,6 +75,57 @@ def step_precision(device: torch.device, model: Classifier) -> torch.dtype | Non
 def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
     """The kernels of attention that a GPU may choose among."""
     return nullcontext() if device.type == "cpu" else sdpa_kernel(KERNELS)
+
+
+@dataclass(frozen=True, eq=False)
+class Adam:
+    """Adam (Kingma and Ba, 2015) by torch's fused kernel.
+
+    The class of ``torch.optim`` would import torch's compiler, which takes a second.
+    """
+
+    groups: Sequence[tuple[list[Tensor], float]]  # parameters and their rate
+    state: Mapping[Tensor, dict[str, Tensor]]  # means of gradients and of their squares, and steps
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the parameters that have a gradient."""
+        for parameters, rate in self.groups:
+            used = [p for p in parameters if p.grad is not None]
+            means, squares, steps = (
+                [self.state[p][key] for p in used] for key in ("exp_avg", "exp_avg_sq", "step")
+            )
+            adam(
+                used,
+                [p.grad for p in used if p.grad is not None],
+                means,
+                squares,
+                [],
+                steps,
+                fused=True,
+                capturable=used[0].device.type != "cpu",
+                lr=rate,
+                beta1=0.9,
+                beta2=0.999,
+                eps=1e-8,
+                weight_decay=0.0,
+                amsgrad=False,
+                maximize=False,
+            )
+
+
+def make_adam(groups: Sequence[tuple[list[Tensor], float]]) -> Adam:
+    """Adam before its first step."""
+    state = {
+        p: {
+            "exp_avg": torch.zeros_like(p, requires_grad=False),
+            "exp_avg_sq": torch.zeros_like(p, requires_grad=False),
+            "step": torch.zeros((), dtype=torch.float32, device=p.device),
+        }
+        for parameters, _ in groups
+        for p in parameters
+    }
+    return Adam(groups, state)
 
 
 @dataclass(eq=False)
@@ -145,11 +197,11 @@ class Program:
         is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
         self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
         groups = [
-            {"params": group, "lr": FASTER * fastest if codes else fastest}
+            (group, FASTER * fastest if codes else fastest)
             for codes in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_code(name) == codes])
         ]
-        self.optimizer = torch.optim.Adam(groups, fused=True, capturable=device.type != "cpu")
+        self.optimizer = make_adam(groups)
 
     def loss(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
         """Class-weighted cross entropy (M, n) of each member's windows (M, n), in training."""
@@ -185,10 +237,8 @@ class Program:
 
     def differentiate(self, loss_of: Callable[..., Tensor]) -> Tensor:
         """Mean loss (M,) of the windows in `index`, and the gradient of every parameter."""
-        self.optimizer.zero_grad(set_to_none=True)
         copies, masters = list(self.rounded.values()), [self.parameters[n] for n in self.rounded]
-        for copy in copies:
-            copy.grad = None
+        self.forget_gradients()
         if copies:
             with torch.no_grad():
                 torch._foreach_copy_(copies, masters)
@@ -205,6 +255,11 @@ class Program:
             for gradient, (_, p) in zip(gradients, used, strict=True):
                 p.grad = gradient
         return loss.detach()
+
+    def forget_gradients(self) -> None:
+        """Take the gradients away from parameters and their copies."""
+        for p in (*self.parameters.values(), *self.rounded.values()):
+            p.grad = None
 
     @torch.no_grad()
     def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
@@ -279,11 +334,10 @@ class Program:
         for name, p in self.parameters.items():
             shape = tuple(map(slice, p.shape))
             p.copy_(tensors[f"now.{name}"][shape])
-            state = self.optimizer.state[p]
-            values = {key: tensors[f"{key}.{name}"][shape] for key in ("exp_avg", "exp_avg_sq")}
-            values["step"] = torch.tensor(float(done), device=p.device)
-            for key, value in values.items():  # a graph has the tensors that there are
-                state[key] = state[key].copy_(value) if key in state else value.clone()
+            state = self.optimizer.state[p]  # a graph has the tensors that there are
+            for key in ("exp_avg", "exp_avg_sq"):
+                state[key].copy_(tensors[f"{key}.{name}"][shape])
+            state["step"].fill_(done)
 
     def with_members(self, chosen: Sequence[int]) -> "Program":
         """A program of some of the members, at the same point of their training."""
@@ -311,7 +365,7 @@ class Program:
                     state.zero_()
         self.count.fill_(self.done)
         self.total.zero_()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.forget_gradients()
         replays = []
         for work in (self.look, self.step):
             graph = torch.cuda.CUDAGraph()

@@ -331,7 +331,12 @@ class Row:
 
 def measure(s: Setting) -> list[Row]:
     """All programs on one setting."""
-    took = {name: program() for name, program in programs(s).items()}
+    took: dict[str, float] = {}
+    for name, program in programs(s).items():
+        try:
+            took[name] = program()
+        except Exception as error:  # a peer may not run on every device and version
+            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}")
     base = took["fused"]
     card = torch.cuda.get_device_name() if s.device.type == "cuda" else "CPU"
     sizes = s.sizes.tokens, s.sizes.d, s.sizes.layers, s.batch, s.members, card, torch.__version__

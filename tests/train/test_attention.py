@@ -9,7 +9,7 @@ from pefourier.train import model
 from pefourier.train.ensembles import most_members
 from pefourier.train.injection import load_injection
 
-LENGTHS = (3, model.FEW_TOKENS + 1)  # written out, and by torch's kernel
+LENGTHS = (3, model.FEW_TOKENS["cpu"] + 1)  # written out, and by torch's kernel
 
 
 def summed(q, k, v, bias, hidden, keys, values):
