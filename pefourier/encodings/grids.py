@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,12 +212,22 @@ def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
     return rows.get(len(enc), ()) if enc.dim <= MAX_HEADS else ()
 
 
-def biases_within(window: Sides, bias: NDArray[np.floating], name: str, **facts: Any) -> Encoding:
-    """Biases of a window as weights have them, whose rows run through displacements query - key."""
+def biases_within(
+    window: Sides,
+    bias: NDArray[np.floating],
+    name: str,
+    *,
+    injection: Literal["bias", "key"] = "bias",
+    **facts: Any,
+) -> Encoding:
+    """Biases of a window as weights have them, whose rows run through displacements query - key.
+
+    Those of ``key`` are vectors, whose products with queries are added to scores (SAM).
+    """
     points = len(lags_on(window))
     table = np.vstack([bias[points:], bias[:points][::-1]])
     enc = from_table(table, name, **facts)
-    return replace(enc, domain=lags_on(window, prefix=len(bias) - points), injection="bias")
+    return replace(enc, domain=lags_on(window, prefix=len(bias) - points), injection=injection)
 
 
 def row_numbering(enc: Encoding, behind: int) -> str:

@@ -1,0 +1,141 @@
+"""Biases of windows and vectors of lags, from the weights beside a vision model's config.
+
+Conventions
+-----------
+Rows of a bias table run through displacements query - key, a class token's three rows last (Swin,
+BEiT). Swin V2 stores a network of displacements in place of a table. SAM has vectors of the lags of
+one axis, whose products with queries are added to scores. Each layer has its own: the first is
+read, or the one whose name, or part of it, stands behind #.
+"""
+
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.encodings.domain import lags_on
+from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.families.relative import BEIT_ROWS, of_network
+from pefourier.encodings.findings import finding
+from pefourier.encodings.grids import biases_within, size_of
+from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.sources.huggingface import weights
+from pefourier.encodings.sources.huggingface.config import ModelConfig
+from pefourier.encodings.sources.huggingface.grid import Block, block_of, pretrained, window_of
+from pefourier.errors import PefourierError, UnknownPositions, shown
+
+STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
+
+
+def read_displacements(model: ModelConfig) -> Encoding | None:
+    """Biases by displacement, or vectors by lag, of one layer; None where a model has none."""
+    block, kinds = block_of(model), model.row.get("kind", "").split()
+    is_biased = block is not None and is_bias_block(block)
+    has_positions = bool(weights.grid_tensors(model)) and not is_biased
+    if has_positions or not (is_biased or "relative" in kinds or (block and not model.row)):
+        return None
+    tensors = weights.tensors_beside(model, weights.DISPLACED)
+    if not tensors:
+        if not is_biased:
+            return None
+        file = shown(model.file)
+        if model.part:
+            raise PefourierError(f"{file} has no part {shown(model.part)}; leave out #")
+        raise UnknownPositions(
+            f"the biases of {file} are learned, and no weights were found beside it; put "
+            "model.safetensors there"
+        )
+    names = sorted(tensors, key=layers_in)
+    notes: tuple[Finding, ...] = ()
+    if len(names) > 1:
+        slots = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
+        notes = (finding("biases-by-layer", "windows", **slots),)
+    enc = read_stored(model, block, names[0], tensors[names[0]])
+    return replace(enc, findings=(*notes, *enc.findings), origin="weights")
+
+
+def is_bias_block(block: Block) -> bool:
+    """Whether a grid's block is one of biases, which are learned."""
+    return block["encoding"] != "learned" and BUILDERS[block["encoding"]].untrained
+
+
+def layers_in(name: str) -> tuple[tuple[int, ...], str]:
+    """The numbers in the name of a tensor, such as stage and layer, then the name."""
+    return tuple(map(int, re.findall(r"\d+", name))), name
+
+
+def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -> Encoding:
+    """The biases of a window, or vectors of lags, that a tensor holds."""
+    from pefourier.encodings.sources.tables import read_named_table
+
+    stored, stage = read_named_table(path, name), STAGE.search(name)
+    place = int(stage[2]) if stage else 0
+    window = window_of(model, block, place) if block else tuple(model.grid)
+    facts: dict[str, Any] = {"params": {"path": path, "model_type": model.kind}, "eps": stored.eps}
+    if name.endswith(".0.weight"):
+        trained = pretrained(model, block, len(window), place) if block else ()
+        return of_stored_network(model, name, window, trained, **facts)
+    rows, heads = stored.codes.shape[0], stored.codes.shape[-1]
+    is_of_lags = "rel_pos_" in name
+    if stored.codes.ndim > 2:
+        raise PefourierError(f"{name} of {shown(path)} has {stored.codes.ndim} axes, not two")
+    fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
+    if not fits or (model.grid and fits != tuple(model.grid)):
+        raise PefourierError(
+            f"{name} of {shown(path)}: {rows} rows are no displacements of a window"
+            f"{' of ' + size_of(window) if window else ''}"
+        )
+    model.dimension(heads, f"tensor {name}")
+    expected = math.prod(2 * n - 1 for n in window) + (rows - math.prod(2 * n - 1 for n in fits))
+    differs = len(window) == len(fits) and fits != window
+    doubts = weights.shape_findings(
+        model, name, path, (rows, heads), (expected if differs else None, None)
+    )
+    facts["params"] |= {"array": name, "grid": fits, "d": heads}
+    facts |= {"findings": doubts, "injection": "key" if is_of_lags else "bias"}
+    return biases_within(fits, stored.codes, "lags" if is_of_lags else "biases", **facts)
+
+
+def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, ...]:
+    """The window whose displacements so many rows are, by preference the one given; () if none.
+
+    >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
+    ((7, 7), (64,))
+    """
+    if axes == 1:
+        return ((rows + 1) // 2,) if rows % 2 else ()
+    for behind in (0, BEIT_ROWS):
+        side = math.isqrt(max(rows - behind, 0))
+        for sides in (window, ((side + 1) // 2,) * 2):
+            if math.prod(2 * n - 1 for n in sides) + behind == rows and len(sides) == axes:
+                return sides
+    return ()
+
+
+def of_stored_network(
+    model: ModelConfig, name: str, window: tuple[int, ...], trained: tuple[int, ...], **facts: Any
+) -> Encoding:
+    """Swin V2's biases out of the network in the weights, on a window."""
+    from pefourier.encodings.sources.tables import open_arrays
+
+    if not window:
+        raise PefourierError(
+            f"{shown(model.file)} does not set the window of {name}; give its sides by --grid"
+        )
+    paths, parts = dict(weights.all_tensors(weights.folder_of(model))), []
+    for part in ("0.weight", "0.bias", "2.weight"):
+        key = name.removesuffix("0.weight") + part
+        if key not in paths:
+            raise PefourierError(f"the weights beside {shown(model.file)} hold no {key}")
+        with open_arrays(paths[key]) as file:
+            parts.append(file.load(key, "float64"))
+    first, shifts, heads = parts
+    sides: NDArray[np.int64] = np.array(trained or window)
+    if first.shape != (len(shifts), len(sides)) or heads.shape[1:] != shifts.shape:
+        raise PefourierError(f"{name} has shape {first.shape}, not one of Swin V2's network")
+    enc = of_network(lags_on(window), sides, len(heads), lambda: (first.T, shifts, heads.T))
+    params = {**facts.pop("params"), "grid": window, "d": len(heads), "pretrained": trained}
+    return replace(enc, params=params, **facts)
