@@ -442,8 +442,8 @@ def check_rotation(enc: Encoding) -> None:
         )
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
-            f"{enc.spec} has no frequencies of one axis; give the sides of its grid, such as "
-            "grid=(14, 14)"
+            f"{enc.spec} has no frequencies of one axis, nor a grid; give the sides of one, such as "
+            "grid=(14, 14). Rotary rotates by rope and grape, rotations on a grid, and tables"
         )
 
 
@@ -463,7 +463,8 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
         if np.ptp(cosine**2 + sine**2) > 1e-9:
             raise PefourierError(f"{enc.spec} changes lengths of what it turns: no rotation")
         if enc.params.get("merged", 1) > 1:  # tokens run through blocks of points
-            order = rows_of_blocks(enc.domain.sides, enc.params["merged"])
+            behind = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
+            order = np.concatenate([np.arange(enc.domain.prefix), behind])
             cosine, sine = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
     sign = -1.0 if enc.params.get("backwards") else 1.0

@@ -34,8 +34,7 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     """Biases by displacement, or vectors by lag, of one layer; None where a model has none."""
     block, kinds = block_of(model), model.row.get("kind", "").split()
     is_biased = block is not None and is_bias_block(block)
-    has_positions = bool(weights.grid_tensors(model)) and not is_biased
-    if has_positions or not (is_biased or "relative" in kinds or (block and not model.row)):
+    if not is_biased and ("relative" not in kinds or weights.grid_tensors(model)):
         return None
     tensors = weights.tensors_beside(model, weights.DISPLACED)
     if not tensors:
@@ -73,7 +72,8 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
 
     stored, stage = read_named_table(path, name), STAGE.search(name)
     place = int(stage[2]) if stage else 0
-    window = window_of(model, block, place) if block else tuple(model.grid)
+    is_windowed = block is not None and is_bias_block(block)
+    window = window_of(model, block, place) if block and is_windowed else tuple(model.grid)
     facts: dict[str, Any] = {"params": {"path": path, "model_type": model.kind}, "eps": stored.eps}
     if name.endswith(".0.weight"):
         trained = pretrained(model, block, len(window), place) if block else ()

@@ -323,24 +323,25 @@ def as_timm(values: dict[str, Any]) -> dict[str, Any]:
     Patch and window are in the name of the architecture: swinv2_tiny_window8_256.
 
     >>> config = {"architecture": "vit_tiny_patch8_224", "pretrained_cfg": {"input_size": [3, 32, 48]}}
-    >>> as_timm(config)["patch_size"], as_timm(config)["input_size"]
+    >>> as_timm(config)["patch_size"], as_timm(config)["image_size"]
     (8, [3, 32, 48])
     """
     name, inner = values.get("architecture"), values.get("pretrained_cfg")
     is_timm = values.get("model_type", "timm_wrapper") == "timm_wrapper"
     if not (is_timm and isinstance(name, str) and isinstance(inner, dict)):
         return values
-    sizes: dict[str, Any] = {"input_size": inner.get("input_size")}
+    own = values.get("model_args")
+    image = own.get("img_size") if isinstance(own, dict) else None
+    sizes: dict[str, Any] = {"image_size": image or inner.get("input_size")}
     if patch := re.search(r"patch(\d{1,4})", name):
-        sizes |= {"patch_size": int(patch[1]), "patched": bool(sizes["input_size"])}
+        sizes |= {"patch_size": int(patch[1]), "patched": bool(sizes["image_size"])}
     window = re.match(r"swinv2_(?!cr).*window(\d{1,4})(?:to(\d{1,4}))?", name)
     if window is None:
         return {**values, "model_type": "timm_wrapper", **sizes}
     first = int(window[1])  # in pretraining, where another follows; the last stage has half of it
     stages = [first] * 3 + [first // 2] if window[2] else [0]
-    own = {"window_size": int(window[2] or first), "pretrained_window_sizes": stages}
-    image = (sizes["input_size"] or [256])[-1]
-    return {**values, "model_type": "swinv2", "image_size": image, **own}
+    sizes |= {"window_size": int(window[2] or first), "pretrained_window_sizes": stages}
+    return {**values, "model_type": "swinv2", **sizes, "patch_size": 4}
 
 
 def model_type(config: Section, usual: str) -> str:
