@@ -15,7 +15,7 @@ LONGEST = 200  # characters of an argument that a line repeats
 SHORT = 120  # what is left of a longer one
 
 
-PLACING = re.compile(r"--(grid|from|to|prefix|length)\b(?: ((?:\d+x)*\d+)\b)?( (?=--))?")
+PLACING = re.compile(r"--(grid|from|to|prefix|length)\b(?: ((?:\d+x)*\d+)\b( (?=--))?)?")
 
 
 class PefourierError(ValueError):
@@ -50,7 +50,7 @@ def as_keyword(option: re.Match[str]) -> str:
     """
     key = "grid" if option[1] == "from" else option[1]
     if option[2] is None:
-        return key + (option[3] or "")
+        return key
     sides = tuple(map(int, option[2].split("x")))
     between = ", " if option[3] else ""
     return f"{key}={sides if key in ('grid', 'to') else sides[0]}{between}"

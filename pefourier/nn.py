@@ -28,7 +28,7 @@ from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.grids import usual_grid
+from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 
@@ -237,7 +237,7 @@ class Rotary(Tabled):
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         tables = rotation_tables(enc)
         self.rows = len(enc) if "cosine" in tables else None
-        self.grid = enc.domain.grid if self.rows else ()
+        self.grid, self.prefix = enc.domain.grid, enc.domain.prefix
         if axis is not None:
             tables["axes"] = axis == np.arange(3)[:, None]
         self.keep({name: table.astype(np.float32) for name, table in tables.items()})
@@ -273,7 +273,8 @@ class Rotary(Tabled):
             raise PefourierError(f"offset starts at 0, got {offset}; or pass real_positions=True")
         positions = position_ids
         if positions is None:
-            check_points(n, offset, self.rows, self.grid)
+            if self.rows and self.grid and not offset:
+                check_fit(f"{n} tokens without position_ids", n, self.grid, self.prefix)
             positions = torch.arange(offset, offset + n, device=q.device)
         if position_ids is not None or self.rows is not None:
             check_places(positions, self.rows, real=real_positions)
@@ -442,8 +443,8 @@ def check_rotation(enc: Encoding) -> None:
         )
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
-            f"{enc.spec} has no frequencies of one axis, nor a grid; give the sides of one, such as "
-            "grid=(14, 14). Rotary rotates by rope and grape, rotations on a grid, and tables"
+            f"{enc.spec} has no frequencies of one axis, nor a grid; give the sides of one, "
+            "such as grid=(14, 14). Rotary takes rope, grape, rotations on a grid, and tables"
         )
 
 
@@ -486,18 +487,6 @@ def check_floating(name: str, shape: str, x: Tensor, *, fits: bool) -> None:
             f"expected floating-point {name} {shape}; "
             f"got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
         )
-
-
-def check_points(n: int, offset: int, rows: int | None, grid: tuple[int, ...]) -> None:
-    """Refuse other tokens than the points of a grid, unless they are said to begin at one."""
-    if not grid or offset or n == rows:
-        return
-    sides, prefix = usual_grid(n)
-    fits = f"grid={sides}" + (f", prefix={prefix}" if prefix else "")
-    raise PefourierError(
-        f"{n} tokens do not fit the grid of {rows} points, grid={grid}; {fits} would fit, or pass "
-        "the points of these tokens as position_ids"
-    )
 
 
 def check_shape(position_ids: Tensor, shape: tuple[int, ...]) -> None:

@@ -136,7 +136,9 @@ def rotation_codes(
     if probed < 2:
         raise code.unfit("turns vectors: two positions at least are needed to see it")
     sample = np.arange(probed)
-    if d**2 * length <= SPREAD:  # pairs of another axis may move only farther on
+    if (
+        code.request.on_grid or d**2 * length <= SPREAD
+    ):  # pairs of another axis may move only farther on
         sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
     query, key, _ = code.images(torch, units, sample)

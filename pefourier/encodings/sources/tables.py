@@ -3,8 +3,8 @@
 Conventions
 -----------
 A table is an array (n, d) of real numbers; axes of length one before its last are dropped, those of
-an image's rows and columns, (1, rows, columns, d) or (1, d, rows, columns), are its grid. Floats keep
-their stored type, since the resolution of the codes is a finding; what numpy has no type for
+an image's rows and columns, (1, rows, columns, d) or (1, d, rows, columns), are its grid. Floats
+keep their stored type, since the resolution of the codes is a finding; what numpy has no type for
 becomes float32, integers float64. Large .npy and .safetensors files are mapped, not read.
 Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats,
 `pefourier.encodings.sources.formats` what may be loaded.
@@ -245,10 +245,9 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
-        channels = [name for name, stored in arrays.items() if stored.has_channels]
-        biases = [name for name, stored in arrays.items() if is_bias(stored.shape)]
-        by_name = [name for name in (*tables, *channels) if POSITIONS.search(name)]
-        tables = tables or list(dict.fromkeys([*biases, *channels]))
+        wider = [name for name, s in arrays.items() if is_bias(s.shape) or s.has_channels]
+        by_name = [name for name in (*tables, *wider) if POSITIONS.search(name)]
+        tables = tables or wider
         tables = by_name if len(by_name) == 1 else tables
         if len(tables) > 1:
             listing = names_and_shapes({name: arrays[name] for name in tables})
@@ -257,8 +256,8 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
         if key is None:
             raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
     stored = arrays[find_array(arrays, key, file)]
-    is_readable = stored.is_table or stored.may_be_pairs or stored.has_channels
-    if not (is_readable or is_bias(stored.shape)):
+    is_wider = is_bias(stored.shape) or stored.has_channels
+    if not (stored.is_table or stored.may_be_pairs or is_wider):
         raise no_table(stored, key, file)
     return key
 

@@ -200,8 +200,12 @@ def test_a_table_of_another_size_wants_a_grid(weights):
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56]}, "share needs a number for each"),
         ("PixArtTransformer2DModel", {"interpolation_scale": 0}, "interpolation_scale of"),
         ("vit", {}, "are learned: put model.safetensors"),
-        *((kind, {}, "no weights were found beside it") for kind in ("swin", "swinv2")),
-        ("beit", {"use_shared_relative_position_bias": True}, "no weights were found beside it"),
+        *((kind, {}, "no weights of them were found beside it") for kind in ("swin", "swinv2")),
+        (
+            "beit",
+            {"use_shared_relative_position_bias": True},
+            "no weights of them were found beside it",
+        ),
         ("detr", {"position_embedding_type": "learned"}, "is not answered"),
     ],
 )

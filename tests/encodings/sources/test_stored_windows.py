@@ -263,12 +263,8 @@ def test_biases_of_many_heads_stay_biases(rng):
     assert load(np.where(np.tri(20, dtype=bool), slopes, -np.inf)).injection == "bias"
 
 
-@pytest.mark.parametrize(
-    ("part", "said"),
-    [("layers.7", "has no part 'layers.7'"), ("full_attention", "has no part")],
-)
-def test_a_layer_that_is_not_there_is_refused(tmp_path, part, said):
+def test_a_layer_that_is_not_there_is_refused(tmp_path):
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path, model)
-    with pytest.raises(PefourierError, match=said):
-        load(f"{path}#{part}")
+    with pytest.raises(PefourierError, match=r"no weights of them in 'layers\.7' were"):
+        load(f"{path}#layers.7")

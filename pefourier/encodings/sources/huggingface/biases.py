@@ -8,7 +8,6 @@ one axis, whose products with queries are added to scores. Each layer has its ow
 read, or the one whose name, or part of it, stands behind #.
 """
 
-import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -18,9 +17,9 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.relative import BEIT_ROWS, of_network
+from pefourier.encodings.families.relative import of_network
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import biases_within, size_of
+from pefourier.encodings.grids import OF_CLASS_TOKEN, biases_within, size_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import ModelConfig
@@ -40,12 +39,10 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     if not tensors:
         if not is_biased:
             return None
-        file = shown(model.file)
-        if model.part:
-            raise PefourierError(f"{file} has no part {shown(model.part)}; leave out #")
+        where = f" in {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
-            f"the biases of {file} are learned, and no weights were found beside it; put "
-            "model.safetensors there"
+            f"the biases of {shown(model.file)} are learned, and no weights of them{where} were "
+            "found beside it; put model.safetensors there"
         )
     names = sorted(tensors, key=layers_in)
     notes: tuple[Finding, ...] = ()
@@ -74,10 +71,9 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     place = int(stage[2]) if stage else 0
     is_windowed = block is not None and is_bias_block(block)
     window = window_of(model, block, place) if block and is_windowed else tuple(model.grid)
-    facts: dict[str, Any] = {"params": {"path": path, "model_type": model.kind}, "eps": stored.eps}
     if name.endswith(".0.weight"):
         trained = pretrained(model, block, len(window), place) if block else ()
-        return of_stored_network(model, name, window, trained, **facts)
+        return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
     rows, heads = stored.codes.shape[0], stored.codes.shape[-1]
     is_of_lags = "rel_pos_" in name
     if stored.codes.ndim > 2:
@@ -89,14 +85,14 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
             f"{' of ' + size_of(window) if window else ''}"
         )
     model.dimension(heads, f"tensor {name}")
-    expected = math.prod(2 * n - 1 for n in window) + (rows - math.prod(2 * n - 1 for n in fits))
-    differs = len(window) == len(fits) and fits != window
-    doubts = weights.shape_findings(
-        model, name, path, (rows, heads), (expected if differs else None, None)
-    )
-    facts["params"] |= {"array": name, "grid": fits, "d": heads}
-    facts |= {"findings": doubts, "injection": "key" if is_of_lags else "bias"}
-    return biases_within(fits, stored.codes, "lags" if is_of_lags else "biases", **facts)
+    others = rows - len(lags_on(fits))  # of a class token
+    expected = len(lags_on(window)) + others if window else None
+    doubts = weights.shape_findings(model, name, path, (rows, heads), (expected, None))
+    params = {"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind}
+    facts: dict[str, Any] = {"params": params, "eps": stored.eps, "findings": doubts}
+    if is_of_lags:
+        return biases_within(fits, stored.codes, "lags", injection="key", **facts)
+    return biases_within(fits, stored.codes, "biases", **facts)
 
 
 def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, ...]:
@@ -105,37 +101,30 @@ def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, 
     >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
     ((7, 7), (64,))
     """
-    if axes == 1:
-        return ((rows + 1) // 2,) if rows % 2 else ()
-    for behind in (0, BEIT_ROWS):
-        side = math.isqrt(max(rows - behind, 0))
-        for sides in (window, ((side + 1) // 2,) * 2):
-            if math.prod(2 * n - 1 for n in sides) + behind == rows and len(sides) == axes:
-                return sides
+    lines = [round(max(rows - others, 0) ** (1 / axes)) for others in (0, OF_CLASS_TOKEN)]
+    for sides in (window, *(((n + 1) // 2,) * axes for n in lines)):
+        if len(sides) == axes and rows - len(lags_on(sides)) in (0, OF_CLASS_TOKEN):
+            return sides
     return ()
 
 
 def of_stored_network(
-    model: ModelConfig, name: str, window: tuple[int, ...], trained: tuple[int, ...], **facts: Any
+    model: ModelConfig, name: str, path: str, window: tuple[int, ...], trained: tuple[int, ...]
 ) -> Encoding:
     """Swin V2's biases out of the network in the weights, on a window."""
-    from pefourier.encodings.sources.tables import open_arrays
+    from pefourier.encodings.sources.tables import read_numbers
 
     if not window:
-        raise PefourierError(
-            f"{shown(model.file)} does not set the window of {name}; give its sides by --grid"
-        )
-    paths, parts = dict(weights.all_tensors(weights.folder_of(model))), []
-    for part in ("0.weight", "0.bias", "2.weight"):
-        key = name.removesuffix("0.weight") + part
-        if key not in paths:
-            raise PefourierError(f"the weights beside {shown(model.file)} hold no {key}")
-        with open_arrays(paths[key]) as file:
-            parts.append(file.load(key, "float64"))
-    first, shifts, heads = parts
+        raise PefourierError(f"{shown(model.file)} sets no window of {name}; give --grid")
+    paths, stem = dict(weights.all_tensors(weights.folder_of(model))), name.removesuffix("0.weight")
+    first, shifts, heads = (
+        read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
+        for part in ("0.weight", "0.bias", "2.weight")
+    )
     sides: NDArray[np.int64] = np.array(trained or window)
-    if first.shape != (len(shifts), len(sides)) or heads.shape[1:] != shifts.shape:
+    if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
         raise PefourierError(f"{name} has shape {first.shape}, not one of Swin V2's network")
-    enc = of_network(lags_on(window), sides, len(heads), lambda: (first.T, shifts, heads.T))
-    params = {**facts.pop("params"), "grid": window, "d": len(heads), "pretrained": trained}
-    return replace(enc, params=params, **facts)
+    by_head = heads.reshape(-1, len(shifts)).T
+    enc = of_network(lags_on(window), sides, by_head.shape[1], lambda: (first.T, shifts, by_head))
+    params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}
+    return replace(enc, params={**params, "model_type": model.kind})

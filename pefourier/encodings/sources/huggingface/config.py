@@ -322,8 +322,9 @@ def as_timm(values: dict[str, Any]) -> dict[str, Any]:
 
     Patch and window are in the name of the architecture: swinv2_tiny_window8_256.
 
-    >>> config = {"architecture": "vit_tiny_patch8_224", "pretrained_cfg": {"input_size": [3, 32, 48]}}
-    >>> as_timm(config)["patch_size"], as_timm(config)["image_size"]
+    >>> trained = {"input_size": [3, 32, 48]}
+    >>> config = as_timm({"architecture": "vit_tiny_patch8_224", "pretrained_cfg": trained})
+    >>> config["patch_size"], config["image_size"]
     (8, [3, 32, 48])
     """
     name, inner = values.get("architecture"), values.get("pretrained_cfg")

@@ -138,7 +138,8 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
 def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
     """Points along one axis."""
     size, over, kernel = (
-        value_of(model, axis[key], place) if key in axis else 1 for key in ("size", "over", "kernel")
+        value_of(model, axis[key], place) if key in axis else 1
+        for key in ("size", "over", "kernel")
     )
     side = (size - kernel) // over + 1 if "kernel" in axis else size // over
     side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
