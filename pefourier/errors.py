@@ -52,8 +52,7 @@ def as_keyword(option: re.Match[str]) -> str:
     if option[2] is None:
         return key
     sides = tuple(map(int, option[2].split("x")))
-    between = ", " if option[3] else ""
-    return f"{key}={sides if key in ('grid', 'to') else sides[0]}{between}"
+    return f"{key}={sides if key in ('grid', 'to') else sides[0]}" + ", " * bool(option[3])
 
 
 class UnknownPositions(PefourierError):

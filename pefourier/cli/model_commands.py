@@ -401,10 +401,8 @@ def write_resized(resizing: "Resizing", spec: str, out: str, sides: Sequence[int
 
     params = resizing.encodings[0].params
     if resizing.encodings[0].untrained:
-        raise PefourierError(
-            f"{shown(spec)} is drawn at random where training starts, and --out writes what a file "
-            "or a formula holds; give the trained weights"
-        )
+        advice = "leave out --out, or give the trained weights"
+        raise PefourierError(f"{shown(spec)} is drawn at random, before training; {advice}")
     path, array = params.get("path", ""), params.get("array")
     if path != "-" and (array or source_of(spec) == "table"):
         write_table(out, *in_form_of(path, array, resizing.table, out, sides))

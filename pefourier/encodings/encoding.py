@@ -464,10 +464,8 @@ def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     ((3, 8), False)
     """
     if channel_sides(array.shape):
-        is_of_lags = array.shape[-1] == array.shape[-2] and bool(
-            np.isneginf(array).any() or (array[..., 1:, 1:] == array[..., :-1, :-1]).all()
-        )
-        if not is_of_lags:
+        shifted = array[..., 1:, 1:] == array[..., :-1, :-1]
+        if not is_bias(array.shape) or not (shifted.all() or np.isneginf(array).any()):
             return array.reshape(array.shape[1], -1).T, False
     shape = table_axes(array.shape)
     paired = len(shape) == 3 and shape[2] == 2

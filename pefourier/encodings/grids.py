@@ -131,7 +131,8 @@ def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
     fits = not sides or len(enc) == count_points(sides, prefix)
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
     if window:
-        facts = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
+        params = {**enc.params, "grid": window, "prefix": 0}
+        facts: dict[str, Any] = {"params": params, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
         doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # which is settled
         facts["findings"] = [*doubts, finding("grid-convention", note=row_numbering(enc, behind))]

@@ -366,10 +366,9 @@ def check_blocks(sides: tuple[int, ...], side: int = 2) -> None:
     """Refuse sides that blocks of 2 x 2 points, or of another side, do not fill."""
     if len(sides) < 2 or sides[-1] % side or sides[-2] % side:
         fit = "x".join(map(str, [*sides[:-2], *(n + -n % side for n in ((1, *sides)[-2:]))]))
-        numbers = "even numbers" if side == 2 else f"multiples of {side}"
         raise PefourierError(
-            f"rows=blocks needs {numbers} of rows and columns; got {'x'.join(map(str, sides))}; "
-            f"{fit} would fit"
+            f"blocks of {side}x{side} points need numbers of rows and columns that {side} divides; "
+            f"got {'x'.join(map(str, sides))}; {fit} would fit"
         )
 
 

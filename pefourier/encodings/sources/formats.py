@@ -25,7 +25,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import channel_sides, image_sides, table_axes
+from pefourier.encodings.checks import image_sides, table_axes
 from pefourier.errors import PefourierError, shown
 
 MEMORY = 2**33  # bytes that an array may take when it is not mapped
@@ -65,11 +65,6 @@ class Stored:
     def sides(self) -> tuple[int, ...]:
         """Rows and columns of an image's points, where these are its middle axes; else none."""
         return image_sides(self.shape)
-
-    @property
-    def has_channels(self) -> bool:
-        """Whether its axes are dimensions, rows and columns."""
-        return self.kind in KINDS and bool(channel_sides(self.shape))
 
     @property
     def is_table(self) -> bool:

@@ -245,7 +245,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
-        wider = [name for name, s in arrays.items() if is_bias(s.shape) or s.has_channels]
+        wider = [name for name, s in arrays.items() if is_bias(s.shape) or channel_sides(s.shape)]
         by_name = [name for name in (*tables, *wider) if POSITIONS.search(name)]
         tables = tables or wider
         tables = by_name if len(by_name) == 1 else tables
@@ -256,7 +256,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
         if key is None:
             raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
     stored = arrays[find_array(arrays, key, file)]
-    is_wider = is_bias(stored.shape) or stored.has_channels
+    is_wider = is_bias(stored.shape) or channel_sides(stored.shape)
     if not (stored.is_table or stored.may_be_pairs or is_wider):
         raise no_table(stored, key, file)
     return key
@@ -331,7 +331,7 @@ def in_form_of(
     kind = float_type(stored.kind)
     if stored.sides and suffix_of(out) != ".csv":
         table = table.reshape(1, *sides, -1)
-    elif stored.has_channels and suffix_of(out) != ".csv" and len(sides) == 2:
+    elif channel_sides(stored.shape) and suffix_of(out) != ".csv" and len(sides) == 2:
         table = table.T.reshape(1, -1, *sides)
     elif stored.is_table and suffix_of(out) != ".csv":
         *before, _ = stored.shape

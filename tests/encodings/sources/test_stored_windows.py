@@ -156,6 +156,13 @@ def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
     np.testing.assert_allclose(resized.table[6:], wider[:, 0], atol=1e-6)  # query 0 … 6, key 0
 
 
+@pytest.mark.parametrize("part", ["", "#vision_encoder.layers.0.attn.rel_pos_h"])
+@pytest.mark.parametrize("command", ["check-faithful", "spectrum", "relations", "context"])
+def test_commands_answer_of_a_table_and_of_lags(run, sam, command, part):
+    done = run(command, sam[1] + part, "--json")
+    assert (done.status, done.err, len(done.results)) == (0, "", 1)
+
+
 def test_a_bare_table_of_lags_is_that_of_its_window(run, tmp_path, rng):
     np.save(tmp_path / "lags.npy", rng.normal(size=(27, 64)))
     done = run("resize", tmp_path / "lags.npy", "--from", 14, "--to", 16, "--json")

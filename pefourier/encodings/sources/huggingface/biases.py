@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lags_on
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.relative import of_network
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import OF_CLASS_TOKEN, biases_within, size_of
@@ -32,35 +32,24 @@ STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Biases by displacement, or vectors by lag, of one layer; None where a model has none."""
     block, kinds = block_of(model), model.row.get("kind", "").split()
-    is_biased = block is not None and is_bias_block(block)
-    if not is_biased and ("relative" not in kinds or weights.grid_tensors(model)):
+    if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
+        block = None  # whose sides are those of a grid
+    if block is None and ("relative" not in kinds or weights.grid_tensors(model)):
         return None
     tensors = weights.tensors_beside(model, weights.DISPLACED)
     if not tensors:
-        if not is_biased:
+        if block is None:
             return None
         where = f" in {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
             f"the biases of {shown(model.file)} are learned, and no weights of them{where} were "
             "found beside it; put model.safetensors there"
         )
-    names = sorted(tensors, key=layers_in)
-    notes: tuple[Finding, ...] = ()
-    if len(names) > 1:
-        slots = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
-        notes = (finding("biases-by-layer", "windows", **slots),)
+    names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
+    slots = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
+    notes = [finding("biases-by-layer", "windows", **slots)] if len(names) > 1 else []
     enc = read_stored(model, block, names[0], tensors[names[0]])
     return replace(enc, findings=(*notes, *enc.findings), origin="weights")
-
-
-def is_bias_block(block: Block) -> bool:
-    """Whether a grid's block is one of biases, which are learned."""
-    return block["encoding"] != "learned" and BUILDERS[block["encoding"]].untrained
-
-
-def layers_in(name: str) -> tuple[tuple[int, ...], str]:
-    """The numbers in the name of a tensor, such as stage and layer, then the name."""
-    return tuple(map(int, re.findall(r"\d+", name))), name
 
 
 def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -> Encoding:
@@ -69,17 +58,14 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
 
     stored, stage = read_named_table(path, name), STAGE.search(name)
     place = int(stage[2]) if stage else 0
-    is_windowed = block is not None and is_bias_block(block)
-    window = window_of(model, block, place) if block and is_windowed else tuple(model.grid)
+    window = window_of(model, block, place) if block else tuple(model.grid)
     if name.endswith(".0.weight"):
         trained = pretrained(model, block, len(window), place) if block else ()
         return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
     rows, heads = stored.codes.shape[0], stored.codes.shape[-1]
     is_of_lags = "rel_pos_" in name
-    if stored.codes.ndim > 2:
-        raise PefourierError(f"{name} of {shown(path)} has {stored.codes.ndim} axes, not two")
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
-    if not fits or (model.grid and fits != tuple(model.grid)):
+    if not fits or stored.codes.ndim > 2 or (model.grid and fits != tuple(model.grid)):
         raise PefourierError(
             f"{name} of {shown(path)}: {rows} rows are no displacements of a window"
             f"{' of ' + size_of(window) if window else ''}"
@@ -90,9 +76,8 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     doubts = weights.shape_findings(model, name, path, (rows, heads), (expected, None))
     params = {"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind}
     facts: dict[str, Any] = {"params": params, "eps": stored.eps, "findings": doubts}
-    if is_of_lags:
-        return biases_within(fits, stored.codes, "lags", injection="key", **facts)
-    return biases_within(fits, stored.codes, "biases", **facts)
+    facts["injection"] = "key" if is_of_lags else "bias"
+    return biases_within(fits, stored.codes, "lags" if is_of_lags else "biases", **facts)
 
 
 def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, ...]:

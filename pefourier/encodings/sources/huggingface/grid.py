@@ -68,10 +68,11 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
         parameters["prefix"] = prefix_of(model, block)
     if "note" in block:
         findings = (*findings, finding("grid-convention", note=block["note"]))
-    d, noted = dimension_of(model, block), {}
+    d, noted = dimension_of(model, block), dict[str, Any]()
     if block["encoding"] == "sinusoidal":
-        parameters |= {"length": count_points(sides)}
-        return on_grid(model.named(findings, "sinusoidal", d=d, **parameters), sides, 0)
+        parameters |= {"length": model.length or count_points(sides)}
+        enc = model.named(findings, "sinusoidal", d=d, **parameters)
+        return enc if len(enc) != count_points(sides) else on_grid(enc, sides, 0)
     if "merged" in block:
         noted["merged"] = side = value_of(model, block["merged"])
         slots = {"key": block["merged"][0], "side": side, "config": model.config.label}
@@ -197,7 +198,7 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     ((name, path),) = tensors.items()
     # rows before the grid are counted from its end
     enc = weights.load_tensor(replace(model, length=None), name, path)
-    is_set = "sides" in block or "usual" in block or model.grid
+    is_set = "sides" in block or model.grid
     sides, findings = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(weights.tensors_beside(model, weights.DISPLACED)):
         slots = {"name": shown(name), "count": len(others), "last": shown(others[-1])}
