@@ -464,9 +464,8 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
         if np.ptp(cosine**2 + sine**2) > 1e-9:
             raise PefourierError(f"{enc.spec} changes lengths of what it turns: no rotation")
         if enc.params.get("merged", 1) > 1:  # tokens run through blocks of points
-            behind = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
-            order = np.concatenate([np.arange(enc.domain.prefix), behind])
-            cosine, sine = cosine[order], sine[order]
+            order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
+            cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
     sign = -1.0 if enc.params.get("backwards") else 1.0
     if isinstance(enc, DeclaredEncoding) and not by_length(enc):

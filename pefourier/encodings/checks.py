@@ -118,11 +118,9 @@ def channel_sides(shape: Sequence[int]) -> tuple[int, ...]:
     >>> channel_sides((1, 192, 37, 37)), channel_sides((1, 12, 37, 37)), channel_sides((1, 37, 37))
     ((37, 37), (), ())
     """
-    if len(shape) != 4 or shape[0] != 1 or image_sides(shape):
-        return ()
-    _, d, rows, columns = shape
+    _, d, rows, columns = shape if len(shape) == 4 and shape[0] == 1 else (1, 0, 0, 0)
     is_wide = d > max(MAX_HEADS, rows, columns) and min(rows, columns) >= LEAST_SIDE
-    return (rows, columns) if is_wide else ()
+    return (rows, columns) if is_wide and not image_sides(shape) else ()
 
 
 def reshaping(shape: Sequence[int]) -> str:

@@ -275,3 +275,25 @@ def test_a_layer_that_is_not_there_is_refused(tmp_path):
     path = saved(tmp_path, model)
     with pytest.raises(PefourierError, match=r"no weights of them in 'layers\.7' were"):
         load(f"{path}#layers.7")
+
+
+def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
+    config = {"model_type": "my_swin", "hidden_size": 8}
+    name, table = "net.1.relative_position_bias_table", rng.normal(size=(25, 4))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    safetensors(tmp_path / "model.safetensors", {name: table})
+    assert load(str(tmp_path)).domain.grid == (5, 5)
+    assert load(str(tmp_path), grid=(3, 3)).domain.grid == (5, 5)
+    with pytest.raises(PefourierError, match="25 rows are no displacements of a window of 5x5"):
+        load(str(tmp_path), grid=(5, 5))
+    vitdet = {"model_type": "vitdet", "hidden_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps(vitdet))
+    name = "encoder.layer.0.attention.rel_pos_h"
+    safetensors(tmp_path / "model.safetensors", {name: rng.normal(size=(7, 4))})
+    assert load(f"{tmp_path}#{name}").injection == "key"
+
+
+def test_errors_of_python_name_keywords(rng):
+    with pytest.raises(PefourierError) as caught:
+        pefourier.resize(rng.normal(size=(201, 4)), (24, 24), grid=(14, 14), prefix=1)
+    assert "grid=(14, 14), prefix=5 would fit" in str(caught.value)

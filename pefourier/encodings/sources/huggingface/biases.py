@@ -31,10 +31,11 @@ STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Biases by displacement, or vectors by lag, of one layer; None where a model has none."""
-    block, kinds = block_of(model), model.row.get("kind", "").split()
+    block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
     if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
         block = None  # whose sides are those of a grid
-    if block is None and ("relative" not in kinds or weights.grid_tensors(model)):
+    is_named = bool(weights.DISPLACED.search(model.part))
+    if not (block or is_named) and ("relative" not in kinds or weights.grid_tensors(model)):
         return None
     tensors = weights.tensors_beside(model, weights.DISPLACED)
     if not tensors:
