@@ -1,23 +1,58 @@
 """The one error a person sees, and how names and values are shown in it.
 
 An error says what is wrong, which value, what is allowed and what to do, in one line. The command
-line prints it after ``pefourier: `` and exits with status 2; in Python it is a ``ValueError``.
+line prints it after ``pefourier: `` and exits with status 2; in Python it is a ``ValueError``, and
+options that it names are keywords there.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar
 
 LONGEST = 200  # characters of an argument that a line repeats
 SHORT = 120  # what is left of a longer one
 
 
+PLACING = re.compile(r"--(grid|from|to|prefix|length)\b(?: ((?:\d+x)*\d+)\b( (?=--))?)?")
+
+
 class PefourierError(ValueError):
     """A request that cannot be answered, said in one line; with what was refused, if several."""
+
+    in_shell: ClassVar[bool] = False  # whether a command is running, whose options are named
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.in_shell else PLACING.sub(as_keyword, text)
 
     def __init__(self, message: str = "", refusals: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.refusals = refusals
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Let errors name options of the command line."""
+    before, PefourierError.in_shell = PefourierError.in_shell, True
+    try:
+        yield
+    finally:
+        PefourierError.in_shell = before
+
+
+def as_keyword(option: re.Match[str]) -> str:
+    """An option as it is given in Python.
+
+    >>> PLACING.sub(as_keyword, "--from 14x14 --prefix 1 would fit; leave out --grid")
+    'grid=(14, 14), prefix=1 would fit; leave out grid'
+    """
+    key = "grid" if option[1] == "from" else option[1]
+    if option[2] is None:
+        return key
+    sides = tuple(map(int, option[2].split("x")))
+    return f"{key}={sides if key in ('grid', 'to') else sides[0]}" + ", " * bool(option[3])
 
 
 class UnknownPositions(PefourierError):

@@ -26,7 +26,9 @@ from pefourier.encodings import load
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding
+from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 
@@ -235,6 +237,7 @@ class Rotary(Tabled):
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
         tables = rotation_tables(enc)
         self.rows = len(enc) if "cosine" in tables else None
+        self.grid, self.prefix = enc.domain.grid, enc.domain.prefix
         if axis is not None:
             tables["axes"] = axis == np.arange(3)[:, None]
         self.keep({name: table.astype(np.float32) for name, table in tables.items()})
@@ -270,6 +273,8 @@ class Rotary(Tabled):
             raise PefourierError(f"offset starts at 0, got {offset}; or pass real_positions=True")
         positions = position_ids
         if positions is None:
+            if self.rows and self.grid and not offset:
+                check_fit(f"{n} tokens without position_ids", n, self.grid, self.prefix)
             positions = torch.arange(offset, offset + n, device=q.device)
         if position_ids is not None or self.rows is not None:
             check_places(positions, self.rows, real=real_positions)
@@ -436,8 +441,8 @@ def check_rotation(enc: Encoding) -> None:
         )
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
-            f"{enc.spec} has no frequencies of one axis, nor a grid; Rotary turns rope and grape, "
-            "rotations on a grid, and tables"
+            f"{enc.spec} has no frequencies of one axis, nor a grid; give the sides of one, "
+            "such as grid=(14, 14). Rotary takes rope, grape, rotations on a grid, and tables"
         )
 
 
@@ -456,6 +461,9 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
         cosine, sine = split_pairs(np.asarray(enc.table(), dtype=float), layout)
         if np.ptp(cosine**2 + sine**2) > 1e-9:
             raise PefourierError(f"{enc.spec} changes lengths of what it turns: no rotation")
+        if enc.params.get("merged", 1) > 1:  # tokens run through blocks of points
+            order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
+            cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
     sign = -1.0 if enc.params.get("backwards") else 1.0
     if isinstance(enc, DeclaredEncoding) and not by_length(enc):

@@ -106,7 +106,8 @@ def asked_in_the_shell(run, *line):
     if told.status == 2:
         assert told.out == words.out == rows.out == ""
         assert told.err == words.err == rows.err
-        return told.err.splitlines()[-1].removeprefix("pefourier: ")
+        said = told.err.splitlines()[-1].removeprefix("pefourier: ")
+        return str(PefourierError(said))  # as Python says it, with keywords for options
     (record,) = told.results
     said = " ".join(words.out.split())
     assert " ".join(record["conclusion"].split()) in said

@@ -313,6 +313,14 @@ def rope(*tensors, **options):
         ),
         (lambda: MODULES["table"]().rotate(*heads(3), offset=4), "4 … 6 .* 0 … 5"),
         (lambda: MODULES["table"]().rotate(*heads(3), offset=-1), "-1 … 1"),
+        (
+            lambda: MODULES["table"]().rotate(*heads(3)),
+            "2x3, 6 points; .* would fit",
+        ),
+        (lambda: dinov3(14).rotate(*heads(201)), r"grid=\(14, 14\), prefix=5 would fit"),
+        (lambda: dinov3(16).rotate(*heads(196)), r"grid=\(14, 14\) would fit"),
+        (lambda: dinov3(14, prefix=5).rotate(*heads(196)), r"grid=\(14, 14\) would fit"),
+        (lambda: Rotary("axial-rope", 16), r"grid=\(14, 14\)"),
         (lambda: Bias("alibi", 2, 8, slope=1), "slope"),
         (lambda: Bias("rope", 8, 9), "8 heads"),
         (lambda: Bias("alibi:causal=true", 8, 9), "causal=true"),
@@ -325,6 +333,36 @@ def test_what_does_not_fit_is_refused_in_a_line(act, named):
     with pytest.raises(PefourierError, match=named) as error:
         act()
     assert "\n" not in str(error.value)
+
+
+def dinov3(side, **own):
+    return Rotary("axial-rope:convention=dinov3", 16, grid=(side, side), **own)
+
+
+@pytest.mark.parametrize(("kind", "side"), [("qwen2_vl", 2), ("qwen2_vl", 4), ("qwen3_vl", 2)])
+def test_tokens_of_a_vision_tower_run_through_its_blocks(tmp_path, kind, side):
+    """Rows were taken one after the other, 7.6 off, without a word."""
+    vision = pytest.importorskip("transformers.vision_utils")
+    module = import_module(f"transformers.models.{kind}.modeling_{kind}")
+    name = f"Qwen{kind[4]}VL"
+    configuration = import_module(f"transformers.models.{kind}.configuration_{kind}")
+    own = {"num_heads": 2, "spatial_merge_size": side, "patch_size": 14}
+    own |= {"embed_dim": 32} if kind == "qwen2_vl" else {"hidden_size": 32}
+    config = getattr(configuration, f"{name}VisionConfig")(**own)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, "vision_config": own, "rope_theta": 1e6}))
+    grid = (8, 12)
+    ids = vision.get_vision_position_ids(torch.tensor([[1, *grid]]), side)
+    q, k = (torch.randn(1, 2, 96, 16) for _ in range(2))
+    cos, sin = getattr(module, f"{name}VisionRotaryEmbedding")(config)(q, ids)
+    flat = (x[0].transpose(0, 1) for x in (q, k))
+    made = module.apply_rotary_pos_emb_vision(*flat, cos.reshape(96, 16), sin.reshape(96, 16))
+    enc = load(f"{path}#vision_config", grid=grid)
+    assert [f.code for f in enc.findings] == ["tokens-in-blocks"]
+    for found, expected in zip(Rotary(enc).rotate(q, k), made, strict=True):
+        torch.testing.assert_close(found[0].transpose(0, 1), expected, atol=1e-5, rtol=0)
+    with pytest.raises(PefourierError, match="would fit"):
+        Rotary(f"{path}#vision_config", grid=(8, 9))
 
 
 AXES = [("qwen2_vl", [16, 24, 24]), ("qwen3_vl", [24, 20, 20])]

@@ -22,7 +22,7 @@ from pefourier.cli.process import (
     say,
 )
 from pefourier.cli.registry import COMMANDS, add_command
-from pefourier.errors import PefourierError, nearest, shorten, shown
+from pefourier.errors import PefourierError, naming_options, nearest, shorten, shown
 from pefourier.version import __version__
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
@@ -34,6 +34,7 @@ FILES = ("commands", "model_commands", "page_commands", "train_commands")  # mos
 EVERY = {"-h", "--help", "explain"}  # what shows all commands
 
 
+@naming_options()
 def main(arguments: list[str]) -> int:
     """Run a command; its exit status.
 

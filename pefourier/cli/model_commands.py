@@ -31,7 +31,7 @@ from pefourier.cli.options import (
 )
 from pefourier.cli.process import percentages
 from pefourier.cli.registry import register
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shown
 
 if TYPE_CHECKING:
     from pefourier.questions.resize import Resizing
@@ -400,6 +400,9 @@ def write_resized(resizing: "Resizing", spec: str, out: str, sides: Sequence[int
     from pefourier.encodings.sources.tables import in_form_of, write_table
 
     params = resizing.encodings[0].params
+    if resizing.encodings[0].untrained:
+        advice = "leave out --out, or give the trained weights"
+        raise PefourierError(f"{shown(spec)} is drawn at random, before training; {advice}")
     path, array = params.get("path", ""), params.get("array")
     if path != "-" and (array or source_of(spec) == "table"):
         write_table(out, *in_form_of(path, array, resizing.table, out, sides))

@@ -13,6 +13,7 @@ WIDEST = 2**21  # dimensions of a code: more would take minutes
 NUMBERS = 2**30  # numbers of a table: 8 GiB
 COMPUTED = 2**25  # numbers of a table that a formula gives: 256 MiB, and answers hold copies
 LEAST_SIDE = 4  # of an array that may be of an image
+MAX_HEADS = 48  # of a window: wider tables hold codes
 COSTS = {  # of what takes long: seconds of two cores for each, and the most that are begun with
     "products of a decomposition": (7e-10, 2**39),
     "cosines of candidates": (8e-9, 2e9),
@@ -107,6 +108,19 @@ def image_sides(shape: Sequence[int]) -> tuple[int, ...]:
     _, rows, columns, d = shape
     dimensions_first = columns == d != rows or rows > max(columns, d)
     return () if dimensions_first else (rows, columns)
+
+
+def channel_sides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Rows and columns of an array (1, dimensions, rows, columns), as convolutions take it.
+
+    One of no more dimensions than attention has heads, or than a side, may be biases; () of these.
+
+    >>> channel_sides((1, 192, 37, 37)), channel_sides((1, 12, 37, 37)), channel_sides((1, 37, 37))
+    ((37, 37), (), ())
+    """
+    _, d, rows, columns = shape if len(shape) == 4 and shape[0] == 1 else (1, 0, 0, 0)
+    is_wide = d > max(MAX_HEADS, rows, columns) and min(rows, columns) >= LEAST_SIDE
+    return (rows, columns) if is_wide and not image_sides(shape) else ()
 
 
 def reshaping(shape: Sequence[int]) -> str:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pefourier.encodings.checks import (
     COMPUTED,
     NUMBERS,
+    channel_sides,
     check_magnitude,
     check_size,
     image_sides,
@@ -442,11 +443,12 @@ def as_encoding(encoding: Any) -> Encoding:
     if isinstance(encoding, Encoding):
         return encoding
     array, eps = numbers(encoding)
-    if is_bias(array.shape):
-        return from_bias(array, eps=eps)
     table, paired = in_rows(array)
+    if is_bias(table.shape):
+        return from_bias(array, eps=eps)
     paired |= "complex" in str(getattr(encoding, "dtype", ""))
-    enc, sides = from_table(table, eps=eps, paired=paired), image_sides(array.shape)
+    sides = image_sides(array.shape) or channel_sides(array.shape)
+    enc = from_table(table, eps=eps, paired=paired)
     if not sides:
         return enc
     return replace(enc, domain=lattice(sides), params={"grid": sides, "prefix": 0})
@@ -456,10 +458,15 @@ def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     """An array less a single axis before or between its two, and whether it was one of pairs.
 
     Points on a circle along a last axis of 2, cosines and sines, come to stand side by side.
+    Dimensions before rows and columns become the last axis, but for biases of lags or with -inf.
 
     >>> in_rows(np.ones((3, 4, 2)))[0].shape, in_rows(np.eye(12).reshape(6, 12, 2))[1]
     ((3, 8), False)
     """
+    if channel_sides(array.shape):
+        shifted = array[..., 1:, 1:] == array[..., :-1, :-1]
+        if not is_bias(array.shape) or not (shifted.all() or np.isneginf(array).any()):
+            return array.reshape(array.shape[1], -1).T, False
     shape = table_axes(array.shape)
     paired = len(shape) == 3 and shape[2] == 2
     if paired:

@@ -8,11 +8,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.encodings.checks import MAX_HEADS as MAX_HEADS
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.domain import Domain, lags_on, lattice, positions
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Measure, from_table
@@ -20,7 +21,6 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 
 Sides = tuple[int, ...]
-MAX_HEADS = 48  # of a window: wider tables hold codes
 OF_CLASS_TOKEN = 3  # rows behind the displacements of a window: to it, from it, its own (BEiT)
 LONGEST_SIDE = 2  # times the shorter one, of a grid that is proposed
 USUAL_PREFIX = 8  # the same, where a grid is proposed
@@ -131,10 +131,12 @@ def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
     fits = not sides or len(enc) == count_points(sides, prefix)
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
     if window:
-        facts = {"params": {**enc.params, "grid": window, "prefix": 0}, "eps": enc.eps}
+        params = {**enc.params, "grid": window, "prefix": 0}
+        facts: dict[str, Any] = {"params": params, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
         doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # which is settled
         facts["findings"] = [*doubts, finding("grid-convention", note=row_numbering(enc, behind))]
+        facts["injection"] = "bias" if enc.dim <= MAX_HEADS else "key"
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **facts)
     check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
@@ -209,15 +211,25 @@ def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
     lags = math.prod(2 * side - 1 for side in sides)
     rows = {lags + extra: sides for extra in (0, OF_CLASS_TOKEN)}
     rows |= {math.prod(sides) + OF_CLASS_TOKEN: odd} if len(odd) == len(sides) else {}
-    return rows.get(len(enc), ()) if enc.dim <= MAX_HEADS else ()
+    return rows.get(len(enc), ()) if enc.dim <= MAX_HEADS or len(sides) == 1 else ()
 
 
-def biases_within(window: Sides, bias: NDArray[np.floating], name: str, **facts: Any) -> Encoding:
-    """Biases of a window as weights have them, whose rows run through displacements query - key."""
+def biases_within(
+    window: Sides,
+    bias: NDArray[np.floating],
+    name: str,
+    *,
+    injection: Literal["bias", "key"] = "bias",
+    **facts: Any,
+) -> Encoding:
+    """Biases of a window as weights have them, whose rows run through displacements query - key.
+
+    Those of ``key`` are vectors, whose products with queries are added to scores (SAM).
+    """
     points = len(lags_on(window))
     table = np.vstack([bias[points:], bias[:points][::-1]])
     enc = from_table(table, name, **facts)
-    return replace(enc, domain=lags_on(window, prefix=len(bias) - points), injection="bias")
+    return replace(enc, domain=lags_on(window, prefix=len(bias) - points), injection=injection)
 
 
 def row_numbering(enc: Encoding, behind: int) -> str:

@@ -221,7 +221,8 @@ def load_object(
     else:
         from pefourier.encodings.sources.user_code import read_code
 
-        enc = read_code(source, length, d, params.pop("seed", None))
+        rows = count_points(*place) or length
+        enc = read_code(source, rows, d, params.pop("seed", None), on_grid=bool(place[0]))
     for key, value in params.items():
         raise PefourierError(
             f"{key}={shown(value)} has no effect on {enc.label or 'a table'}; leave it out"
@@ -254,7 +255,8 @@ def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, A
         case "code":
             from pefourier.encodings.sources.user_code import read_code
 
-            return read_code(spec, length, d, options.get("seed"), min_length=shortest)
+            how = {"min_length": shortest, "on_grid": bool(options.get("grid"))}
+            return read_code(spec, length, d, options.get("seed"), **how)
         case "table":
             return load_file(spec, length)
         case "gguf":

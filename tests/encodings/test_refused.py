@@ -115,7 +115,7 @@ CALLS = {
     "two axes": lambda: from_table(np.zeros((14, 14, 192))),
     "scale them": lambda: from_table(np.full((2, 2), 1e200)),
     "on a grid of 3x4": lambda: on_grid(build("axial", d=8, grid=(3, 4)), (4, 3), 0),
-    "--prefix 1 would fit": lambda: on_grid(from_table(np.eye(197)), (14, 15), 0),
+    "prefix=1 would fit": lambda: on_grid(from_table(np.eye(197)), (14, 15), 0),
     "leaves none of 3 rows": lambda: on_grid(from_table(np.eye(3)), (), 3),
 }
 

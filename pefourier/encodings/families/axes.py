@@ -342,32 +342,33 @@ def down_columns(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
 
 
-def through_blocks(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Coordinates of rows that run through blocks of 2 x 2 points.
+def through_blocks(domain: Domain, x: NDArray[np.int64], side: int = 2) -> NDArray[np.int64]:
+    """Coordinates of rows that run through blocks of 2 x 2 points, or of another side.
 
     >>> from pefourier.encodings.domain import lattice
     >>> through_blocks(lattice((2, 4)), np.arange(5)).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1], [0, 2]]
     """
     *frames, height, width = domain.sides
-    block = np.unravel_index(x - domain.prefix, (*frames, height // 2, width // 2, 2, 2))
-    *outer, row, column, down, right = block
-    return np.stack([*outer, 2 * row + down, 2 * column + right], axis=-1)
+    shape = (*frames, height // side, width // side, side, side)
+    *outer, row, column, down, right = np.unravel_index(x - domain.prefix, shape)
+    return np.stack([*outer, side * row + down, side * column + right], axis=-1)
 
 
-def rows_of_blocks(sides: tuple[int, ...]) -> NDArray[np.int64]:
-    """The row in raster order of each row of a table that runs through blocks of 2 x 2 points."""
-    places = through_blocks(lattice(sides), np.arange(prod(sides)))
+def rows_of_blocks(sides: tuple[int, ...], side: int = 2) -> NDArray[np.int64]:
+    """The row in raster order of each row of a table that runs through blocks of points."""
+    check_blocks(sides, side)
+    places = through_blocks(lattice(sides), np.arange(prod(sides)), side)
     return np.asarray(np.ravel_multi_index(tuple(places.T), sides))
 
 
-def check_blocks(sides: tuple[int, ...]) -> None:
-    """Refuse sides that blocks of 2 x 2 points do not fill."""
-    if len(sides) < 2 or sides[-1] % 2 or sides[-2] % 2:
-        fit = "x".join(map(str, [*sides[:-2], *(n + n % 2 for n in ((1, *sides)[-2:]))]))
+def check_blocks(sides: tuple[int, ...], side: int = 2) -> None:
+    """Refuse sides that blocks of 2 x 2 points, or of another side, do not fill."""
+    if len(sides) < 2 or sides[-1] % side or sides[-2] % side:
+        fit = "x".join(map(str, [*sides[:-2], *(n + -n % side for n in ((1, *sides)[-2:]))]))
         raise PefourierError(
-            f"rows=blocks needs even numbers of rows and columns; got {'x'.join(map(str, sides))}; "
-            f"{fit} would fit"
+            f"blocks of {side}x{side} points need numbers of rows and columns that {side} divides; "
+            f"got {'x'.join(map(str, sides))}; {fit} would fit"
         )
 
 

@@ -17,7 +17,7 @@ from pefourier.encodings.domain import Domain, lags_between, lags_on, positions
 from pefourier.encodings.encoding import Encoding, Floats, within
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import check_points
-from pefourier.encodings.grids import check_sides
+from pefourier.encodings.grids import OF_CLASS_TOKEN, check_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
@@ -335,7 +335,6 @@ def tupe(
 
 
 HIDDEN = 512  # width of SwinV2's network
-BEIT_ROWS = 3  # class to token, token to class, class to class
 
 
 def lags_of_window(length: int, grid: tuple[int, ...]) -> Domain:
@@ -423,7 +422,7 @@ def beit(
     (732, 12)
     """
     check_sides("a window", grid, 0, length if grid else None)
-    domain = lags_on(grid or (length,), prefix=BEIT_ROWS)
+    domain = lags_on(grid or (length,), prefix=OF_CLASS_TOKEN)
     return free_biases("beit", domain, d, scale, seed)
 
 

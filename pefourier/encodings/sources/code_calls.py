@@ -44,6 +44,7 @@ class CodeRequest:
     spec: str
     length: int
     d: int
+    on_grid: bool = False  # whether only sequences of this length have a meaning
 
 
 def is_needed(p: inspect.Parameter) -> bool:

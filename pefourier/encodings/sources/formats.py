@@ -63,7 +63,7 @@ class Stored:
 
     @property
     def sides(self) -> tuple[int, ...]:
-        """RowBlocks and columns of an image's points, where it has these axes; else none."""
+        """Rows and columns of an image's points, where these are its middle axes; else none."""
         return image_sides(self.shape)
 
     @property

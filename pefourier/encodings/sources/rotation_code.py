@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import Finding, Operator, numbers
+from pefourier.encodings.encoding import Finding, Operator, numbers, row_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     PLACES,
@@ -71,19 +71,25 @@ class VectorMap:
         """Images of vectors (batch, n, d) that stand at some positions.
 
         Code that is not told positions gets a sequence up to the last, or of the whole length where
-        it takes no other.
+        it takes no other; on a grid always that of all points.
         """
         ids = torch.as_tensor(positions, device=self.example.device)
         places = {"ids": ids[None], "positions": ids}
         if roles_of(self.names) & PLACES:
             return self.apply(torch, x, places, slice(None))
         batch, _, d = x.shape
-        counts = [int(positions.max()) + 1, self.request.length]
-        for count in counts if counts[0] < counts[1] <= LARGEST // (batch * d) else counts[:1]:
-            sequence = np.zeros((batch, count, d))
-            sequence[:, positions] = x
+        whole, reached = self.request.length, int(positions.max()) + 1
+        counts = [whole] if self.request.on_grid else [reached]
+        counts += [whole] if reached < whole <= LARGEST // (batch * d) else []
+        for count in counts:
+            parts = []
             try:
-                return self.apply(torch, sequence, places, positions)
+                for rows in row_blocks(batch, LARGEST, count * d):
+                    sequence = np.zeros((len(x[rows]), count, d))
+                    sequence[:, positions] = x[rows]
+                    parts.append(self.apply(torch, sequence, places, positions))
+                query, key, eps = zip(*parts, strict=True)
+                return np.concatenate(query), np.concatenate(key), eps[0]
             except Unfit as error:
                 refusal = error
         raise refusal
@@ -130,7 +136,9 @@ def rotation_codes(
     if probed < 2:
         raise code.unfit("turns vectors: two positions at least are needed to see it")
     sample = np.arange(probed)
-    if d**2 * length <= SPREAD:  # pairs of another axis may move only farther on
+    if (
+        code.request.on_grid or d**2 * length <= SPREAD
+    ):  # pairs of another axis may move only farther on
         sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
     query, key, _ = code.images(torch, units, sample)

@@ -3,8 +3,8 @@
 Conventions
 -----------
 A table is an array (n, d) of real numbers; axes of length one before its last are dropped, those of
-an image's rows and columns, (1, rows, columns, d), are its grid. Floats keep
-their stored type, since the resolution of the codes is a finding; what numpy has no type for
+an image's rows and columns, (1, rows, columns, d) or (1, d, rows, columns), are its grid. Floats
+keep their stored type, since the resolution of the codes is a finding; what numpy has no type for
 becomes float32, integers float64. Large .npy and .safetensors files are mapped, not read.
 Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats,
 `pefourier.encodings.sources.formats` what may be loaded.
@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from pefourier.encodings.checks import NUMBERS, check_size, reshaping
+from pefourier.encodings.checks import NUMBERS, channel_sides, check_size, reshaping
 from pefourier.encodings.encoding import Encoding, in_rows, is_bias, row_blocks
 from pefourier.encodings.sources.formats import (
     DAMAGED,
@@ -197,7 +197,8 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])
         beside = stored.shape if table.ndim == 2 and 1 in stored.shape[1:-1] else ()
-        return NamedTable(names[0], table, eps, paired, chosen, stored.sides, beside)
+        sides = stored.sides or (channel_sides(stored.shape) if table.ndim == 2 else ())
+        return NamedTable(names[0], table, eps, paired, chosen, sides, beside)
 
 
 def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
@@ -244,8 +245,9 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
-        tables = tables or [name for name, stored in arrays.items() if is_bias(stored.shape)]
-        by_name = [name for name in tables if POSITIONS.search(name)]
+        wider = [name for name, s in arrays.items() if is_bias(s.shape) or channel_sides(s.shape)]
+        by_name = [name for name in (*tables, *wider) if POSITIONS.search(name)]
+        tables = tables or wider
         tables = by_name if len(by_name) == 1 else tables
         if len(tables) > 1:
             listing = names_and_shapes({name: arrays[name] for name in tables})
@@ -254,7 +256,8 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
         if key is None:
             raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
     stored = arrays[find_array(arrays, key, file)]
-    if not (stored.is_table or stored.may_be_pairs or is_bias(stored.shape)):
+    is_wider = is_bias(stored.shape) or channel_sides(stored.shape)
+    if not (stored.is_table or stored.may_be_pairs or is_wider):
         raise no_table(stored, key, file)
     return key
 
@@ -328,6 +331,8 @@ def in_form_of(
     kind = float_type(stored.kind)
     if stored.sides and suffix_of(out) != ".csv":
         table = table.reshape(1, *sides, -1)
+    elif channel_sides(stored.shape) and suffix_of(out) != ".csv" and len(sides) == 2:
+        table = table.T.reshape(1, -1, *sides)
     elif stored.is_table and suffix_of(out) != ".csv":
         *before, _ = stored.shape
         last = max(axis for axis, side in enumerate(before) if side == max(before))

@@ -68,6 +68,8 @@ def read_code(
     d: int | None = None,
     seed: int | None = None,
     min_length: int = LENGTH,
+    *,
+    on_grid: bool = False,
 ) -> Encoding:
     """The encoding of ``py:module:name``, or of a module, its class or a function at hand."""
     in_shell = isinstance(source, str)
@@ -79,7 +81,7 @@ def read_code(
         d = d or columns or DIM
         usual = rows if hasattr(code, "num_embeddings") else max(LENGTH, min_length)
         length = length or min(rows or sys.maxsize, usual)  # all rows of an embedding are meant
-        request = CodeRequest(spec, length, d)
+        request = CodeRequest(spec, length, d, on_grid)
         doing = f"{shown(spec)}, called for length {length}, d {d},"
         with as_user_error(doing), seeded(seed), evaluating(code):  # torch may be there only now
             table = tabulate_or_wrap(request, code)

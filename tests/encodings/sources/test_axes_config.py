@@ -36,8 +36,8 @@ SETS = [  # model type, what is no default; encoding, grid, prefix, d
     ("llama4_vision_model", {}, "axial-rope", (32, 32), 0, 48),
     ("vjepa2", {}, "axial-rope", (32, 16, 16), 0, 64),
     ("vit_mae", {}, "axial", (14, 14), 1, 768),
-    ("swin", {}, "swin", (13, 13), 0, 3),
-    ("swinv2", {}, "swin2", (13, 13), 0, 3),
+    ("videomae", {}, "sinusoidal", (8, 14, 14), 0, 768),
+    ("videomae", {"num_frames": 8, "image_size": 32}, "sinusoidal", (4, 2, 2), 0, 768),
     ("detr", {}, "axial", (25, 34), 0, 256),
     ("deformable_detr", {}, "axial", (25, 34), 0, 256),
     ("FluxTransformer2DModel", {}, "axial-rope", (64, 64), 0, 128),
@@ -189,20 +189,10 @@ def test_a_table_of_another_size_wants_a_grid(weights):
         assert "(16, any)" in enc.findings[0].message
 
 
-def test_swinv2_divides_by_its_window_of_pretraining(config):
-    own = {"num_heads": [3, 6], "pretrained_window_sizes": [5, 4]}
-    enc = load(config("swinv2", window_size=8, **own))
-    assert enc.params["pretrained"] == (5, 5)
-    same = load("swin2", d=3, grid=(8, 8), pretrained=(5, 5))
-    np.testing.assert_array_equal(enc.table(), same.table())
-    plain = load(config("swinv2", window_size=8, pretrained_window_sizes=[0, 0]))
-    assert plain.params["pretrained"] == ()
-
-
 @pytest.mark.parametrize(
     ("kind", "own", "said"),
     [
-        ("dinov3_vit", {"image_size": 8}, "has no patch of 16 in 8; give --grid"),
+        ("dinov3_vit", {"image_size": 8}, "has no patch of 16 in 8; give grid"),
         ("dinov3_vit", {"hidden_size": 10, "num_attention_heads": 3}, "3 heads do not divide"),
         ("dinov3_vit", {"hidden_size": 30, "num_attention_heads": 3}, "d=8 or d=12 would fit"),
         ("pixtral", {"rope_parameters": {"rope_type": "yarn"}}, "no scaling is known on axes"),
@@ -210,6 +200,12 @@ def test_swinv2_divides_by_its_window_of_pretraining(config):
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56]}, "share needs a number for each"),
         ("PixArtTransformer2DModel", {"interpolation_scale": 0}, "interpolation_scale of"),
         ("vit", {}, "are learned: put model.safetensors"),
+        *((kind, {}, "no weights of them were found beside it") for kind in ("swin", "swinv2")),
+        (
+            "beit",
+            {"use_shared_relative_position_bias": True},
+            "no weights of them were found beside it",
+        ),
         ("detr", {"position_embedding_type": "learned"}, "is not answered"),
     ],
 )
@@ -223,9 +219,3 @@ def test_rows_on_axes_say_where_they_are_from():
     rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
     assert len(rows) > 25
     assert all(row["source"] for row in rows)
-
-
-def test_keys_of_biases_that_are_answered_are_read(config):
-    switches = {f"use_{way}relative_position_bias": True for way in ("", "shared_")}
-    assert "unread" not in load(config("beit", window_size=[14, 14], **switches)).params
-    assert "unread" not in load(config("swin", window_size=9), grid=(4, 4)).params

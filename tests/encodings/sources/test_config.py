@@ -99,3 +99,29 @@ def test_code_that_a_config_names_is_not_run_and_that_is_said(key, config, folde
     )
     enc = load(path, length=3)
     assert [f.code for f in enc.findings] == ["model-type-unknown", "remote-code"]
+
+
+@pytest.mark.parametrize("inner", ["vision_config", "thinker_config.vision_config"])
+def test_keys_around_a_tower_are_the_text_models(config, inner):
+    """Its own rope_theta was said to be unread, with the advice to write rope_theta."""
+    tower, whole = {"model_type": "qwen2_vl_vision", "rope_interval": 2}, {}
+    around = {"rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
+    whole = {"model_type": "qwen2_vl", **around, "vision_config": tower}
+    if inner.startswith("thinker"):
+        whole = {
+            "model_type": "qwen2_5_omni",
+            "thinker_config": whole | {"model_type": "qwen2_5_omni_thinker"},
+        }
+    enc = load(f"{config(whole)}#{inner}", grid=(4, 4))
+    assert enc.params["unread"] == ("rope_interval",)
+    (note,) = [f.message for f in enc.findings if f.code == "unread-key"]
+    assert "vision_config" in note
+
+
+def test_a_key_around_the_text_model_is_named_where_it_stands(config):
+    """The section of the text model was said to hold it."""
+    text = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
+    enc = load(config({"model_type": "llava", "rope_interval": 2, "text_config": text}))
+    (note,) = [f.message for f in enc.findings if f.code == "unread-key"]
+    assert "of text_config" not in note
+    assert "(2)" in note

@@ -1,6 +1,7 @@
 """User code, of codes or of rotations: the commonest bugs are errors, all else is refused."""
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -13,7 +14,9 @@ import torch
 
 import pefourier
 from pefourier.encodings import load
+from pefourier.encodings.sources import rotation_code
 from pefourier.errors import PefourierError
+from pefourier.nn import turn
 from pefourier.questions.operators import operator_at
 
 PACKAGE = str(Path(__file__).parents[3])
@@ -538,3 +541,24 @@ def test_modules_of_one_output_for_zeros_are_tried_with_random_input():
     assert pefourier.check(Attention(with_positions=False), length=12, d=16).distinct == 1
     with pytest.raises(PefourierError, match="one vector for all positions of a constant input"):
         pefourier.check(Attention(with_positions=True), length=12, d=16)
+
+
+def square_rotation(q, k):
+    """Rotate the points of a square image of as many tokens as there are."""
+    side = math.isqrt(q.shape[2])
+    assert side**2 == q.shape[2], f"{q.shape[2]} tokens are no square"
+    axial = load("axial-rope", d=8, grid=(side, side), layout="interleaved")
+    cos, sin = (torch.tensor(axial.table()[:, i::2], dtype=q.dtype) for i in (0, 1))
+    return tuple(turn(x, cos, sin, "interleaved") for x in (q, k))
+
+
+@pytest.mark.parametrize("spread", [2**23, 2**6])
+@pytest.mark.parametrize("largest", [2**26, 2**12])
+def test_a_rotation_on_a_grid_is_given_all_of_its_tokens(monkeypatch, spread, largest):
+    """It got 80 tokens at hand, and 8 in the shell where there were many."""
+    monkeypatch.setattr(rotation_code, "SPREAD", spread)
+    monkeypatch.setattr(rotation_code, "LARGEST", largest)
+    enc = load(square_rotation, d=8, grid=(11, 11))
+    assert enc.domain.grid == (11, 11)
+    expected = load("axial-rope", d=8, grid=(11, 11), layout="interleaved").table()
+    np.testing.assert_allclose(enc.table(), expected, atol=1e-6)

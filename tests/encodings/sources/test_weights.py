@@ -222,7 +222,7 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
     assert enc.params["offset"] == offset
     assert [f.code for f in enc.findings] == ["position-offset"] * bool(offset)
     assert len(load(config(values), length=3)) == 3
-    with pytest.raises(PefourierError, match=f"has {10 - offset} positions, fewer than --length"):
+    with pytest.raises(PefourierError, match=f"has {10 - offset} positions, fewer than length="):
         load(config(values), length=11)
     with pytest.raises(PefourierError, match=r"sets a dimension of 4 \(tensor .*\), --d 5 another"):
         load(config(values), d=5)
@@ -275,3 +275,12 @@ def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_pa
     path = config({"model_type": "gpt2", "n_embd": 4, "n_positions": 16})
     with pytest.raises(PefourierError, match=r"put model\.safetensors beside it"):
         load(path)
+
+
+def test_biases_without_weights_are_said_to_be_random(config, run):
+    """A note at the end said so, behind a verdict on random numbers."""
+    (record,) = run(
+        "check-faithful", config({"model_type": "t5", "num_heads": 4}), "--json"
+    ).results
+    assert ("untrained", "warning") in [(f["code"], f["severity"]) for f in record["findings"]]
+    assert "eights not found" in record["conclusion"]

@@ -317,6 +317,34 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         kind = usual if usual and stated == kind else stated  # as towers of Qwen2.5-VL are called
 
 
+def as_timm(values: dict[str, Any]) -> dict[str, Any]:
+    """A config as timm writes it, with keys as transformers has them; any other as it is.
+
+    Patch and window are in the name of the architecture: swinv2_tiny_window8_256.
+
+    >>> trained = {"input_size": [3, 32, 48]}
+    >>> config = as_timm({"architecture": "vit_tiny_patch8_224", "pretrained_cfg": trained})
+    >>> config["patch_size"], config["image_size"]
+    (8, [3, 32, 48])
+    """
+    name, inner = values.get("architecture"), values.get("pretrained_cfg")
+    is_timm = values.get("model_type", "timm_wrapper") == "timm_wrapper"
+    if not (is_timm and isinstance(name, str) and isinstance(inner, dict)):
+        return values
+    own = values.get("model_args")
+    image = own.get("img_size") if isinstance(own, dict) else None
+    sizes: dict[str, Any] = {"image_size": image or inner.get("input_size")}
+    if patch := re.search(r"patch(\d{1,4})", name):
+        sizes |= {"patch_size": int(patch[1]), "patched": bool(sizes["image_size"])}
+    window = re.match(r"swinv2_(?!cr).*window(\d{1,4})(?:to(\d{1,4}))?", name)
+    if window is None:
+        return {**values, "model_type": "timm_wrapper", **sizes}
+    first = int(window[1])  # in pretraining, where another follows; the last stage has half of it
+    stages = [first] * 3 + [first // 2] if window[2] else [0]
+    sizes |= {"window_size": int(window[2] or first), "pretrained_window_sizes": stages}
+    return {**values, "model_type": "swinv2", **sizes, "patch_size": 4}
+
+
 def model_type(config: Section, usual: str) -> str:
     """What a config calls its model."""
     kind = config.values.get("model_type", config.values.get("_class_name", usual))

@@ -6,8 +6,9 @@ The grid stands in its row under ``axial``, or a list of such, of which the firs
 counts whose ``when`` [key, value] holds. Keys: ``encoding`` (learned: a table in the weights) with
 its ``own`` parameters and those that are ``read`` (parameter: keys); ``d`` (``head``, or ``width``
 over ``heads``; ``times``: head times heads); ``sides``, one an axis: a ``size`` over another, each
-[key, default] (``first``: one more for the first frame); ``usual`` sides where a config has none;
-``prefix`` and a key of ``registers``; ``reference``, bases over scales; ``pretrained``, a key that
+[key, default] (``kernel``: what the first patch covers); ``usual`` sides where a config has none;
+``prefix`` and a key of ``registers``; ``merged``, a key of the side of blocks that tokens run
+through; ``reference``, bases over scales; ``pretrained``, a key that
 has the window of SwinV2's pretraining, or one for each stage; ``rescaled``, a key of the factor up
 to which training stretches coordinates, and its default.
 """
@@ -19,8 +20,7 @@ from typing import Any
 from pefourier.encodings.domain import lattice
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.grids import check_fit, count_points, size_of
-from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.grids import check_fit, count_points, on_grid, size_of, usual_grid
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import ModelConfig
 from pefourier.errors import PefourierError, shown
@@ -64,21 +64,24 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     if "divided_by" in block:  # indices, of each axis of the order, as frequencies are
         numbers = tuple(divisor_of(model, *divisor) for divisor in block["divided_by"])
         parameters |= {"stretch": numbers, "stretch_by": "linear"}
-    if "pretrained" in block:
-        parameters["pretrained"] = pretrained(model, block, len(sides))
     if block["encoding"] in ("axial", "axial-rope"):
         parameters["prefix"] = prefix_of(model, block)
     if "note" in block:
-        untrained = BUILDERS[block["encoding"]].untrained
-        code = ("untrained", "biases") if untrained else ("grid-convention",)
-        findings = (*findings, finding(*code, note=block["note"]))
-    d = dimension_of(model, block)
+        findings = (*findings, finding("grid-convention", note=block["note"]))
+    d, noted = dimension_of(model, block), dict[str, Any]()
+    if block["encoding"] == "sinusoidal":
+        parameters |= {"length": model.length or count_points(sides)}
+        enc = model.named(findings, "sinusoidal", d=d, **parameters)
+        return enc if len(enc) != count_points(sides) else on_grid(enc, sides, 0)
+    if "merged" in block:
+        noted["merged"] = side = value_of(model, block["merged"])
+        slots = {"key": block["merged"][0], "side": side, "config": model.config.label}
+        findings = (*findings, *([finding("tokens-in-blocks", **slots)] if side > 1 else []))
+    if "rescaled" in block:
+        key, usual = block["rescaled"]
+        noted["rescaled"] = model.config.number(key) if key in model.config.values else usual
     enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
-    if "rescaled" not in block:
-        return enc
-    key, usual = block["rescaled"]
-    rescaled = model.config.number(key) if key in model.config.values else usual
-    return replace(enc, params={**enc.params, "rescaled": rescaled})
+    return replace(enc, params={**enc.params, **noted})
 
 
 def dimension_of(model: ModelConfig, block: Block) -> int:
@@ -92,12 +95,24 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     return model.dimension(d or None, "size of a head or width")
 
 
-def pretrained(model: ModelConfig, block: Block, axes: int) -> tuple[int, ...]:
-    """The window of pretraining, of a list that of the first stage; empty where there is none."""
-    key = block["pretrained"]
+def window_of(model: ModelConfig, block: Block, stage: int = 0) -> tuple[int, ...]:
+    """The window of a stage, which halves the image's patches; empty where it is not known."""
+    if model.grid or "sides" not in block:
+        return tuple(model.grid)
+    sides, _ = sides_of(model, block)
+    if "image" not in block:
+        return sides
+    image = [side_of(model, block["image"], place) for place in range(-len(sides), 0)]
+    return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
+
+
+def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> tuple[int, ...]:
+    """The window of pretraining, of a list that of a stage; empty where there is none."""
+    key = block.get("pretrained", "")
     value = model.config.values.get(key)
-    size = value[0] if isinstance(value, list) and value else value
-    window = replace(model.config, values={key: size}).count(key, minimum=0)
+    if isinstance(value, list):
+        value = value[stage] if stage < len(value) else None
+    window = replace(model.config, values={key: value}).count(key, minimum=0)
     return (window,) * axes if window else ()
 
 
@@ -123,11 +138,11 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
 
 def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
     """Points along one axis."""
-    size, over = (
-        value_of(model, axis[key], place) if key in axis else 1 for key in ("size", "over")
+    size, over, kernel = (
+        value_of(model, axis[key], place) if key in axis else 1
+        for key in ("size", "over", "kernel")
     )
-    first = bool(axis.get("first"))
-    side = (size - first) // over + first
+    side = (size - kernel) // over + 1 if "kernel" in axis else size // over
     side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
     if side < 1:
         raise PefourierError(f"{model.config.label} has no patch of {over} in {size}; give --grid")
@@ -177,15 +192,18 @@ def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
 
 def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     """The table of positions in the weights beside the config, on its grid."""
-    tensors = weights.tensors_beside(model, weights.GRID_TENSOR)
-    tensors = tensors or weights.tensors_beside(model, weights.TENSOR)
+    tensors = weights.grid_tensors(model)
     if len(tensors) != 1:
         return None
     ((name, path),) = tensors.items()
     # rows before the grid are counted from its end
     enc = weights.load_tensor(replace(model, length=None), name, path)
-    sides, findings = sides_of(model, block)
-    if not (model.grid or model.prefix):
+    is_set = "sides" in block or model.grid
+    sides, findings = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
+    if others := [] if model.part else sorted(weights.tensors_beside(model, weights.DISPLACED)):
+        slots = {"name": shown(name), "count": len(others), "last": shown(others[-1])}
+        enc = replace(enc, findings=(finding("biases-by-layer", "beside", **slots), *enc.findings))
+    if is_set and "patched" not in block.get("when", ()) and not (model.grid or model.prefix):
         shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
         doubts = weights.shape_findings(model, name, path, shape, (rows, None))
         enc = replace(enc, findings=(*enc.findings, *doubts))

@@ -27,12 +27,15 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import REASONS
 from pefourier.encodings.sources.huggingface import weights
+from pefourier.encodings.sources.huggingface.biases import read_displacements
 from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
+    NESTED,
     PAIRED,
     WIDTH,
     ModelConfig,
     Pairing,
+    as_timm,
     choose_part,
     type_row,
     version,
@@ -139,11 +142,12 @@ class ModelFile:
             Sides of the grid of a vision model, where they are not those of its config.
         """
         model = replace(self.model, length=length, d=d, grid=grid, prefix=prefix)
-        ways = (read_axes, read_biases, read_sinusoid, read_rotation, read_none)
+        ways = (read_displacements, read_axes, read_biases, read_sinusoid, read_rotation, read_none)
         for reader in (*ways, weights.read_positions):
             enc = reader(model)
             if enc is not None:
-                notes = () if split_spec(self.spec)[1] else tower_notes(self.spec, self.section)
+                own, named = self.model.config.key, split_spec(self.spec)[1]
+                notes = () if named else tower_notes(self.spec, self.section, own)
                 enc = note_unread(enc, model, self.section)
                 notes = (*enc.findings, *notes, *code_notes(model.config))
                 return replace(enc, spec=self.spec, findings=notes)
@@ -166,7 +170,7 @@ def open_config(spec: str) -> ModelFile:
     """
     path, part = split_spec(spec)
     file = inside(path, "config.json") if is_folder(path) else path
-    section = Section(shown(file), TrackedKeys(read_object(file)))
+    section = Section(shown(file), TrackedKeys(as_timm(read_object(file))))
     config, kind, part = choose_part(section, part)
     model = ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})
     return ModelFile(spec, model, section)
@@ -187,9 +191,9 @@ def no_answer(model: ModelConfig) -> PefourierError:
     return UnknownPositions(f"{who} is not answered: {reason}")
 
 
-def tower_notes(spec: str, section: Section) -> list[Finding]:
+def tower_notes(spec: str, section: Section, own: str) -> list[Finding]:
     """How to ask of the configs inside one whose models have positions on the points of images."""
-    inside = [key for key, value in section.values.items() if isinstance(value, dict)]
+    inside = [k for k, value in section.values.items() if isinstance(value, dict) and k != own]
     kinds = {key: choose_part(section, key)[1] for key in inside if key.endswith("_config")}
     towers = [
         shown(f"{spec}#{key}") for key, kind in kinds.items() if "axial" in (type_row(kind) or ())
@@ -294,7 +298,7 @@ def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str,
         read_the_rest(model)
     unrotated, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
     foreign = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
-    for section in (model.config, outer):
+    for section in sections_about(model, outer):
         values = section.untracked.values
         unread = sorted(getattr(section.values, "unread", ()))
         if section is not model.config:  # what other parts of it read
@@ -305,6 +309,16 @@ def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str,
                 # of no positions: what its keys say of a rotation is switched off
                 unread_keys |= set() if unrotated and key in EVIDENCE else {key}
     return tuple(sorted(unread_keys | sections_not_read(model))[:SEEN])
+
+
+def sections_about(model: ModelConfig, outer: Section) -> tuple[Section, ...]:
+    """The sections that speak of a model's positions.
+
+    What stands around a tower's config is about the text model.
+    """
+    row = type_row(str(outer.untracked.values.get("model_type"))) or {}
+    is_tower = model.config.key and model.config.key not in (*NESTED, row.get("text"))
+    return (model.config,) if is_tower else (model.config, outer)
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
@@ -373,14 +387,15 @@ def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
 
     The first are named, but for those with a finding already.
     """
-    unread = find_unread(model, outer, enc)
-    values, findings = model.config.untracked.values, []
+    unread, findings = find_unread(model, outer, enc), []
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
     within = enc.params.get("unread", ())
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
+        section = model.config if key in model.config.untracked.values else outer
+        values = section.untracked.values
         similar = "".join(near_key(key, values))
         details = {"key": shown(key), "value": shown(values.get(key, "…")), "near": similar}
         variant = "misspelt" if similar else "plain"
-        findings.append(finding("unread-key", variant, config=model.config.label, **details))
+        findings.append(finding("unread-key", variant, config=section.label, **details))
     params = {**enc.params, "unread": unread} if unread else enc.params
     return replace(enc, params=params, findings=(*enc.findings, *findings))

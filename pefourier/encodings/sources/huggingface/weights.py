@@ -36,6 +36,8 @@ WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # of SAM
+WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)\.0\.weight"
+DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # of vision models
 IMAGES = re.compile("image|vision|visual")  # towers whose sizes stand elsewhere
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of vectors that are projected later
 T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
@@ -45,13 +47,21 @@ PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase 
 
 
 def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
-    """Names of tensors in the config's folder, and their files; those of the part that is named."""
+    """Names of tensors in the config's folder, and their files; those of the part that is named.
+
+    A part is some of a name between dots: its layer, its module, or all.
+    """
     part = model.part
     return {
         name: path
         for name, path in all_tensors(folder_of(model))
-        if pattern.search(name) and (not part or part == name or part in name.split("."))
+        if pattern.search(name) and (not part or f".{part}." in f".{name}.")
     }
+
+
+def grid_tensors(model: ModelConfig) -> dict[str, str]:
+    """Tensors of positions on a grid, as they are called most."""
+    return tensors_beside(model, GRID_TENSOR) or tensors_beside(model, TENSOR)
 
 
 def folder_of(model: ModelConfig) -> str:
@@ -259,7 +269,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
         slots = {"name": shown(name), "last": shown([*layers][-1])}
-        doubts = (*doubts, finding("biases-by-layer", **slots, count=len(layers)))
+        doubts = (*doubts, finding("biases-by-layer", "plain", **slots, count=len(layers)))
     d = model.dimension(bias.shape[1], f"tensor {name}")
     domain = lags_between(length, causal=settings["causal"])
     enc = Encoding("t5", domain, d, codes, injection="bias")

@@ -1,0 +1,116 @@
+"""Biases of windows and vectors of lags, from the weights beside a vision model's config.
+
+Conventions
+-----------
+Rows of a bias table run through displacements query - key, a class token's three rows last (Swin,
+BEiT). Swin V2 stores a network of displacements in place of a table. SAM has vectors of the lags of
+one axis, whose products with queries are added to scores. Each layer has its own: the first is
+read, or the one whose name, or part of it, stands behind #.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.encodings.domain import lags_on
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.relative import of_network
+from pefourier.encodings.findings import finding
+from pefourier.encodings.grids import OF_CLASS_TOKEN, biases_within, size_of
+from pefourier.encodings.registry import BUILDERS
+from pefourier.encodings.sources.huggingface import weights
+from pefourier.encodings.sources.huggingface.config import ModelConfig
+from pefourier.encodings.sources.huggingface.grid import Block, block_of, pretrained, window_of
+from pefourier.errors import PefourierError, UnknownPositions, shown
+
+STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
+
+
+def read_displacements(model: ModelConfig) -> Encoding | None:
+    """Biases by displacement, or vectors by lag, of one layer; None where a model has none."""
+    block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
+    if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
+        block = None  # whose sides are those of a grid
+    is_named = bool(weights.DISPLACED.search(model.part))
+    if not (block or is_named) and ("relative" not in kinds or weights.grid_tensors(model)):
+        return None
+    tensors = weights.tensors_beside(model, weights.DISPLACED)
+    if not tensors:
+        if block is None:
+            return None
+        where = f" in {shown(model.part)}" if model.part else ""
+        raise UnknownPositions(
+            f"the biases of {shown(model.file)} are learned, and no weights of them{where} were "
+            "found beside it; put model.safetensors there"
+        )
+    names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
+    slots = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
+    notes = [finding("biases-by-layer", "windows", **slots)] if len(names) > 1 else []
+    enc = read_stored(model, block, names[0], tensors[names[0]])
+    return replace(enc, findings=(*notes, *enc.findings), origin="weights")
+
+
+def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -> Encoding:
+    """The biases of a window, or vectors of lags, that a tensor holds."""
+    from pefourier.encodings.sources.tables import read_named_table
+
+    stored, stage = read_named_table(path, name), STAGE.search(name)
+    place = int(stage[2]) if stage else 0
+    window = window_of(model, block, place) if block else tuple(model.grid)
+    if name.endswith(".0.weight"):
+        trained = pretrained(model, block, len(window), place) if block else ()
+        return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
+    rows, heads = stored.codes.shape[0], stored.codes.shape[-1]
+    is_of_lags = "rel_pos_" in name
+    fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
+    if not fits or stored.codes.ndim > 2 or (model.grid and fits != tuple(model.grid)):
+        raise PefourierError(
+            f"{name} of {shown(path)}: {rows} rows are no displacements of a window"
+            f"{' of ' + size_of(window) if window else ''}"
+        )
+    model.dimension(heads, f"tensor {name}")
+    others = rows - len(lags_on(fits))  # of a class token
+    expected = len(lags_on(window)) + others if window else None
+    doubts = weights.shape_findings(model, name, path, (rows, heads), (expected, None))
+    params = {"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind}
+    facts: dict[str, Any] = {"params": params, "eps": stored.eps, "findings": doubts}
+    facts["injection"] = "key" if is_of_lags else "bias"
+    return biases_within(fits, stored.codes, "lags" if is_of_lags else "biases", **facts)
+
+
+def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, ...]:
+    """The window whose displacements so many rows are, by preference the one given; () if none.
+
+    >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
+    ((7, 7), (64,))
+    """
+    lines = [round(max(rows - others, 0) ** (1 / axes)) for others in (0, OF_CLASS_TOKEN)]
+    for sides in (window, *(((n + 1) // 2,) * axes for n in lines)):
+        if len(sides) == axes and rows - len(lags_on(sides)) in (0, OF_CLASS_TOKEN):
+            return sides
+    return ()
+
+
+def of_stored_network(
+    model: ModelConfig, name: str, path: str, window: tuple[int, ...], trained: tuple[int, ...]
+) -> Encoding:
+    """Swin V2's biases out of the network in the weights, on a window."""
+    from pefourier.encodings.sources.tables import read_numbers
+
+    if not window:
+        raise PefourierError(f"{shown(model.file)} sets no window of {name}; give --grid")
+    paths, stem = dict(weights.all_tensors(weights.folder_of(model))), name.removesuffix("0.weight")
+    first, shifts, heads = (
+        read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
+        for part in ("0.weight", "0.bias", "2.weight")
+    )
+    sides: NDArray[np.int64] = np.array(trained or window)
+    if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
+        raise PefourierError(f"{name} has shape {first.shape}, not one of Swin V2's network")
+    by_head = heads.reshape(-1, len(shifts)).T
+    enc = of_network(lags_on(window), sides, by_head.shape[1], lambda: (first.T, shifts, by_head))
+    params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}
+    return replace(enc, params={**params, "model_type": model.kind})

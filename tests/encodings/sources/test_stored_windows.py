@@ -1,0 +1,299 @@
+"""Folders of vision models: biases and lags as the models' own modules have them."""
+
+import json
+
+import numpy as np
+import pytest
+from stored import safetensors
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.domain import displacement_of_each_pair
+from pefourier.errors import PefourierError
+from pefourier.nn import Bias
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+SMALL = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 8}
+SWIN = {"image_size": 32, "patch_size": 4, "embed_dim": 8, "depths": [2, 1], "num_heads": [2, 4]}
+
+
+def saved(folder, model, *names):
+    """A model's folder, whose tensors of these names are ramps with a step for each."""
+    for i, (name, parameter) in enumerate(model.named_parameters()):
+        if any(word in name for word in names):
+            ramp = torch.linspace(-3, 3, parameter.numel()) + i
+            parameter.data = 0.1 * ramp.reshape(parameter.shape).sin()
+    model.eval().save_pretrained(folder)
+    return str(folder)
+
+
+def pairwise(enc, points):
+    """Biases (heads, queries, keys)."""
+    rows = displacement_of_each_pair(enc.domain, points, enc.spec)
+    return enc.table()[rows].reshape(points, points, -1).transpose(2, 0, 1)
+
+
+def codes_of(findings):
+    return [note.code for note in findings]
+
+
+@pytest.mark.parametrize("part", ["", "layers.0.blocks.1", "encoder.layers.1"])
+def test_swin_has_the_biases_of_its_folder(tmp_path, part):
+    """They were drawn at random, before training, whatever the weights held."""
+    model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
+    path = saved(tmp_path, model, "relative_position")
+    enc = load(f"{path}#{part}" if part else path)
+    stage, block = (0, 0) if not part else (0, 1) if "blocks" in part else (1, 0)
+    attention = model.encoder.layers[stage].blocks[block].attention
+    made = attention.relative_position_bias()[0].detach().numpy()
+    np.testing.assert_array_equal(pairwise(enc, 9), made)
+    assert (enc.origin, enc.untrained, enc.injection) == ("weights", False, "bias")
+    assert codes_of(enc.findings) == (["biases-by-layer"] if not part else [])
+    if stage == 0 and not part:
+        np.testing.assert_allclose(Bias(path, 2, grid=(3, 3))(9), made, atol=1e-6)
+
+
+@pytest.mark.parametrize(("pretrained", "part"), [([0, 0], ""), ([3, 2], ""), ([3, 2], "layers.1")])
+def test_swinv2_computes_its_biases_from_its_network(tmp_path, pretrained, part):
+    """Its second stage has 4x4 patches, and a window no larger."""
+    own = {"window_size": 5, "pretrained_window_sizes": pretrained}
+    model = transformers.Swinv2Model(transformers.Swinv2Config(**SWIN | {"patch_size": 4}, **own))
+    path = saved(tmp_path, model, "continuous_position_bias_mlp")
+    enc = load(f"{path}#{part}" if part else path)
+    attention = model.encoder.layers[bool(part)].blocks[0].attention.self
+    raw = attention.continuous_position_bias_mlp(attention.relative_coords_table)
+    made = (16 * raw.sigmoid()).reshape(-1, enc.dim).detach().numpy()
+    np.testing.assert_allclose(enc.table()[::-1], made, atol=2e-6)
+    assert len(enc) == (2 * (4 if part else 5) - 1) ** 2
+    anew = pefourier.resize(f"{path}#{part}" if part else path, (6, 6))
+    coordinates = attention.relative_coords_table
+    assert (anew.method, anew.table.shape) == ("anew", (121, enc.dim))
+    assert coordinates.shape[0] == 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_beit_has_the_biases_and_rows_of_the_class_token_of_its_folder(tmp_path, shared):
+    own = {f"use_{'shared_' * shared}relative_position_bias": True, "image_size": [24, 32]}
+    config = transformers.BeitConfig(
+        patch_size=8, num_hidden_layers=2, vocab_size=9, **SMALL, **own
+    )
+    model = transformers.BeitModel(config)
+    path = saved(tmp_path, model, "relative_position")
+    enc = load(path)
+    (module, *_) = (m for m in model.modules() if type(m).__name__ == "BeitRelativePositionBias")
+    index = module.generate_relative_position_index((3, 4))  # forward exchanges unequal sides
+    made = module.relative_position_bias_table.detach().numpy()[index].transpose(2, 0, 1)
+    np.testing.assert_array_equal(pairwise(enc, 12), made[:, 1:, 1:])
+    np.testing.assert_array_equal(enc.table()[:3], [made[:, 0, 1], made[:, 1, 0], made[:, 0, 0]])
+    assert (enc.domain.grid, enc.domain.prefix) == ((5, 7), 3)
+    assert codes_of(enc.findings) == ([] if shared else ["biases-by-layer"])
+
+
+def test_a_table_of_a_folder_is_resized_and_written_in_its_own_order(run, tmp_path):
+    model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
+    path = saved(tmp_path / "swin", model, "relative_position")
+    module = model.encoder.layers[0].blocks[0].attention.relative_position_bias
+    np.save(tmp_path / "t.npy", module.relative_position_bias_table.detach().numpy())
+    written = []
+    for spec in ([path], [tmp_path / "t.npy", "--from", "3x3"]):
+        done = run("resize", *spec, "--to", "5x5", "--out", tmp_path / "new.npy")
+        assert (done.status, done.err) == (0, "")
+        written.append(np.load(tmp_path / "new.npy"))
+    np.testing.assert_array_equal(*written)
+
+
+@pytest.mark.parametrize("spec", ["swin", "beit", "swin2", "learned", "mixed-rope"])
+def test_numbers_that_no_file_holds_are_not_written(run, tmp_path, spec):
+    out = tmp_path / "new.npy"
+    options = ["--from", "4x4", "--to", "6x6", "--d", 16]
+    assert run("resize", spec, *options).status == 0
+    done = run("resize", spec, *options, "--out", out)
+    assert (done.status, done.out, out.exists()) == (2, "", False)
+    assert run("resize", "axial", *options, "--out", out).status == 0
+
+
+@pytest.fixture(scope="module")
+def sam(tmp_path_factory):
+    """A SAM of one window layer and a global one, and its folder."""
+    side = {"image_size": 32, "patch_size": 8}
+    vision = {**side, "hidden_size": 16, "output_channels": 4, "num_hidden_layers": 2}
+    vision |= {"num_attention_heads": 2, "window_size": 3, "global_attn_indexes": [1], "mlp_dim": 8}
+    prompt = {"hidden_size": 8, "mask_input_channels": 4, **side}
+    decoder = {"hidden_size": 8, "mlp_dim": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.SamConfig(
+        vision_config=vision,
+        prompt_encoder_config=prompt,
+        mask_decoder_config=decoder | {"iou_head_hidden_dim": 8},
+    )
+    model = transformers.SamModel(config)
+    return model, saved(tmp_path_factory.mktemp("sam"), model, "pos_embed", "rel_pos")
+
+
+def test_sam_has_its_table_on_the_grid(sam):
+    """The folder was told to put the weights beside the config, where they were."""
+    model, path = sam
+    enc = load(path)
+    table = model.vision_encoder.pos_embed.detach().numpy()
+    assert enc.domain.grid == (4, 4)
+    np.testing.assert_array_equal(enc.table(), table.reshape(16, 16))
+    assert codes_of(enc.findings) == ["biases-by-layer"]
+
+
+@pytest.mark.parametrize(("layer", "side"), [(0, 3), (1, 4)])
+@pytest.mark.parametrize("axis", "hw")
+def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
+    model, path = sam
+    enc = load(f"{path}#vision_encoder.layers.{layer}.attn.rel_pos_{axis}")
+    attention = model.vision_encoder.layers[layer].attn
+    stored = getattr(attention, f"rel_pos_{axis}")
+    made = attention.get_rel_pos(side, side, stored).detach().numpy()  # (queries, keys, d)
+    lags = np.arange(side) - np.arange(side)[:, None]  # key - query
+    np.testing.assert_array_equal(enc.table()[lags + side - 1], made)
+    assert (enc.domain.kind, enc.injection, len(enc)) == ("lag", "key", 2 * side - 1)
+    resized = pefourier.resize(enc, (7,), method="bilinear")
+    wider = attention.get_rel_pos(7, 7, stored).detach().numpy()
+    np.testing.assert_allclose(resized.table[6:], wider[:, 0], atol=1e-6)  # query 0 … 6, key 0
+
+
+@pytest.mark.parametrize("part", ["", "#vision_encoder.layers.0.attn.rel_pos_h"])
+@pytest.mark.parametrize("command", ["check-faithful", "spectrum", "relations", "context"])
+def test_commands_answer_of_a_table_and_of_lags(run, sam, command, part):
+    done = run(command, sam[1] + part, "--json")
+    assert (done.status, done.err, len(done.results)) == (0, "", 1)
+
+
+def test_a_bare_table_of_lags_is_that_of_its_window(run, tmp_path, rng):
+    np.save(tmp_path / "lags.npy", rng.normal(size=(27, 64)))
+    done = run("resize", tmp_path / "lags.npy", "--from", 14, "--to", 16, "--json")
+    assert (done.status, done.results[0]["to"]) == (0, [16])
+
+
+def test_a_spectrogram_lies_on_its_mels_and_frames(tmp_path):
+    own = {"num_mel_bins": 32, "max_length": 64, "patch_size": 8, "frequency_stride": 6}
+    config = transformers.ASTConfig(**SMALL, **own, time_stride=5, num_hidden_layers=1)
+    model = transformers.ASTModel(config)
+    enc = load(saved(tmp_path, model, "position_embeddings"))
+    assert (enc.domain.grid, enc.domain.prefix) == (model.embeddings.get_shape(config), 2)
+    stored = model.embeddings.position_embeddings[0].detach().numpy()
+    np.testing.assert_array_equal(enc.table(), stored)
+
+
+def test_videos_have_the_tables_of_transformers(tmp_path):
+    own = {"image_size": 16, "num_frames": 6, "num_hidden_layers": 1, **SMALL}
+    mae = transformers.VideoMAEModel(transformers.VideoMAEConfig(patch_size=8, **own))
+    enc = load(saved(tmp_path / "mae", mae))
+    made = mae.embeddings.position_embeddings[0]
+    assert enc.domain.grid == (3, 2, 2)
+    np.testing.assert_allclose(enc.table(), made, atol=1e-6)
+    vivit = transformers.VivitModel(transformers.VivitConfig(tubelet_size=[2, 8, 8], **own))
+    enc = load(saved(tmp_path / "vivit", vivit, "position_embeddings"))
+    assert (enc.domain.grid, enc.domain.prefix) == ((3, 2, 2), 1)
+
+
+TIMM = [  # architecture, image, tensor, shape; grid, prefix
+    ("vit_tiny_patch16_224", (224, 224), "pos_embed", (1, 197, 4), (14, 14), 1),
+    ("vit_small_patch14_reg4_dinov2", (56, 84), "pos_embed", (1, 24, 4), (4, 6), 0),
+    ("vit_small_r26_s32_224", (224, 224), "pos_embed", (1, 50, 4), (7, 7), 1),
+    ("samvit_base_patch16", (128, 128), "pos_embed", (1, 8, 8, 12), (8, 8), 0),
+    (
+        "swin_tiny_patch4_window7_224",
+        (224, 224),
+        "layers.0.blocks.0.attn.relative_position_bias_table",
+        (169, 3),
+        (13, 13),
+        0,
+    ),
+    (
+        "beit_base_patch16_224",
+        (224, 224),
+        "blocks.0.attn.relative_position_bias_table",
+        (732, 4),
+        (27, 27),
+        3,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "image", "tensor", "shape", "grid", "prefix"), TIMM)
+def test_a_folder_of_timm_is_read(tmp_path, rng, name, image, tensor, shape, grid, prefix):
+    """Shapes, names and configs are those that timm 1.0.31 makes and saves."""
+    table = rng.normal(size=shape)
+    config = {"architecture": name, "num_classes": 0, "pretrained_cfg": {"input_size": [3, *image]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    safetensors(tmp_path / "model.safetensors", {tensor: table})
+    enc = load(str(tmp_path))
+    assert (enc.domain.grid, enc.domain.prefix, enc.origin) == (grid, prefix, "weights")
+    rows = table.reshape(-1, shape[-1]).astype("f4")
+    stored = (
+        enc.table()
+        if enc.injection == "add"
+        else np.r_[enc.table()[prefix:][::-1], enc.table()[:prefix]]
+    )
+    np.testing.assert_array_equal(stored, rows)
+    assert not enc.findings
+
+
+def test_swinv2_of_timm_has_the_windows_of_its_name(tmp_path, rng):
+    """window12to24: trained at 12, run at 24; the last of the stages at 192 has 6 of 12."""
+    stem = "layers.{}.blocks.0.attn.cpb_mlp."
+    shapes = {"0.weight": (512, 2), "0.bias": (512,), "2.weight": (3, 512)}
+    tensors = {stem.format(i) + k: rng.normal(size=v) for i in (0, 3) for k, v in shapes.items()}
+    safetensors(tmp_path / "model.safetensors", tensors)
+    name, size = "swinv2_base_window12to24_192to384", {"input_size": [3, 384, 384]}
+    config = {"architecture": name, "pretrained_cfg": size}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for part, trained, window in (("", 12, 24), ("#layers.3", 6, 12)):
+        enc = load(f"{tmp_path}{part}")
+        assert enc.params["pretrained"] == (trained,) * 2
+        assert enc.domain.grid == (2 * window - 1,) * 2
+
+
+@pytest.mark.parametrize("sides", [(37, 37), (12, 27)])
+def test_dimensions_before_rows_and_columns_are_a_table(run, tmp_path, rng, sides):
+    """(1, 192, 37, 37) was read as biases of 192 heads, whose 73 lags had no grid."""
+    image = rng.normal(size=(1, 192, *sides)).astype("f4")
+    np.save(tmp_path / "image.npy", image)
+    for enc in (load(str(tmp_path / "image.npy")), load(image)):
+        assert enc.domain.grid == sides
+        np.testing.assert_array_equal(enc.table(), image[0].reshape(192, -1).T)
+    out = tmp_path / "new.npy"
+    assert run("resize", tmp_path / "image.npy", "--to", "16x16", "--out", out).status == 0
+    made = torch.nn.functional.interpolate(torch.tensor(image), (16, 16), mode="bicubic")
+    np.testing.assert_allclose(np.load(out), made, atol=1e-5)
+
+
+def test_biases_of_many_heads_stay_biases(rng):
+    lags = np.abs(np.arange(20) - np.arange(20)[:, None])
+    slopes = rng.normal(size=(1, 64, 1, 1)) * lags
+    assert load(slopes).injection == "bias"
+    assert load(np.where(np.tri(20, dtype=bool), slopes, -np.inf)).injection == "bias"
+
+
+def test_a_layer_that_is_not_there_is_refused(tmp_path):
+    model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
+    path = saved(tmp_path, model)
+    with pytest.raises(PefourierError, match=r"no weights of them in 'layers\.7' were"):
+        load(f"{path}#layers.7")
+
+
+def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
+    config = {"model_type": "my_swin", "hidden_size": 8}
+    name, table = "net.1.relative_position_bias_table", rng.normal(size=(25, 4))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    safetensors(tmp_path / "model.safetensors", {name: table})
+    assert load(str(tmp_path)).domain.grid == (5, 5)
+    assert load(str(tmp_path), grid=(3, 3)).domain.grid == (5, 5)
+    with pytest.raises(PefourierError, match="25 rows are no displacements of a window of 5x5"):
+        load(str(tmp_path), grid=(5, 5))
+    vitdet = {"model_type": "vitdet", "hidden_size": 8}
+    (tmp_path / "config.json").write_text(json.dumps(vitdet))
+    name = "encoder.layer.0.attention.rel_pos_h"
+    safetensors(tmp_path / "model.safetensors", {name: rng.normal(size=(7, 4))})
+    assert load(f"{tmp_path}#{name}").injection == "key"
+
+
+def test_errors_of_python_name_keywords(rng):
+    with pytest.raises(PefourierError) as caught:
+        pefourier.resize(rng.normal(size=(201, 4)), (24, 24), grid=(14, 14), prefix=1)
+    assert "grid=(14, 14), prefix=5 would fit" in str(caught.value)
