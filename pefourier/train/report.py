@@ -3,13 +3,14 @@
 A verdict is taken from the summary as it is; nothing is judged here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pefourier.train.decision import Decision, Shortage
 from pefourier.train.metrics import TERMS
-from pefourier.train.options import WITHOUT_CODES, seeds_of
+from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import LEAKY, MEASURES, DatasetSummary, Summary
 from pefourier.writing.files import read_toml
@@ -99,65 +100,89 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    room: str, code: str, summary: Summary, data: DatasetSummary, d: Difference | None
+    code: str, summary: Summary, data: DatasetSummary, d: Difference | None
 ) -> dict[str, str]:
-    """What a verdict, on a difference or on all of them, means, and what to do."""
+    """What the verdict on a difference means, and what to do."""
     slots = {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
-        slots["more"] = words("more", "data" if d.needed is None else d.over, needed=d.needed)
-    texts = read_toml(WORDS)[room][code]
+        slots["more"] = advice_for_more(d)
+    texts = read_toml(WORDS)["verdicts"][code]
     return {key: texts.get(key, "").format(**slots) for key in ("meaning", "action")}
+
+
+def advice_for_more(lack: Difference | Shortage) -> str:
+    """What would detect a difference, where there are too few units."""
+    return words("more", "data" if lack.needed is None else lack.over, needed=lack.needed)
 
 
 def conclude_all(summary: Summary) -> str:
     """The verdict on all encodings, which is best, and where training was cut short."""
-    code, data, d = summary.verdict, summary.datasets[0], None
-    for other, name, verdict in summary.verdicts:  # that needs most units, of equal ones the last
-        of = other.differences[name]
-        if verdict == code and (d is None or (of.needed or 0) >= (d.needed or 0)):
-            data, d = other, of
-    parts = [f"{code.upper()}.", *fill_verdict("all", code, summary, data, d).values()]
-    parts += [verdicts_sentence(summary.datasets[0])] if len(summary.datasets) == 1 else []
-    parts += leaders_sentences(summary)
+    if len(summary.datasets) == 1:
+        parts = [conclude_dataset(summary, summary.datasets[0])]
+    elif summary.best:
+        slots = {"rank": summary.ranks[summary.best[0]], "over": summary.over, **leaders(summary)}
+        parts = [f"{summary.verdict.upper()}.", words("ranks", summary.verdict, **slots)]
+    else:
+        parts = [f"{summary.verdict.upper()}.", *holding_sentences(summary)]
+    if len(summary.datasets) > 1:
+        left_out = {e: why for d in (*summary.datasets, summary) for e, why in d.left_out.items()}
+        parts.append(left_out_sentence(left_out, {}))
     if cut := [data for data in summary.datasets if data.cut_short]:
         where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
         parts.append(words("sentences", "cut", where=where, longer=cut[-1].longer))
     return " ".join(filter(None, parts))
 
 
-def verdicts_sentence(data: DatasetSummary) -> str:
-    """Every verdict on a dataset with the encodings it is on."""
-    codes: dict[str, list[str]] = {}
-    for name, code in data.verdicts.items():
-        mean = f" {data.differences[name].mean:+.3f}" if code in MARKS else ""
-        codes.setdefault(code, []).append(name + mean)
-    if (d := next(iter(data.differences.values()), None)) is None:
-        return ""
-    where = " on these test windows" if d.over == "runs" else ""
-    parts = [f"{code}: {', '.join(names)}" for code, names in codes.items()]
-    return f"F1 against {d.reference}{where}: {'; '.join(parts)}."
+def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
+    """The verdict on a dataset: which encoding is best, and what is not compared."""
+    over = next((d.over for d in data.differences.values()), "")
+    where = words("sentences", "runs", dataset=data.dataset) if over == "runs" else data.dataset
+    f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
+    slots = {"dataset": where, "short": data.shortage, "find": summary.find, "more": ""}
+    slots |= leaders(data) | {"f1": f1[data.best[0]]} if data.best else {}
+    if data.shortage is not None:
+        slots["more"] = advice_for_more(data.shortage)
+    texts = read_toml(WORDS)["all"][data.verdict]
+    said = [texts[key].format(longer=data.longer, **slots) for key in ("meaning", "action")]
+    scores = {e: f" {value:.3f}" for e, value in f1.items()}
+    left_out = "" if data.leaky else left_out_sentence(data.left_out, scores)
+    return " ".join(filter(None, [f"{data.verdict.upper()}.", *said, left_out]))
 
 
-def leaders_sentences(summary: Summary) -> list[str]:
-    """Which encoding is best and what is not told apart from it; over datasets by rank."""
-    if summary.ranked:
-        excluded = {e for data in summary.datasets for e in data.cut_short} | set(WITHOUT_CODES)
-        order = sorted(
-            (e for e in summary.ranks if e not in excluded), key=summary.ranks.__getitem__
-        )
-        if len(order) < 2 or not summary.shows_ranks or any(d.leaky for d in summary.datasets):
-            return []
-        slots = {"over": summary.over, "best": order[0], "rank": summary.ranks[order[0]]}
-        slots |= {"then": order[1], "then_rank": summary.ranks[order[1]]}
-        return [words("sentences", "rank", **slots)]
-    entries = []
+def leaders(decision: Decision) -> dict[str, str]:
+    """The slots of a decision: the best, what ties with it, and what is worse, with numbers."""
+    best, *ties = decision.best
+    form = "{} {:+.3f}" if isinstance(decision, DatasetSummary) else "{} {:.2f}"
+    worse = ", ".join(form.format(e, value) for e, value in decision.worse.items())
+    return {"best": best, "ties": join(ties) if ties else "", "worse": worse}
+
+
+def holding_sentences(summary: Summary) -> list[str]:
+    """What holds on each of several datasets, those of a verdict together."""
+    groups: dict[str, list[str]] = {}
     for data in summary.datasets:
-        if data.best and sum(e not in WITHOUT_CODES for e in data.scores) > 1:
-            best, *ties = data.best
-            slots = {"dataset": data.dataset, "best": best, "ties": join(ties) if ties else ""}
-            slots["f1"] = data.scores[best]["f1"].mean
-            entries.append(words("sentences", "best" if ties else "best of all", **slots))
-    return entries
+        name = data.dataset
+        if data.verdict in ("best", "tied"):
+            name += f": {join(data.best)} ({data.scores[data.best[0]]['f1'].mean:.3f})"
+        groups.setdefault(data.verdict, []).append(name)
+    return [
+        words(
+            "each",
+            code,
+            datasets=("; " if code in ("best", "tied") else ", ").join(names),
+            find=summary.find,
+        )
+        for code, names in groups.items()
+    ]
+
+
+def left_out_sentence(left_out: Mapping[str, str], scores: Mapping[str, str]) -> str:
+    """Which encodings are not compared, with their scores, and why."""
+    groups: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        groups.setdefault(why, []).append(name + scores.get(name, ""))
+    names = ", ".join(f"{why} ({', '.join(of)})" for why, of in groups.items())
+    return words("sentences", "left out", names=names) if names else ""
 
 
 # Tables
@@ -172,13 +197,16 @@ def answer_table(summary: Summary) -> Table:
         head = ["F1", *(data.dataset for data in summary.datasets), "rank"]
         return "▲ better, ▼ worse than its reference, † cut short", [head, *body]
     (data,) = summary.datasets
-    head = ["encoding", "P / R / F1", "AUPRC", f"F1 less {summary.reference}", "Holm p", "verdict"]
+    references = {d.reference: "" for d in data.differences.values()} or {summary.reference: ""}
+    several = len(references) > 1  # encodings that are scaled have one of their size
+    less = ["against", "F1 less that"] if several else [f"F1 less {next(iter(references))}"]
     body = []
     for e, scores in data.scores.items():
         d = data.differences.get(e)
-        p = number(d.p_holm, 2) if d is not None else "–"
-        row = [e, triple_cell(data, e), three_decimals(scores["auprc"].mean), difference_cell(d)]
-        body.append([*row, p, data.verdicts.get(e, "–")])
+        row = [e, triple_cell(data, e), three_decimals(scores["auprc"].mean)]
+        row += [d.reference if d else "–"] * several + [difference_cell(d)]
+        body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
+    head = ["encoding", "P / R / F1", "AUPRC", *less, "Holm p", "verdict"]
     return scores_title(data), [head, *body]
 
 
@@ -293,7 +321,7 @@ def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     lines = [conclude_all(summary)]
     if len(summary.datasets) > 1:
-        lines += [f"{data.dataset}: {verdicts_sentence(data)}" for data in summary.datasets]
+        lines += [f"{d.dataset}: {conclude_dataset(summary, d)}" for d in summary.datasets]
     parts = ["# Encodings compared", *map(in_markdown, lines)]
     for caption, rows in tables(summary):
         parts += [f"## {in_markdown(caption)}"] if caption else []
@@ -311,7 +339,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
     """What is known of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
-    verdict = fill_verdict("verdicts", code, summary, data, d)
+    verdict = fill_verdict(code, summary, data, d)
     score = f"F1 {data.scores[name]['f1'].mean:.3f}."
     conclusion = [f"{code.upper()}.", verdict["meaning"], score, verdict["action"]]
     return {
@@ -326,7 +354,9 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
         "training": summary.training,
         "seeds": seeds_of(name, data.seeds),
         **{key: getattr(data, key) for key in ALIKE},
+        "dataset_verdict": data.verdict,
         "best": list(data.best),
+        "left_out": data.left_out.get(name),
         "chance": data.chance,
         **{measure: asdict(mean) for measure, mean in data.scores[name].items()},
         "difference": None if d is None else asdict(d),
