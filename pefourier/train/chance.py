@@ -32,51 +32,36 @@ REDRAWN = 2  # times that a window is tested, from which on folds are resamples
 
 @dataclass(frozen=True)
 class Chance:
-    """What the standard error of a mean of units is made of, besides their spread."""
-
-    ratio: float = 0.0  # test windows for each training window; of runs, which share all, 0
-    drawn: float = 0.0  # variance of a difference by the draw of all windows, if it is known
-    windows: float = np.inf  # as many as of classes of equal size
-    are_folds: bool = True
-    are_redrawn: bool = False  # resamples, which test the same windows again
-
-    def error(self, variance: float, units: int, difference: float) -> float:
-        """The standard error of the mean of units that share windows.
-
-        >>> round(Chance(1 / 3).error(0.005, 5, 0.1), 4), round(Chance(20).error(0.005, 5, 0.1), 4)
-        (0.0516, 0.0354)
-        """
-        shared = min(self.ratio, 1 / self.ratio) if self.ratio else 0.0
-        drawn = self.drawn * (1 - shared**2) if self.ratio > 1 else 0.0
-        spread = variance * (1 / units + shared) + drawn
-        least = difference * (1 - difference) / self.windows
-        if not self.are_folds:
-            return float(np.sqrt(spread + least))
-        return float(np.sqrt(max(spread, least, self.drawn * self.are_redrawn)))
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Which runs are of which fold, and what their test windows leave to chance."""
+    """What standard errors of mean differences are made of, besides the spread of units."""
 
     folds: np.ndarray  # of each run
     ratio: float = TEST_TO_TRAIN  # test windows for each training window
     windows: float = np.inf  # different ones that are tested, as many as of classes of equal size
     rarest: float = np.inf  # of the rarest class
     variances: Mapping[str, float] = field(default_factory=dict)  # of scores, by draw of windows
-    are_redrawn: bool = False
+    are_redrawn: bool = False  # folds are resamples, which test the same windows again
 
     @property
-    def several(self) -> bool:
-        """Whether there is more than one fold."""
-        return len(np.unique(self.folds)) > 1
+    def over(self) -> str:
+        """What differences are averaged over."""
+        return "folds" if len(np.unique(self.folds)) > 1 else "runs"
 
-    def chance(self, *names: str) -> Chance:
-        """Of the difference of encodings whose mistakes are independent."""
-        if not self.several:
-            return Chance(windows=self.windows, are_folds=False)
-        drawn = sum(self.variances.get(name, 0.0) for name in names)
-        return Chance(self.ratio, drawn, self.windows, are_redrawn=self.are_redrawn)
+    def error(
+        self, variance: float, units: int, difference: float, pair: Sequence[str] = ()
+    ) -> float:
+        """The standard error of a mean difference of two encodings over units of this variance.
+
+        >>> five = Chance(np.arange(5)), Chance(np.arange(5), ratio=20)
+        >>> [round(chance.error(0.005, 5, 0.1), 4) for chance in five]
+        [0.0516, 0.0354]
+        """
+        least = difference * (1 - difference) / self.windows
+        if self.over == "runs":
+            return float(np.sqrt(variance / units + least))
+        drawn = sum(self.variances.get(name, 0.0) for name in pair)
+        shared = min(self.ratio, 1 / self.ratio)
+        spread = variance * (1 / units + shared) + drawn * (1 - shared**2) * (self.ratio > 1)
+        return float(np.sqrt(max(spread, least, drawn * self.are_redrawn)))
 
 
 def window_variance(confusion: np.ndarray, *, positive: bool) -> float:
@@ -94,31 +79,24 @@ def window_variance(confusion: np.ndarray, *, positive: bool) -> float:
     return float((p * gain**2).sum())
 
 
-def evaluation_of(
+def chance_of(
     rows: Sequence[Mapping[str, Any]], confusions: Mapping[str, np.ndarray], folds: np.ndarray
-) -> Evaluation:
-    """The evaluation of a dataset by its rows of results; `folds` are those of all runs.
+) -> Chance:
+    """Of a dataset by its rows of results; `folds` are those of all runs.
 
     Folds that test windows again and again are resamples, of which each has all windows. Training
-    windows may overlap, so that there are not more test windows for one than in five folds.
+    windows may overlap, so that there are not more of them for a test window than in five folds.
     """
     tested = sum({row["fold"]: row["windows"] for row in rows}.values())
     whole = max(row["windows"] + row["trained"] for row in rows)
     are_redrawn = tested >= REDRAWN * whole
-    number = whole if are_redrawn else tested
-    positive = rows[0].get("positive") is not None
+    number, positive = whole if are_redrawn else tested, rows[0].get("positive") is not None
     counts = next(iter(confusions.values())).sum(axis=1)
     classes = number * counts[counts > 0] / counts.sum()
     equal = len(classes) ** 2 / (1 / classes).sum()
-    if positive:  # F1 of a class moves by half a window of it
+    if positive:  # a window moves F1 of its class by half a window of it
         equal = min(number, 2 * max(1.0, number * counts[1] / counts.sum()))
-    return Evaluation(
-        folds,
-        ratio=max(TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows)),
-        windows=float(equal),
-        rarest=float(classes.min()),
-        variances={
-            e: window_variance(table, positive=positive) / number for e, table in confusions.items()
-        },
-        are_redrawn=are_redrawn,
-    )
+    tables = confusions.items()
+    variances = {e: window_variance(table, positive=positive) / number for e, table in tables}
+    ratio = max(TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
+    return Chance(folds, ratio, float(equal), float(classes.min()), variances, are_redrawn)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pefourier.train.decision import Decision, Shortage
+from pefourier.train.decision import Decision
 from pefourier.train.metrics import TERMS
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
@@ -100,33 +100,29 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    code: str, summary: Summary, data: DatasetSummary, d: Difference | None
+    room: str, code: str, summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
 ) -> dict[str, str]:
-    """What the verdict on a difference means, and what to do."""
-    slots = {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
+    """What a verdict, on a difference or on a dataset, means, and what to do."""
+    slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
-        slots["more"] = advice_for_more(d)
-    texts = read_toml(WORDS)["verdicts"][code]
+        slots["more"] = words("more", "data" if d.needed is None else d.over, needed=d.needed)
+    texts = read_toml(WORDS)[room][code]
     return {key: texts.get(key, "").format(**slots) for key in ("meaning", "action")}
-
-
-def advice_for_more(lack: Difference | Shortage) -> str:
-    """What would detect a difference, where there are too few units."""
-    return words("more", "data" if lack.needed is None else lack.over, needed=lack.needed)
 
 
 def conclude_all(summary: Summary) -> str:
     """The verdict on all encodings, which is best, and where training was cut short."""
+    head, left_out = f"{summary.verdict.upper()}.", dict(summary.left_out)
     if len(summary.datasets) == 1:
         parts = [conclude_dataset(summary, summary.datasets[0])]
     elif summary.best:
-        slots = {"rank": summary.ranks[summary.best[0]], "over": summary.over, **leaders(summary)}
-        parts = [f"{summary.verdict.upper()}.", words("ranks", summary.verdict, **slots)]
+        slots = leaders(summary, "{} {:.2f}") | {"rank": summary.ranks[summary.best[0]]}
+        ranked = words("ranks", summary.verdict, over=summary.over, **slots)
+        parts = [head, ranked, left_out_sentence(left_out, {})]
     else:
-        parts = [f"{summary.verdict.upper()}.", *holding_sentences(summary)]
-    if len(summary.datasets) > 1:
-        left_out = {e: why for d in (*summary.datasets, summary) for e, why in d.left_out.items()}
-        parts.append(left_out_sentence(left_out, {}))
+        entries = [f"{d.dataset}: {', '.join([d.verdict, *d.best])}" for d in summary.datasets]
+        left_out |= {e: why for data in summary.datasets for e, why in data.left_out.items()}
+        parts = [head, "; ".join(entries) + ".", left_out_sentence(left_out, {})]
     if cut := [data for data in summary.datasets if data.cut_short]:
         where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
         parts.append(words("sentences", "cut", where=where, longer=cut[-1].longer))
@@ -135,53 +131,25 @@ def conclude_all(summary: Summary) -> str:
 
 def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     """The verdict on a dataset: which encoding is best, and what is not compared."""
-    over = next((d.over for d in data.differences.values()), "")
-    where = words("sentences", "runs", dataset=data.dataset) if over == "runs" else data.dataset
-    f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
-    slots = {"dataset": where, "short": data.shortage, "find": summary.find, "more": ""}
-    slots |= leaders(data) | {"f1": f1[data.best[0]]} if data.best else {}
-    if data.shortage is not None:
-        slots["more"] = advice_for_more(data.shortage)
-    texts = read_toml(WORDS)["all"][data.verdict]
-    said = [texts[key].format(longer=data.longer, **slots) for key in ("meaning", "action")]
-    scores = {e: f" {value:.3f}" for e, value in f1.items()}
-    left_out = "" if data.leaky else left_out_sentence(data.left_out, scores)
-    return " ".join(filter(None, [f"{data.verdict.upper()}.", *said, left_out]))
+    f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
+    over = next((d.over for d in data.differences.values()), "folds")
+    slots = {"dataset": words("over", over, dataset=data.dataset), "pair": data.pair}
+    slots |= leaders(data, "{} {:+.3f}") | {"f1": f1.get("".join(data.best[:1]))}
+    filled = fill_verdict("all", data.verdict, summary, data, data.shortage, **slots)
+    parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
+    return " ".join(filter(None, parts))
 
 
-def leaders(decision: Decision) -> dict[str, str]:
-    """The slots of a decision: the best, what ties with it, and what is worse, with numbers."""
-    best, *ties = decision.best
-    form = "{} {:+.3f}" if isinstance(decision, DatasetSummary) else "{} {:.2f}"
-    worse = ", ".join(form.format(e, value) for e, value in decision.worse.items())
-    return {"best": best, "ties": join(ties) if ties else "", "worse": worse}
+def leaders(decision: Decision, form: str) -> dict[str, Any]:
+    """The best of a decision, what ties with it, and what is worse, with numbers in a form."""
+    ties, worse = decision.best[1:], decision.worse.items()
+    slots = {"best": "".join(decision.best[:1]), "ties": join(ties) if ties else ""}
+    return slots | {"worse": ", ".join(form.format(*one) for one in worse)}
 
 
-def holding_sentences(summary: Summary) -> list[str]:
-    """What holds on each of several datasets, those of a verdict together."""
-    groups: dict[str, list[str]] = {}
-    for data in summary.datasets:
-        name = data.dataset
-        if data.verdict in ("best", "tied"):
-            name += f": {join(data.best)} ({data.scores[data.best[0]]['f1'].mean:.3f})"
-        groups.setdefault(data.verdict, []).append(name)
-    return [
-        words(
-            "each",
-            code,
-            datasets=("; " if code in ("best", "tied") else ", ").join(names),
-            find=summary.find,
-        )
-        for code, names in groups.items()
-    ]
-
-
-def left_out_sentence(left_out: Mapping[str, str], scores: Mapping[str, str]) -> str:
+def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str:
     """Which encodings are not compared, with their scores, and why."""
-    groups: dict[str, list[str]] = {}
-    for name, why in left_out.items():
-        groups.setdefault(why, []).append(name + scores.get(name, ""))
-    names = ", ".join(f"{why} ({', '.join(of)})" for why, of in groups.items())
+    names = ", ".join(f"{e}{f1.get(e, '')} ({why})" for e, why in left_out.items())
     return words("sentences", "left out", names=names) if names else ""
 
 
@@ -197,16 +165,15 @@ def answer_table(summary: Summary) -> Table:
         head = ["F1", *(data.dataset for data in summary.datasets), "rank"]
         return "▲ better, ▼ worse than its reference, † cut short", [head, *body]
     (data,) = summary.datasets
-    references = {d.reference: "" for d in data.differences.values()} or {summary.reference: ""}
-    several = len(references) > 1  # encodings that are scaled have one of their size
-    less = ["against", "F1 less that"] if several else [f"F1 less {next(iter(references))}"]
-    body = []
+    references = dict.fromkeys(d.reference for d in data.differences.values())
+    several = len(references) > 1  # scaled encodings have one of their size
+    less = ["against", "F1 less that"] if several else [f"F1 less {'–'.join(references)}"]
+    head, body = ["encoding", "P / R / F1", "AUPRC", *less, "Holm p", "verdict"], []
     for e, scores in data.scores.items():
         d = data.differences.get(e)
         row = [e, triple_cell(data, e), three_decimals(scores["auprc"].mean)]
         row += [d.reference if d else "–"] * several + [difference_cell(d)]
         body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
-    head = ["encoding", "P / R / F1", "AUPRC", *less, "Holm p", "verdict"]
     return scores_title(data), [head, *body]
 
 
@@ -269,7 +236,7 @@ def length_row(data: DatasetSummary, encoding: str) -> list[str]:
 
 def sentences(summary: Summary) -> list[str]:
     """What to keep in mind when reading conclusions and tables."""
-    codes = {code for _, _, code in summary.verdicts}
+    codes = {code for data in summary.datasets for code in data.verdicts.values()}
     one_fold = any(data.folds == 1 and data.differences for data in summary.datasets)
     conditions = {"test": codes, "one fold": one_fold, "too few": "too few" in codes}
     entries = [words("notes", c, find=summary.find) for c, holds in conditions.items() if holds]
@@ -339,7 +306,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
     """What is known of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
-    verdict = fill_verdict(code, summary, data, d)
+    verdict = fill_verdict("verdicts", code, summary, data, d)
     score = f"F1 {data.scores[name]['f1'].mean:.3f}."
     conclusion = [f"{code.upper()}.", verdict["meaning"], score, verdict["action"]]
     return {

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.chance import evaluation_of
-from pefourier.train.decision import ALL, Decision, decide, decide_ranks, finds
+from pefourier.train.chance import chance_of
+from pefourier.train.decision import ALL, Decision, decide, decide_ranks, verdict_on
 from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
-from pefourier.train.statistics import LEAST_UNITS, Difference, Mean
+from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
-VERDICTS = ("better", "worse", "not shown", "too few", "leaky", "cut short")
 LEAKY = "leaky split"
 Rows = Sequence[Mapping[str, Any]]  # of results.jsonl
 CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
@@ -104,11 +103,6 @@ class Summary(Decision):
     cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
     runs: tuple[dict[str, Any], ...]
     training: Mapping[str, Any] = field(default_factory=dict)  # what all models have in common
-
-    @property
-    def verdicts(self) -> list[tuple[DatasetSummary, str, str]]:
-        """Each dataset and encoding with the verdict on its difference."""
-        return [(d, name, code) for d in self.datasets for name, code in d.verdicts.items()]
 
     @property
     def find(self) -> float:
@@ -197,17 +191,15 @@ def summarize_dataset(
     paired = rows_by("encoding", (r for r in rows if (r["seed"], r["fold"]) in runs))
     confusions = {e: np.sum([row["confusion"] for row in of], axis=0) for e, of in paired.items()}
     samples = {m: {e: s[m] for e, s in values.items()} for m in ("f1", "auprc")}
-    evaluation = evaluation_of(rows, confusions, folds)
+    chance, pairs = chance_of(rows, confusions, folds), references.items()
     differences, auprc = (
-        statistics.paired_differences(sample, references, evaluation, find)
-        for sample in samples.values()
+        dict(zip(references, statistics.compare_pairs(f, pairs, chance, find), strict=True))
+        for f in samples.values()
     )
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
-    decision = Decision("leaky")
-    if not leaky:
-        decision = decide(samples["f1"], differences, evaluation, find, cut)
+    decision = decide(samples["f1"], differences, chance, find, cut)
     return DatasetSummary(
-        **vars(decision),
+        **vars(Decision("leaky") if leaky else decision),
         **facts,
         seeds=len({seed for seed, _ in runs}),
         folds=len(np.unique(folds)),
@@ -254,17 +246,6 @@ def keeps_last(row: Mapping[str, Any]) -> bool:
     """Whether a run keeps the last weights there were, so that it may have been cut short."""
     budget = row.get("budget")
     return bool(budget and row["step"] >= budget["steps"])
-
-
-def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
-    """The verdict on a difference, one of `VERDICTS`."""
-    if leaky:
-        return "leaky"
-    if encoding in cut_short or d.reference in cut_short:
-        return "cut short"
-    if d.units >= LEAST_UNITS and d.p_holm < LEVEL:
-        return "better" if d.mean > 0 else "worse"
-    return "not shown" if finds(d) else "too few"
 
 
 def mean_terms(rows: Rows) -> list[float]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.chance import Chance, Evaluation, evaluation_of
+from pefourier.train.chance import Chance, chance_of
 
 DRAWS = 400
 SMALLEST = 60  # training windows, where there are more test windows; else 300 windows of both
@@ -79,8 +79,8 @@ def draw_folds(
 
 def compare(
     rng: np.random.Generator, learner: Learner, folds: int, ratio: float | None, better: float
-) -> tuple[np.ndarray, Evaluation, float]:
-    """Differences in F1 of all folds, their evaluation, and the ratio there is."""
+) -> tuple[np.ndarray, Chance, float]:
+    """Differences in F1 of all folds, what they leave to chance, and the ratio there is."""
     n = 300 if ratio is None else round(max(SMALLEST, 300 / (1 + ratio)) * (1 + ratio))
     trained = None if ratio is None else round(n / (1 + ratio))
     y = rng.permutation(n) < n / 2
@@ -101,7 +101,7 @@ def compare(
         for j, (known, t) in enumerate(zip(training, tested, strict=True))
     ]
     ratio = rows[0]["windows"] / rows[0]["trained"]
-    return f1["b"] - f1["a"], evaluation_of(rows, confusions, np.arange(folds)), ratio
+    return f1["b"] - f1["a"], chance_of(rows, confusions, np.arange(folds)), ratio
 
 
 def rates(
@@ -110,22 +110,20 @@ def rates(
     """The mean difference, and the share of draws in which each method finds one at 5 %."""
     rng, found, means = np.random.default_rng(seed), np.zeros(len(METHODS)), []
     for _ in range(draws):
-        differences, evaluation, r = compare(rng, learner, folds, ratio, better)
-        chances = (None, r), (None, min(r, 1.0)), (evaluation.chance("a", "b"), 0.0)
-        for method, (chance, shared) in enumerate(chances):
-            if chance is None:  # the variance S² (1/J + shared)
-                stretched = np.sqrt(1 + shared * folds) * (differences - differences.mean())
-                p = statistics.t_test(differences.mean() + stretched, Chance())[0]
-            else:
-                p = statistics.t_test(differences, chance)[0]
-            found[method] += p < 0.05
-        means.append(differences.mean())
+        differences, chance, r = compare(rng, learner, folds, ratio, better)
+        mean = differences.mean()
+        for method, shared in enumerate((r, min(r, 1.0))):  # the variance S² (1/J + shared)
+            stretched = mean + np.sqrt(1 + shared * folds) * (differences - mean)
+            found[method] += statistics.t_test(stretched, Chance(np.zeros(folds)))[0] < 0.05
+        found[-1] += statistics.t_test(differences, chance, "ab")[0] < 0.05
+        means.append(mean)
     return float(np.mean(means)), found / draws
 
 
 def lines_of_table(draws: int) -> Iterator[str]:
     """The table, a line at a time."""
-    head = ["learner", "folds", "n_test/n_train", "difference", *METHODS, *METHODS]
+    head = ["learner", "folds", "n_test/n_train", "difference"]
+    head += [f"{of}: {method}" for of in ("noise", "found") for method in METHODS]
     yield "| " + " | ".join(head) + " |"
     yield "|---" * len(head) + "|"
     for name, learner in LEARNERS.items():

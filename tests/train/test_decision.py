@@ -8,7 +8,7 @@ from training import of_datasets, result
 
 from pefourier.report.forms import as_json
 from pefourier.train import decision, report, statistics, summary
-from pefourier.train.chance import Evaluation
+from pefourier.train.chance import Chance
 
 ARMS = ("none", "sinusoidal", "dft", "rope", "t5", "learned")
 OTHERS = ("dft@rms=0.5", "sinusoidal@rms=0.5", "order-free", "trees")
@@ -50,9 +50,8 @@ def told(text, pattern):
 
 def names_left_out(text):
     """Encodings that a headline leaves out, with their F1 where it has it."""
-    groups = re.search(r"Not compared: (.*?\))\.(?= |$)", text)
-    inside = re.findall(r"\(([^)]*)\)", groups[1]) if groups else []
-    return [name.split() for group in inside for name in group.split(", ")]
+    names = re.search(r"Not compared: (.*?\))\.(?= |$)", text)
+    return re.findall(r"(\S+) (\S+) \((.*?)\)", names[1]) if names else []
 
 
 def check_dataset(found, data):
@@ -75,8 +74,8 @@ def check_dataset(found, data):
         assert len(data.best) < 2
     else:
         assert sorted([*judged, *data.left_out]) == sorted(f1)
-    assert {e for e, *_ in names_left_out(text)} == set(data.left_out)
-    assert all(f"{f1[e]:.3f}" == score for e, score in names_left_out(text))
+    assert {e: why for e, _, why in names_left_out(text)} == data.left_out
+    assert all(f"{f1[e]:.3f}" == score for e, score, _ in names_left_out(text))
     assert set(data.cut_short) <= set(data.left_out)
     if len(judged) < 2:
         assert data.verdict in ("alone", "cut short")
@@ -98,6 +97,7 @@ def check_dataset(found, data):
     if data.verdict == "too few":
         assert not set(codes.values()) & SIDES
         short = data.shortage
+        assert f" between {data.pair[0]} and {data.pair[1]}" in text
         assert short.needed is None or short.units < max(short.needed, statistics.LEAST_UNITS)
     for e, code in codes.items():
         pair = {e, data.differences[e].reference}
@@ -145,6 +145,8 @@ def test_nothing_that_is_said_of_drawn_runs_contradicts(seed, monkeypatch):
             assert (found.verdict, found.best, found.worse) == (data.verdict, data.best, data.worse)
         elif not found.best:
             assert set(found.verdict.split(" and ")) == {data.verdict for data in found.datasets}
+            for data in found.datasets:
+                assert f"{data.dataset}: {', '.join([data.verdict, *data.best])}" in headline
         by_name = {data.dataset: data for data in found.datasets}
         for record in report.json_records(found):
             data = by_name[record["dataset"]]
@@ -159,7 +161,7 @@ def test_drawn_runs_come_to_every_verdict():
     """So that the walk above is one through all of them."""
     rng = np.random.default_rng(0)
     swing = 0.002 * np.array([1.0, -1, 0.5, -0.5, 0])
-    of_five = Evaluation(np.arange(5), windows=900)
+    of_five = Chance(np.arange(5), windows=900)
     level = {"a": 0.9, "b": 0.9, "c": 0.5}
     cases = {"best": "ac", "tied": "abc", "no difference": "ab", "alone": "a"}
     for verdict, names in cases.items():
@@ -168,7 +170,7 @@ def test_drawn_runs_come_to_every_verdict():
         assert (found.verdict, set(found.best)) == (verdict, {*names} - {"c"})
         assert "a" in decision.decide(runs, {}, of_five, 0.1, "a").left_out
     few = {e: level[e] + 0 * swing[:3] for e in "ac"}
-    assert decision.decide(few, {}, Evaluation(np.arange(3)), 0.1, ()).verdict == "too few"
+    assert decision.decide(few, {}, Chance(np.arange(3)), 0.1, ()).verdict == "too few"
     assert decision.decide(runs | few, {}, of_five, 0.1, ("a", "c")).verdict == "cut short"
 
 
@@ -192,13 +194,12 @@ def test_a_pair_with_the_reference_is_decided_by_its_own_p():
     rng = np.random.default_rng(3)
     runs = {f"arm {i}": 0.7 + rng.normal(0, 0.02, 8) for i in range(7)}
     runs["arm 1"] = runs["arm 0"] - 0.021 + rng.normal(0, 0.015, 8)
-    one_fold = Evaluation(np.zeros(8), windows=5000)
-    differences = statistics.paired_differences(
-        runs, dict.fromkeys(list(runs)[1:], "arm 0"), one_fold
-    )
+    one_fold = Chance(np.zeros(8), windows=5000)
+    references = [(name, "arm 0") for name in list(runs)[1:]]
     pairs = [(a, b) for i, a in enumerate(runs) for b in list(runs)[i + 1 :]]
-    found = statistics.compare_pairs(runs, pairs, one_fold)
-    for name, d in differences.items():
+    found = dict(zip(pairs, statistics.compare_pairs(runs, pairs, one_fold), strict=True))
+    own = statistics.compare_pairs(runs, references, one_fold)
+    for (name, _), d in zip(references, own, strict=True):
         assert d.p_holm <= found["arm 0", name].p_holm
 
 
@@ -207,7 +208,7 @@ def test_ranks_decide_over_datasets_where_they_tell_something():
     rows = of_datasets(9, scores)
     found = summary.summarize_runs(rows)
     assert (found.verdict, found.best) == ("best", ("sinusoidal",))
-    assert found.left_out == {"order-free": "baselines"}
+    assert found.left_out == {"order-free": "baseline"}
     text = report.conclude_all(found)
     assert text.startswith("BEST. ")
     assert ", sinusoidal has the best average rank" in text

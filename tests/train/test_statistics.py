@@ -9,24 +9,24 @@ from scipy import stats
 
 from pefourier.errors import PefourierError
 from pefourier.train import statistics
-from pefourier.train.chance import Chance, Evaluation, evaluation_of, window_variance
+from pefourier.train.chance import Chance, chance_of, window_variance
 
-ONE_FOLD = Evaluation(np.zeros(6))
+ONE_FOLD, FIVE = Chance(np.zeros(6)), np.arange(5)
 
 
-def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
-    d = rng.normal(0.3, 1, 7)
-    flips = [abs(np.dot(s, d)) for s in itertools.product((-1, 1), repeat=7)]
-    assert statistics.sign_flip(d) == np.mean(np.array(flips) >= abs(d.sum()) - 1e-12)
-    assert statistics.sign_flip(np.ones(5)) == 2.0**-4
-    assert statistics.sign_flip(np.zeros(5)) == 1.0
-    assert statistics.sign_flip(np.ones(40)) < 0.001
+def differences(runs, references, chance):
+    """Each encoding less its reference."""
+    found = statistics.compare_pairs(runs, references.items(), chance)
+    return dict(zip(references, found, strict=True))
+
+
+def test_holm_and_differences_are_their_definitions():
     np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
     runs = {"a": np.full(6, 0.5), "b": np.array([0.5, 1, 1, 1, 1, 0])}
-    found = statistics.paired_differences(runs, {"b": "a"}, ONE_FOLD)["b"]
+    found = differences(runs, {"b": "a"}, ONE_FOLD)["b"]
     assert (found.better, found.mean, found.units) == (4.5 / 6, 0.25, 6)
     with pytest.raises(PefourierError, match="got 81"):
-        statistics.paired_differences(runs | {"b": 81 + runs["b"]}, {"b": "a"}, ONE_FOLD)
+        differences(runs | {"b": 81 + runs["b"]}, {"b": "a"}, ONE_FOLD)
 
 
 def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
@@ -44,6 +44,16 @@ def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
     np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
     np.testing.assert_array_equal(found, found.T)
     assert statistics.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
+    assert statistics.signed_rank_p(np.ones(40)) < 0.001
+    for d in (rng.integers(-3, 4, 11) / 4, rng.normal(0.4, 1, 25)):  # with ties and zeros, and long
+        tied = len(set(abs(d))) < len(d)
+        if not tied:
+            expected = stats.wilcoxon(d, method="exact").pvalue
+        else:
+            rank = stats.rankdata(abs(d[d != 0]))
+            sums = [abs((s * rank).sum()) for s in itertools.product((-1, 1), repeat=len(rank))]
+            expected = np.mean(np.array(sums) >= abs((np.sign(d[d != 0]) * rank).sum()))
+        assert statistics.signed_rank_p(d) == pytest.approx(expected)
 
 
 def test_average_ranks_are_scipys_also_of_ties(rng):
@@ -63,11 +73,13 @@ def test_a_p_below_a_twentieth_tells_apart():
 
 def test_differences_are_adjusted_for_their_number(rng):
     runs = {"a": rng.uniform(size=6) / 9, **dict.fromkeys("bc", 0.2 + rng.uniform(size=6) / 9)}
-    runs["once"] = np.array([0.5])  # which has no test
-    found = statistics.paired_differences(runs, dict.fromkeys(("b", "c", "once"), "a"), ONE_FOLD)
+    found = differences(runs, dict.fromkeys("bc", "a"), ONE_FOLD)
     assert [found[name].p_holm for name in "bc"] == [2 * found[name].p for name in "bc"]
     assert found["b"].p == pytest.approx(stats.ttest_rel(runs["b"], runs["a"]).pvalue)
-    assert (found["once"].units, np.isnan(found["once"].p_holm)) == (1, True)
+    alone = differences(
+        {"a": np.array([0.5]), "b": np.array([0.6])}, {"b": "a"}, Chance(np.zeros(1))
+    )
+    assert (alone["b"].units, np.isnan(alone["b"].p_holm)) == (1, True)  # which has no test
 
 
 @pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
@@ -87,7 +99,7 @@ def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
     # Nadeau and Bengio, 2003: the variance of the mean of J folds is s^2 (1/J + n_test/n_train)
     wide = means.std(ddof=1) * (1 / 4 + (1 / 5) / (3 / 5)) ** 0.5
     runs = {"a": d[0][order], "b": d[1][order]}
-    found = statistics.paired_differences(runs, {"b": "a"}, Evaluation(folds[order]))["b"]
+    found = differences(runs, {"b": "a"}, Chance(folds[order]))["b"]
     low, high = stats.t.interval(0.95, 3, loc=means.mean(), scale=wide)
     np.testing.assert_allclose([found.low, found.high], [low, high])
     assert (found.over, found.units) == ("folds", 4)
@@ -110,7 +122,7 @@ def test_noise_is_told_apart_as_seldom_as_said_and_a_difference_of_a_tenth_is_fo
     for _ in range(n):
         for planted in (0.0, 0.1):
             runs, of_fold = scores(rng, folds, seeds, 4, planted)
-            found = statistics.paired_differences(runs, references, Evaluation(of_fold))
+            found = differences(runs, references, Chance(of_fold))
             told = [name for name, d in found.items() if d.p_holm < 0.05]
             wrong += bool(told) and not planted
             right += planted > 0 and "arm 1" in told
@@ -121,16 +133,16 @@ def test_noise_is_told_apart_as_seldom_as_said_and_a_difference_of_a_tenth_is_fo
 @pytest.mark.parametrize(("deviation", "ratio"), [(0.06, 0.0), (0.1, 0.0), (0.03, 1 / 3)])
 def test_enough_units_find_what_was_asked_about_as_often_as_said(deviation, ratio):
     rng = np.random.default_rng(2)
-    units = statistics.units_needed(deviation, 0.1, Chance(ratio))
+    units = statistics.units_needed(deviation, 0.1, Chance(FIVE, ratio) if ratio else ONE_FOLD)
     error = deviation * (1 / units + ratio) ** 0.5 * units**0.5
     drawn = 0.1 + rng.normal(0, error, (400, units))
-    found = np.mean([statistics.t_test(d, Chance())[0] < 0.05 for d in drawn])
+    found = np.mean([statistics.t_test(d, ONE_FOLD)[0] < 0.05 for d in drawn])
     assert found == pytest.approx(0.8, abs=0.12) or units == statistics.LEAST_UNITS
-    third, least = Chance(1 / 3), statistics.LEAST_UNITS
-    runs = [Chance(windows=n, are_folds=False) for n in (20, 2000)]  # of 20: two windows
+    third, least = Chance(FIVE), statistics.LEAST_UNITS
+    runs = [Chance(np.zeros(8), windows=n) for n in (20, 2000)]  # of 20: two windows
     for spread, chance, needed in (
         *((0.064, third, None), (0.0, third, least), (np.nan, third, least)),
-        *((0.0, runs[0], None), (0.0, runs[1], 4), (0.0, Chance(1 / 3, windows=20), None)),
+        *((0.0, runs[0], None), (0.0, runs[1], 4), (0.0, Chance(FIVE, windows=20), None)),
     ):
         assert statistics.units_needed(spread, 0.1, chance) == needed
 
@@ -138,21 +150,21 @@ def test_enough_units_find_what_was_asked_about_as_often_as_said(deviation, rati
 def test_nothing_is_surer_than_its_windows():
     """Runs that all decide two of 20 windows otherwise show no difference; folds of 500 do."""
     same, spread = np.full(8, 0.1), np.array([0.0, 0.1, 0.2, 0.1])
-    few, many = (Chance(windows=n, are_folds=False) for n in (20, 2000))
+    few, many = (Chance(np.zeros(8), windows=n) for n in (20, 2000))
     p, low, high = statistics.t_test(same, few)
     assert p > 0.1
     assert low < 0 < high
     assert statistics.t_test(same, many)[0] < 0.001
     for values, chance, variance in (
         (same, few, 0.1 * 0.9 / 20),
-        (spread, Chance(windows=50, are_folds=False), spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50),
-        (spread, Chance(windows=10), 0.1 * 0.9 / 10),
+        (spread, Chance(np.zeros(4), windows=50), spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50),
+        (spread, Chance(FIVE, windows=10), 0.1 * 0.9 / 10),
     ):
         n, mean = len(values), float(values.mean())
         error = chance.error(float(values.var(ddof=1)), n, mean)
         assert error == pytest.approx(variance**0.5)
     for value, p in ((0.0, 1.0), (0.25, 0.0)):  # all alike: no chance in them
-        assert statistics.t_test(np.full(5, value), Chance(1 / 3)) == (p, value, value)
+        assert statistics.t_test(np.full(5, value), Chance(FIVE)) == (p, value, value)
 
 
 def test_what_resamples_share_is_added_to_their_spread():
@@ -164,10 +176,12 @@ def test_what_resamples_share_is_added_to_their_spread():
         (1 + 1e-12, spread * (1 / 10 + 1)),
         (4.0, spread * (1 / 10 + 1 / 4) + (1 - 1 / 16) * drawn),
     ):
-        error = Chance(ratio, drawn).error(spread, units, 0.0)
+        error = Chance(FIVE, ratio, variances={"a": drawn / 3, "b": 2 * drawn / 3}).error(
+            spread, units, 0.0, "ab"
+        )
         assert error == pytest.approx(variance**0.5, abs=1e-9)
-    redrawn = Chance(0.5, 0.05**2, are_redrawn=True)
-    assert redrawn.error(spread, units, 0.0) == 0.05  # no surer than all windows
+    redrawn = Chance(FIVE, 0.5, variances={"a": 0.05**2}, are_redrawn=True)
+    assert redrawn.error(spread, units, 0.0, "ab") == 0.05  # no surer than all windows
 
 
 @pytest.mark.parametrize("positive", [True, False])
@@ -208,7 +222,7 @@ def rows_of(folds, windows, trained, positive=None):
 )
 def test_windows_count_as_those_of_classes_of_one_size(rows, table, windows, rarest, are_redrawn):
     folds = np.arange(len(rows))
-    found = evaluation_of(rows, {"a": np.array(table)}, folds)
+    found = chance_of(rows, {"a": np.array(table)}, folds)
     assert (found.are_redrawn, found.rarest) == (are_redrawn, pytest.approx(rarest))
     assert found.windows == pytest.approx(windows)
 
@@ -217,8 +231,8 @@ def test_a_class_of_a_handful_of_windows_hides_differences():
     """However alike all runs are: of nine windows nothing is said to be found, of ten it is."""
     runs = {"a": np.full(8, 0.9), "b": np.full(8, 0.9)}
     for rarest, needed in ((9, None), (10, statistics.LEAST_UNITS)):
-        evaluation = Evaluation(np.zeros(8), windows=2000, rarest=rarest)
-        assert statistics.paired_differences(runs, {"b": "a"}, evaluation)["b"].needed == needed
+        chance = Chance(np.zeros(8), windows=2000, rarest=rarest)
+        assert differences(runs, {"b": "a"}, chance)["b"].needed == needed
 
 
 def test_much_more_is_tested_than_trained_and_a_difference_is_found():
