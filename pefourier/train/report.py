@@ -120,10 +120,14 @@ def conclude_all(summary: Summary) -> str:
         ranked = words("ranks", summary.verdict, over=summary.over, **slots)
         parts = [head, ranked, left_out_sentence(left_out, {})]
     else:
-        entries = [f"{d.dataset}: {', '.join([d.verdict, *d.best])}" for d in summary.datasets]
+        entries = [
+            f"{d.dataset}: {d.verdict}" + f" ({', '.join(d.best)})" * bool(d.worse)
+            for d in summary.datasets
+        ]
         left_out |= {e: why for data in summary.datasets for e, why in data.left_out.items()}
         parts = [head, "; ".join(entries) + ".", left_out_sentence(left_out, {})]
-    if cut := [data for data in summary.datasets if data.cut_short]:
+    cut = [data for data in summary.datasets if data.cut_short]
+    if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
         where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
         parts.append(words("sentences", "cut", where=where, longer=cut[-1].longer))
     return " ".join(filter(None, parts))
