@@ -112,20 +112,21 @@ def fill_verdict(
 
 def conclude_all(summary: Summary) -> str:
     """The verdict on all encodings, which is best, and where training was cut short."""
-    head, left_out = f"{summary.verdict.upper()}.", dict(summary.left_out)
+    parts, left_out = [f"{summary.verdict.upper()}."], dict(summary.left_out)
     if len(summary.datasets) == 1:
-        parts = [conclude_dataset(summary, summary.datasets[0])]
+        parts, left_out = [conclude_dataset(summary, summary.datasets[0])], {}
     elif summary.best:
         slots = leaders(summary, "{} {:.2f}") | {"rank": summary.ranks[summary.best[0]]}
-        ranked = words("ranks", summary.verdict, over=summary.over, **slots)
-        parts = [head, ranked, left_out_sentence(left_out, {})]
+        parts.append(words("ranks", summary.verdict, over=summary.over, **slots))
     else:
-        entries = [
-            f"{d.dataset}: {d.verdict}" + f" ({', '.join(d.best)})" * bool(d.worse)
-            for d in summary.datasets
-        ]
-        left_out |= {e: why for data in summary.datasets for e, why in data.left_out.items()}
-        parts = [head, "; ".join(entries) + ".", left_out_sentence(left_out, {})]
+        groups: dict[str, list[str]] = {}
+        for d in summary.datasets:
+            name = d.dataset + f" ({', '.join(d.best)})" * bool(d.worse)
+            groups.setdefault(d.verdict, []).append(name)
+            left_out |= d.left_out
+        for code, names in groups.items():
+            parts.append(words("each", code, names="; ".join(names), find=summary.find))
+    parts.append(left_out_sentence(left_out, {}))
     cut = [data for data in summary.datasets if data.cut_short]
     if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
         where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
