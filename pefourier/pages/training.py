@@ -86,7 +86,8 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     answer, words = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
     curves = read_curves(Path(folder.path), summary.runs)
-    pictures = training_figures.pictures(summary, curves).values()
+    confusions = training_figures.confusions, summary, training_figures.CAPTIONS["confusion"]
+    pictures = [*training_figures.pictures(summary, curves).values(), confusions]
     sections = [
         Chapter("Conclusions", markup_of_words(answer.conclusion)),
         Chapter("Pictures", [figure(*picture) for picture in pictures]),

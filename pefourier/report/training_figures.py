@@ -21,7 +21,11 @@ CAPTIONS = {  # of pictures, by the name of the file
     "critical-difference": "Average ranks; bars join those without a significant difference.",
     "lengths": "Accuracy on test windows of other lengths, with 95 % intervals over runs.",
     "curves": "How runs learned, look by look: means of loss and score.",
+    "confusion": "Test windows of each class (rows) by the class predicted (columns), over all "
+    "runs; shade: share of the row.",
 }
+ACROSS = 5  # matrices in a row
+FEWEST_BARE = 5  # classes from which on cells have no numbers
 
 
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
@@ -92,6 +96,32 @@ def learning_curves(
     return figure
 
 
+def confusions(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
+    """A matrix an encoding: windows of each class by the class predicted, shaded by rows."""
+    matrices = [
+        (d, e, np.array(table)) for d in summary.datasets for e, table in d.confusion.items()
+    ]
+    rows = -(-len(matrices) // ACROSS)
+    figure, axes = plot.make_panels(rows, ACROSS, (plot.WIDTH, 0.4 + 1.6 * rows), look)
+    for panel in axes.flat[len(matrices) :]:
+        panel.set_axis_off()
+    for panel, (dataset, encoding, table) in zip(axes.flat, matrices, strict=False):
+        shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+        panel.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+        for (row, column), count in np.ndenumerate(table):
+            if len(table) < FEWEST_BARE:
+                colour = "white" if shares[row, column] > 0.6 else "black"
+                panel.text(column, row, count, ha="center", va="center", color=colour, fontsize=7)
+        panel.set(xticks=[], yticks=[])
+        name = plot.brief(encoding, 16)
+        if len(summary.datasets) > 1:
+            name = f"{plot.brief(dataset.dataset, 14)}\n{name}"
+        panel.set_title(name, fontsize=8)
+    figure.supxlabel("class predicted", fontsize=8)
+    figure.supylabel("class", fontsize=8)
+    return figure
+
+
 def comparison(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     """Every run's F1 with means, and beside it paired differences; a row of panels a dataset."""
     panels = len(summary.datasets)
@@ -126,16 +156,20 @@ def draw_scores(panel: Any, dataset: Any, runs: Sequence[Mapping[str, Any]]) -> 
 def draw_differences(panel: Any, dataset: Any) -> None:
     """Differences from the reference with their intervals; hollow and grey without a verdict."""
     panel.axvline(0, color="0.7", linewidth=0.8, linestyle="-")
-    over = "runs"
+    differences = dataset.differences.values()
+    references = {d.reference for d in differences}
+    less = references.pop() if len(references) == 1 else "its reference"
+    over = next((d.over for d in differences), "runs")
     for row, encoding in enumerate(dataset.scores):
         if encoding in dataset.differences:
             is_judged = dataset.verdicts[encoding] in ("better", "worse", "not shown")
             colours = ("C0", "C0") if is_judged else ("0.6", "none")
             draw_interval(panel, dataset.differences[encoding], row, *colours)
-            over = dataset.differences[encoding].over
     panel.yaxis.tick_right()
     name_rows(panel, [dataset.verdicts.get(encoding, "") for encoding in dataset.scores])
-    panel.set_xlabel(f"difference in F1 with 95 % interval over {over}")
+    panel.set_xlabel(
+        f"F1 less {plot.brief(less, 20)}, 95 % interval over {over}; hollow: undecided"
+    )
 
 
 def draw_interval(panel: Any, mean: Any, height: float, colour: str, face: str) -> None:

@@ -3,13 +3,14 @@
 A verdict is taken from the summary as it is; nothing is judged here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pefourier.train.decision import Decision
 from pefourier.train.metrics import TERMS
-from pefourier.train.options import WITHOUT_CODES, seeds_of
+from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.summary import LEAKY, MEASURES, DatasetSummary, Summary
 from pefourier.writing.files import read_toml
@@ -99,10 +100,10 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    room: str, code: str, summary: Summary, data: DatasetSummary, d: Difference | None
+    room: str, code: str, summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
 ) -> dict[str, str]:
-    """What a verdict, on a difference or on all of them, means, and what to do."""
-    slots = {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
+    """What a verdict, on a difference or on a dataset, means, and what to do."""
+    slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
         slots["more"] = words("more", "data" if d.needed is None else d.over, needed=d.needed)
     texts = read_toml(WORDS)[room][code]
@@ -111,53 +112,50 @@ def fill_verdict(
 
 def conclude_all(summary: Summary) -> str:
     """The verdict on all encodings, which is best, and where training was cut short."""
-    code, data, d = summary.verdict, summary.datasets[0], None
-    for other, name, verdict in summary.verdicts:  # that needs most units, of equal ones the last
-        of = other.differences[name]
-        if verdict == code and (d is None or (of.needed or 0) >= (d.needed or 0)):
-            data, d = other, of
-    parts = [f"{code.upper()}.", *fill_verdict("all", code, summary, data, d).values()]
-    parts += [verdicts_sentence(summary.datasets[0])] if len(summary.datasets) == 1 else []
-    parts += leaders_sentences(summary)
-    if cut := [data for data in summary.datasets if data.cut_short]:
+    parts, left_out = [f"{summary.verdict.upper()}."], dict(summary.left_out)
+    if len(summary.datasets) == 1:
+        parts, left_out = [conclude_dataset(summary, summary.datasets[0])], {}
+    elif summary.best:
+        slots = leaders(summary, "{} {:.2f}") | {"rank": summary.ranks[summary.best[0]]}
+        parts.append(words("ranks", summary.verdict, over=summary.over, **slots))
+    else:
+        groups: dict[str, list[str]] = {}
+        for d in summary.datasets:
+            name = d.dataset + f" ({', '.join(d.best)})" * bool(d.worse)
+            groups.setdefault(d.verdict, []).append(name)
+            left_out |= d.left_out
+        for code, names in groups.items():
+            parts.append(words("each", code, names="; ".join(names), find=summary.find))
+    parts.append(left_out_sentence(left_out, {}))
+    cut = [data for data in summary.datasets if data.cut_short]
+    if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
         where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
         parts.append(words("sentences", "cut", where=where, longer=cut[-1].longer))
     return " ".join(filter(None, parts))
 
 
-def verdicts_sentence(data: DatasetSummary) -> str:
-    """Every verdict on a dataset with the encodings it is on."""
-    codes: dict[str, list[str]] = {}
-    for name, code in data.verdicts.items():
-        mean = f" {data.differences[name].mean:+.3f}" if code in MARKS else ""
-        codes.setdefault(code, []).append(name + mean)
-    if (d := next(iter(data.differences.values()), None)) is None:
-        return ""
-    where = " on these test windows" if d.over == "runs" else ""
-    parts = [f"{code}: {', '.join(names)}" for code, names in codes.items()]
-    return f"F1 against {d.reference}{where}: {'; '.join(parts)}."
+def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
+    """The verdict on a dataset: which encoding is best, and what is not compared."""
+    f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
+    over = next((d.over for d in data.differences.values()), "folds")
+    slots = {"dataset": words("over", over, dataset=data.dataset), "pair": data.pair}
+    slots |= leaders(data, "{} {:+.3f}") | {"f1": f1.get("".join(data.best[:1]))}
+    filled = fill_verdict("all", data.verdict, summary, data, data.shortage, **slots)
+    parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
+    return " ".join(filter(None, parts))
 
 
-def leaders_sentences(summary: Summary) -> list[str]:
-    """Which encoding is best and what is not told apart from it; over datasets by rank."""
-    if summary.ranked:
-        excluded = {e for data in summary.datasets for e in data.cut_short} | set(WITHOUT_CODES)
-        order = sorted(
-            (e for e in summary.ranks if e not in excluded), key=summary.ranks.__getitem__
-        )
-        if len(order) < 2 or not summary.shows_ranks or any(d.leaky for d in summary.datasets):
-            return []
-        slots = {"over": summary.over, "best": order[0], "rank": summary.ranks[order[0]]}
-        slots |= {"then": order[1], "then_rank": summary.ranks[order[1]]}
-        return [words("sentences", "rank", **slots)]
-    entries = []
-    for data in summary.datasets:
-        if data.best and sum(e not in WITHOUT_CODES for e in data.scores) > 1:
-            best, *ties = data.best
-            slots = {"dataset": data.dataset, "best": best, "ties": join(ties) if ties else ""}
-            slots["f1"] = data.scores[best]["f1"].mean
-            entries.append(words("sentences", "best" if ties else "best of all", **slots))
-    return entries
+def leaders(decision: Decision, form: str) -> dict[str, Any]:
+    """The best of a decision, what ties with it, and what is worse, with numbers in a form."""
+    ties, worse = decision.best[1:], decision.worse.items()
+    slots = {"best": "".join(decision.best[:1]), "ties": join(ties) if ties else ""}
+    return slots | {"worse": ", ".join(form.format(*one) for one in worse)}
+
+
+def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str:
+    """Which encodings are not compared, with their scores, and why."""
+    names = ", ".join(f"{e}{f1.get(e, '')} ({why})" for e, why in left_out.items())
+    return words("sentences", "left out", names=names) if names else ""
 
 
 # Tables
@@ -172,13 +170,15 @@ def answer_table(summary: Summary) -> Table:
         head = ["F1", *(data.dataset for data in summary.datasets), "rank"]
         return "▲ better, ▼ worse than its reference, † cut short", [head, *body]
     (data,) = summary.datasets
-    head = ["encoding", "P / R / F1", "AUPRC", f"F1 less {summary.reference}", "Holm p", "verdict"]
-    body = []
+    references = dict.fromkeys(d.reference for d in data.differences.values())
+    several = len(references) > 1  # scaled encodings have one of their size
+    less = ["against", "F1 less that"] if several else [f"F1 less {'–'.join(references)}"]
+    head, body = ["encoding", "P / R / F1", "AUPRC", *less, "Holm p", "verdict"], []
     for e, scores in data.scores.items():
         d = data.differences.get(e)
-        p = number(d.p_holm, 2) if d is not None else "–"
-        row = [e, triple_cell(data, e), three_decimals(scores["auprc"].mean), difference_cell(d)]
-        body.append([*row, p, data.verdicts.get(e, "–")])
+        row = [e, triple_cell(data, e), three_decimals(scores["auprc"].mean)]
+        row += [d.reference if d else "–"] * several + [difference_cell(d)]
+        body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
     return scores_title(data), [head, *body]
 
 
@@ -241,7 +241,7 @@ def length_row(data: DatasetSummary, encoding: str) -> list[str]:
 
 def sentences(summary: Summary) -> list[str]:
     """What to keep in mind when reading conclusions and tables."""
-    codes = {code for _, _, code in summary.verdicts}
+    codes = {code for data in summary.datasets for code in data.verdicts.values()}
     one_fold = any(data.folds == 1 and data.differences for data in summary.datasets)
     conditions = {"test": codes, "one fold": one_fold, "too few": "too few" in codes}
     entries = [words("notes", c, find=summary.find) for c, holds in conditions.items() if holds]
@@ -293,7 +293,7 @@ def as_markdown(summary: Summary) -> str:
     """The answer as summary.md."""
     lines = [conclude_all(summary)]
     if len(summary.datasets) > 1:
-        lines += [f"{data.dataset}: {verdicts_sentence(data)}" for data in summary.datasets]
+        lines += [f"{d.dataset}: {conclude_dataset(summary, d)}" for d in summary.datasets]
     parts = ["# Encodings compared", *map(in_markdown, lines)]
     for caption, rows in tables(summary):
         parts += [f"## {in_markdown(caption)}"] if caption else []
@@ -326,7 +326,9 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
         "training": summary.training,
         "seeds": seeds_of(name, data.seeds),
         **{key: getattr(data, key) for key in ALIKE},
+        "dataset_verdict": data.verdict,
         "best": list(data.best),
+        "left_out": data.left_out.get(name),
         "chance": data.chance,
         **{measure: asdict(mean) for measure, mean in data.scores[name].items()},
         "difference": None if d is None else asdict(d),

@@ -3,22 +3,18 @@ r"""What do the data support? Means, paired differences, and how sure one may be
 Conventions
 -----------
 A run is a (seed, fold); every encoding has the same runs, with the same initial weights and the
-same batches, so that encodings are compared in pairs. Units of a comparison are folds (resamples
-are folds, too), each with the mean of its runs. Folds share training windows, so that the variance
-of their mean is taken times 1/J + n_test/n_train in place of 1/J (Nadeau and Bengio, 2003,
-“Inference for the generalization error”). Where there is one fold, units are its runs, whose factor
-is 1/n, and what is said holds for these test windows alone. Nothing is surer than its windows: a
-mean difference of :math:`\delta` on N of them has at least the variance :math:`|\delta| (1 -
-|\delta|) / N`, that of windows which one of the two decides otherwise; over runs, which share their
-windows, it is added, over folds, which do not, it is the least. One test for one question:
-Student's t of the mean of n paired differences over that standard error, n - 1 degrees of freedom;
-its interval is that of the same t. Fewer than `LEAST_UNITS` give no verdict: of two or three units
-of scores near 1 the test is wrong too often (6 to 38 % at 5 %, simulated). Holm's p allows for all
-differences of a dataset. No seed, fold or encoding is ever picked by its score.
+same batches, so that encodings are compared in pairs. Units of a comparison are folds, each with
+the mean of its runs; resamples are folds, too. Where there is one fold, units are its runs, and
+what is said holds for these test windows alone. One test for one question: Student's t of the mean
+of n paired differences over its standard error, n - 1 degrees of freedom; the interval is that of
+the same t. Fewer than `LEAST_UNITS` give no verdict: of two or three units of scores near 1 the
+test is wrong too often (6 to 38 % at 5 %, simulated). Holm's p allows for all differences of a
+dataset. No seed, fold or encoding is ever picked by its score. Standard errors are those of
+`pefourier.train.chance`.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -26,16 +22,14 @@ import numpy as np
 from scipy.special import nctdtrinc, ndtr, stdtr, stdtrit
 
 from pefourier.errors import PefourierError
-from pefourier.train.data.split import FOLDS
+from pefourier.train.chance import Chance
 from pefourier.train.options import LEVEL
 
 RESAMPLES = 10_000
-FLIPS = 100_000
-TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
-EXACT = 14  # runs up to which all sign patterns are tried
 LEAST_UNITS = 4
 POWER = 0.8  # that a number of units has for the difference asked about
 MOST_UNITS = 1000  # more are never made
+LEAST_OF_CLASS = 10  # test windows; of fewer nothing is said to be found
 
 
 @dataclass(frozen=True)
@@ -87,53 +81,37 @@ def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
     return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
 
 
-def paired_units(
-    a: np.ndarray, b: np.ndarray, folds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, bool]:
+def paired_units(a: np.ndarray, b: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Paired differences of runs, and of units: folds where there are several, else runs.
 
     `folds` are those of runs. Who has one run a fold is compared with the other's mean in each.
 
     >>> two_each = np.array([0, 0, 1, 1])
     >>> paired_units(np.array([0.5, 0.75]), np.array([0.0, 0.5, 0.25, 0.75]), two_each)
-    (array([0.25, 0.25]), array([0.25, 0.25]), True)
+    (array([0.25, 0.25]), array([0.25, 0.25]))
     """
     distinct = np.unique(folds)
     if not len(a) == len(b) == len(folds):
         a, b = (x if len(x) == len(distinct) else fold_means(x, folds) for x in (a, b))
         folds = distinct
-    several = len(distinct) > 1
-    return a - b, fold_means(a - b, folds) if several else a - b, several
-
-
-def corrected_error(
-    differences: np.ndarray, ratio: float, windows: float = np.inf, *, are_folds: bool = True
-) -> float:
-    """The standard error of the mean of units (n,) that share training windows, tested on N.
-
-    >>> round(corrected_error(np.array([0.0, 0.1, 0.2, 0.1, 0.1]), 1 / 3), 4)
-    0.0516
-    """
-    n, mean = len(differences), abs(float(differences.mean()))
-    if n < 2:
-        return float("nan")
-    spread, sampling = differences.var(ddof=1) * (1 / n + ratio), mean * (1 - mean) / windows
-    return float(np.sqrt(max(spread, sampling) if are_folds else spread + sampling))
+    return a - b, fold_means(a - b, folds) if len(distinct) > 1 else a - b
 
 
 def t_test(
-    differences: np.ndarray, ratio: float, windows: float = np.inf, *, are_folds: bool = True
+    differences: np.ndarray, chance: Chance, pair: Sequence[str] = ()
 ) -> tuple[float, float, float]:
     """Two-sided p of the mean of units (n,), and its 95 % interval within [-1, 1].
 
     >>> d = np.array([0.0, 0.1, 0.2, 0.1, 0.1])
-    >>> [round(x, 4) for x in t_test(d, 0.0)], [round(x, 4) for x in t_test(d, 1 / 3)]
-    ([0.0341, 0.0122, 0.1878], [0.1249, -0.0434, 0.2434])
+    >>> [round(x, 4) for x in t_test(d, Chance(folds=np.zeros(5)))]
+    [0.0341, 0.0122, 0.1878]
+    >>> [round(x, 4) for x in t_test(d, Chance(folds=np.arange(5), ratio=1 / 3))]
+    [0.1249, -0.0434, 0.2434]
     """
     n, mean = len(differences), float(differences.mean())
-    error = corrected_error(differences, ratio, windows, are_folds=are_folds)
     if n < 2:
         return float("nan"), float("nan"), float("nan")
+    error = chance.error(float(differences.var(ddof=1)), n, abs(mean), pair)
     if error < 1e-12:  # all alike
         return float(abs(mean) < 1e-12), mean, mean
     half = float(stdtrit(n - 1, 0.975)) * error
@@ -152,42 +130,26 @@ def detectable(units: int, level: float = LEVEL) -> float:
 
 
 def units_needed(
-    deviation: float, ratio: float, find: float, windows: float = np.inf
+    deviation: float, find: float, chance: Chance, pair: Sequence[str] = ()
 ) -> int | None:
     """The least units that find a difference with a power of .8, of one comparison alone.
 
-    None where folds that share so much, or runs on so few windows, find it in no number.
+    None where folds that share so much, runs on so few windows, or a class of a handful of windows
+    find it in no number.
 
-    >>> units_needed(0.064, 0.0, 0.1), units_needed(0.064, 1 / 3, 0.1)
-    (6, None)
+    >>> chances = Chance(folds=np.zeros(5)), Chance(folds=np.arange(5))
+    >>> [units_needed(0.064, 0.1, chance) for chance in chances]
+    [6, None]
     """
-    sampling = find * (1 - find) / windows
-    units = range(LEAST_UNITS, MOST_UNITS)
-
-    def finds(n: int) -> bool:
-        error = np.sqrt(deviation**2 * (1 / n + ratio) + sampling)
-        return bool(error * detectable(n) <= find)
-
     if np.isnan(deviation):  # of one unit none is known
         return LEAST_UNITS
+
+    def finds(n: int) -> bool:
+        return chance.error(deviation**2, n, find, pair) * detectable(n) <= find
+
+    units = range(LEAST_UNITS, MOST_UNITS if chance.rarest >= LEAST_OF_CLASS else LEAST_UNITS)
     place = bisect_left(units, 1, key=finds)
     return units[place] if place < len(units) else None
-
-
-def sign_flip(differences: np.ndarray) -> float:
-    """Two-sided p of the mean under random signs; at least 2^(1 - n).
-
-    >>> sign_flip(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0]))
-    0.03125
-    """
-    n = len(differences)
-    if n <= EXACT:
-        flips = np.arange(2**n)[:, None] >> np.arange(n) & 1
-    else:  # the data's own signs count among those drawn
-        flips = np.random.default_rng(0).integers(0, 2, (FLIPS, n), np.int8)
-        flips[0] = 0
-    sums = np.abs((1 - 2 * flips) @ differences)
-    return float((sums >= abs(differences.sum()) * (1 - 1e-12) - 1e-15).mean())
 
 
 def holm(p: Sequence[float]) -> np.ndarray:
@@ -204,83 +166,41 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def paired_differences(
+def compare_pairs(
     runs: Mapping[str, np.ndarray],
-    references: Mapping[str, str],
-    folds: np.ndarray,
-    ratio: float = TEST_TO_TRAIN,
+    pairs: Iterable[tuple[str, str]],
+    chance: Chance,
     find: float = 0.1,
-    windows: float = np.inf,
-) -> dict[str, Difference]:
-    """Each encoding less its reference; `runs` gives all the same runs (n,), of these folds, or
+) -> list[Difference]:
+    """The first encoding of each pair less the second, adjusted for all pairs.
 
-    one for each fold. They are scores from 0 to 1. `find` is the difference asked about, `windows`
-    how many all folds test. So scores of your own are compared, here of seven seeds in one fold:
+    `runs` gives all the same runs (n,), of scores from 0 to 1, or one for each fold. `find` is the
+    difference asked about. So scores of your own are compared, here of seven seeds in one fold:
 
     >>> scores = {
     ...     "sinusoidal": np.array([0.80, 0.82, 0.79, 0.81, 0.80, 0.83, 0.78]),
     ...     "rope": np.array([0.84, 0.85, 0.81, 0.86, 0.83, 0.84, 0.82]),
     ...     "none": np.array([0.81, 0.80, 0.78, 0.82, 0.79, 0.83, 0.80]),
     ... }
-    >>> references = {"rope": "sinusoidal", "none": "sinusoidal"}
-    >>> found = paired_differences(scores, references, folds=np.zeros(7))
-    >>> rope = found["rope"]
+    >>> pairs = [("rope", "sinusoidal"), ("none", "sinusoidal")]
+    >>> rope, none = compare_pairs(scores, pairs, Chance(folds=np.zeros(7)))
     >>> round(rope.mean, 4), round(rope.p_holm, 5), rope.over, rope.units
     (0.0314, 0.00165, 'runs', 7)
     """
     for score in np.concatenate(list(runs.values())):
         if not 0 <= score <= 1:
             raise PefourierError(f"scores are from 0 to 1 (percent: divide by 100); got {score}")
-    differences = {}
-    for name, reference in references.items():
-        pairs, units, several = paired_units(runs[name], runs[reference], folds)
-        share = ratio if several else 0.0
-        p, low, high = t_test(units, share, windows, are_folds=several)
+    differences = []
+    for pair in pairs:
+        paired, units = paired_units(runs[pair[0]], runs[pair[1]], chance.folds)
+        p, low, high = t_test(units, chance, pair)
         deviation = float(units.std(ddof=1)) if len(units) > 1 else float("nan")
-        differences[name] = Difference(
-            reference=reference,
-            mean=float(units.mean()),
-            low=low,
-            high=high,
-            p=p,
-            p_holm=p,
-            better=float((pairs > 0).mean() + 0.5 * (pairs == 0).mean()),
-            over="folds" if several else "runs",
-            units=len(units),
-            needed=units_needed(deviation, share, find, np.inf if several else windows),
-        )
-    tested = {name: d for name, d in differences.items() if d.units > 1}
-    adjusted = holm([d.p for d in tested.values()]).tolist()
-    for (name, d), p in zip(tested.items(), adjusted, strict=True):
-        differences[name] = replace(d, p_holm=p)
-    return differences
-
-
-def leaders(
-    runs: Mapping[str, np.ndarray],
-    folds: np.ndarray,
-    ratio: float = TEST_TO_TRAIN,
-    windows: float = np.inf,
-) -> list[str]:
-    """The highest mean, and those not told apart from it by Holm's p over all pairs, best first.
-
-    >>> runs = {"a": np.array([0.9, 0.8, 0.9, 0.8]), "b": np.array([0.8, 0.9, 0.8, 0.9])}
-    >>> leaders(runs | {"c": np.array([0.1, 0.12, 0.11, 0.1])}, np.zeros(4))
-    ['a', 'b']
-    """
-    order = sorted(runs, key=lambda name: -float(runs[name].mean()))
-    pairs = [(a, b) for i, a in enumerate(order) for b in order[i + 1 :]]
-    p = []
-    for a, b in pairs:
-        _, units, several = paired_units(runs[a], runs[b], folds)
-        share = ratio if several else 0.0
-        p.append(
-            t_test(units, share, windows, are_folds=several)[0]
-            if len(units) >= LEAST_UNITS
-            else 1.0
-        )
-    adjusted = dict(zip(pairs, holm(p).tolist(), strict=True))
-    return order[:1] + [n for n in order[1:] if adjusted[order[0], n] >= LEVEL]
+        needed = units_needed(deviation, find, chance, pair)
+        better = float((paired > 0).mean() + 0.5 * (paired == 0).mean())
+        found = pair[1], float(units.mean()), low, high, p, p, better
+        differences.append(Difference(*found, chance.over, len(units), needed))
+    adjusted = holm([d.p for d in differences]).tolist()
+    return [replace(d, p_holm=p) for d, p in zip(differences, adjusted, strict=True)]
 
 
 def average_ranks(scores: np.ndarray) -> np.ndarray:
@@ -312,13 +232,18 @@ def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
 
 
 def signed_rank_p(differences: np.ndarray) -> float:
-    """Two-sided p of Wilcoxon's test: sign flips of ranks, zeros left out, ties sharing a rank.
+    """Two-sided p of Wilcoxon's test over all signs of ranks; zeros left out, ties share a rank.
 
     >>> signed_rank_p(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]))
     0.0625
     """
     d = differences[differences != 0]
-    return sign_flip(np.sign(d) * average_ranks(-np.abs(d)[None])) if len(d) else 1.0
+    ranks = np.rint(2 * average_ranks(-np.abs(d)[None])).astype(int)  # twice, as ties have halves
+    counts = np.ones(1)  # of signs, by the sum of positive ranks
+    for rank in ranks:
+        counts = np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))
+    off = np.abs(2 * np.arange(len(counts)) - ranks.sum())
+    return float(counts[off >= abs((np.sign(d) * ranks).sum())].sum() / counts.sum())
 
 
 def cliques(average: Mapping[str, float], p: np.ndarray) -> list[list[str]]:

@@ -1,7 +1,6 @@
 """What rows of results say: scores, differences and verdicts of each dataset, and ranks over all.
 
-Verdicts are decided here alone: headline, tables, page and JSON take them as they are. A verdict is
-on an encoding's difference in F1 from its reference:
+What is best is decided in `pefourier.train.decision`; a difference in F1 from the reference is
 
 * leaky, cut short: nobody can say, as windows leak, or one of the two was not trained to its end;
 * better, worse: Holm's p is below .05;
@@ -11,18 +10,19 @@ on an encoding's difference in F1 from its reference:
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.options import BESIDE, FIND, LEVEL, WITHOUT_CODES, seeds_of
-from pefourier.train.statistics import LEAST_UNITS, Difference, Mean
+from pefourier.train.chance import chance_of
+from pefourier.train.decision import ALL, Decision, decide, decide_ranks, verdict_on
+from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
+from pefourier.train.statistics import Difference, Mean
 
 REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
-VERDICTS = ("better", "worse", "not shown", "too few", "leaky", "cut short")
 LEAKY = "leaky split"
 Rows = Sequence[Mapping[str, Any]]  # of results.jsonl
 CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
@@ -39,9 +39,9 @@ class LengthMeans:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class DatasetSummary:
-    """One dataset: each encoding's scores over its runs, its difference and the verdict on it."""
+@dataclass(frozen=True, kw_only=True)
+class DatasetSummary(Decision):
+    """One dataset: the decision on it, each encoding's scores, its difference and its verdict."""
 
     dataset: str
     split: str
@@ -53,7 +53,6 @@ class DatasetSummary:
     differences: dict[str, Difference]  # in F1, from the reference of the same size
     auprc_differences: dict[str, Difference]
     verdicts: dict[str, str]  # of each difference
-    best: tuple[str, ...]  # encoding with the highest mean F1, and those not told apart from it
     diverged: dict[str, int]  # runs that keep the weights they began with
     last_kept: dict[str, int]  # runs that keep the last weights there were
     cut_short: tuple[str, ...]  # encodings that too many such runs have
@@ -94,9 +93,9 @@ class DatasetSummary:
         return f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
 
 
-@dataclass(frozen=True)
-class Summary:
-    """All datasets, and average ranks over them."""
+@dataclass(frozen=True, kw_only=True)
+class Summary(Decision):
+    """All datasets, average ranks over them, and the decision over all."""
 
     reference: str
     datasets: tuple[DatasetSummary, ...]
@@ -104,22 +103,6 @@ class Summary:
     cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
     runs: tuple[dict[str, Any], ...]
     training: Mapping[str, Any] = field(default_factory=dict)  # what all models have in common
-
-    @property
-    def verdict(self) -> str:
-        """The verdict on all encodings; other models count where there is nothing else."""
-        codes = {code for _, name, code in self.verdicts if name not in WITHOUT_CODES}
-        codes = codes or {code for _, _, code in self.verdicts}
-        sides = [code for code in ("better", "worse") if code in codes]
-        if sides:
-            return " and ".join(sides)
-        order = ("too few", "not shown", "cut short", "leaky")
-        return next((code for code in order if code in codes), "alone")
-
-    @property
-    def verdicts(self) -> list[tuple[DatasetSummary, str, str]]:
-        """Each dataset and encoding with the verdict on its difference."""
-        return [(d, name, code) for d in self.datasets for name, code in d.verdicts.items()]
 
     @property
     def find(self) -> float:
@@ -168,10 +151,32 @@ def summarize_runs(
     shared = [e for e in datasets[0].scores if all(e in data.scores for data in datasets)]
     f1 = np.array([[data.scores[e]["f1"].mean for e in shared] for data in datasets])
     ranks = dict(zip(shared, statistics.average_ranks(f1).tolist(), strict=True)) if shared else {}
-    several = len(datasets) > 1
-    cliques = statistics.cliques(ranks, statistics.wilcoxon_holm(f1)) if several else []
-    groups, runs = tuple(map(tuple, cliques)), tuple(map(dict, rows))
-    return Summary(reference, datasets, ranks, groups, runs, training or {})
+    p = statistics.wilcoxon_holm(f1)
+    cliques = statistics.cliques(ranks, p) if len(datasets) > 1 else []
+    return Summary(
+        **vars(decide_all(datasets, ranks, p)),
+        reference=reference,
+        datasets=datasets,
+        ranks=ranks,
+        cliques=tuple(map(tuple, cliques)),
+        runs=tuple(map(dict, rows)),
+        training=training or {},
+    )
+
+
+def decide_all(
+    datasets: Sequence[DatasetSummary], ranks: Mapping[str, float], p: np.ndarray
+) -> Decision:
+    """The decision on one dataset, by ranks over several, or the verdicts that hold on each."""
+    if len(datasets) == 1:
+        return Decision(**{f.name: getattr(datasets[0], f.name) for f in fields(Decision)})
+    names = dict.fromkeys(e for data in datasets for e in data.scores)
+    excluded = {e: "cut short" for data in datasets for e in data.cut_short}
+    excluded |= {e: "not on all" for e in names if e not in ranks}
+    found = {data.verdict for data in datasets}
+    if "leaky" not in found and (by_ranks := decide_ranks(names, ranks, p, excluded)):
+        return by_ranks
+    return Decision(" and ".join(code for code in ALL if code in found))
 
 
 def summarize_dataset(
@@ -181,21 +186,20 @@ def summarize_dataset(
     runs, values = common_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in s.items()} for e, s in values.items()}
     references = {e: reference_of(e, values, reference) for e in values if e != reference}
-    folds, ratio = np.array([fold for _, fold in runs]), test_to_train(rows)
-    windows = sum({row["fold"]: row["windows"] for row in rows}.values())  # that all folds test
-    samples = {m: {e: s[m] for e, s in values.items()} for m in ("f1", "auprc")}
-    differences, auprc = (
-        statistics.paired_differences(samples[m], references, folds, ratio, find, windows)
-        for m in samples
-    )
-    facts = facts_of_runs(rows)
+    facts, folds = facts_of_runs(rows), np.array([fold for _, fold in runs])
     leaky, cut = facts["leaky"], facts["cut_short"]
     paired = rows_by("encoding", (r for r in rows if (r["seed"], r["fold"]) in runs))
     confusions = {e: np.sum([row["confusion"] for row in of], axis=0) for e, of in paired.items()}
+    samples = {m: {e: s[m] for e, s in values.items()} for m in ("f1", "auprc")}
+    chance, pairs = chance_of(rows, confusions, folds), references.items()
+    differences, auprc = (
+        dict(zip(references, statistics.compare_pairs(f, pairs, chance, find), strict=True))
+        for f in samples.values()
+    )
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
-    judged = {e: f1 for e, f1 in samples["f1"].items() if e not in (*WITHOUT_CODES, *cut)}
-    leaders = [] if leaky else statistics.leaders(judged, folds, ratio, windows)
+    decision = decide(samples["f1"], differences, chance, find, cut)
     return DatasetSummary(
+        **vars(Decision("leaky") if leaky else decision),
         **facts,
         seeds=len({seed for seed, _ in runs}),
         folds=len(np.unique(folds)),
@@ -203,7 +207,6 @@ def summarize_dataset(
         differences=differences,
         auprc_differences=auprc,
         verdicts=verdicts,
-        best=leading_encodings(leaders, verdicts, references) if leaders else (),
         params=params,
         lengths={e: lengths for e, of in paired.items() if (lengths := summarize_lengths(of))},
         confusion={e: counts.tolist() for e, counts in confusions.items()},
@@ -245,36 +248,6 @@ def keeps_last(row: Mapping[str, Any]) -> bool:
     return bool(budget and row["step"] >= budget["steps"])
 
 
-def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
-    """The verdict on a difference, one of `VERDICTS`."""
-    if leaky:
-        return "leaky"
-    if encoding in cut_short or d.reference in cut_short:
-        return "cut short"
-    if d.units >= LEAST_UNITS and d.p_holm < LEVEL:
-        return "better" if d.mean > 0 else "worse"
-    enough = d.needed is not None and d.units >= max(d.needed, LEAST_UNITS)
-    return "not shown" if enough else "too few"
-
-
-def leading_encodings(
-    leaders: Sequence[str], verdicts: Mapping[str, str], references: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The first of some, and of the others those that no verdict tells from it.
-
-    >>> leading_encodings(["sinusoidal", "rope", "dft"], {"rope": "worse", "dft": "too few"}, {
-    ...     "rope": "sinusoidal", "dft": "sinusoidal"})
-    ('sinusoidal', 'dft')
-    """
-    first, *following = leaders
-    is_better = verdicts.get(first) == "better"
-    below = {references[first]} if is_better else set()
-    for name, code in verdicts.items():
-        if code == "worse" and (is_better or references[name] == first):
-            below.add(name)
-    return (first, *(name for name in following if name not in below))
-
-
 def mean_terms(rows: Rows) -> list[float]:
     """Mean shares of the four terms of scores over runs and heads; [] where there are none.
 
@@ -299,16 +272,6 @@ def count_choices(rows: Rows) -> list[dict[str, Any]]:
     settings = list(dict.fromkeys(setting for setting, _ in counts))
     choices = sorted(counts, key=lambda choice: settings.index(choice[0]))
     return [{"setting": s, "value": value, "runs": counts[s, value]} for s, value in choices]
-
-
-def test_to_train(rows: Rows) -> float:
-    """Test windows for each training window, at least as in five folds: training ones may overlap.
-
-    >>> test_to_train([{"windows": 40, "trained": 32}])
-    1.25
-    """
-    ratios = [float(row["windows"] / row["trained"]) for row in rows]
-    return max(statistics.TEST_TO_TRAIN, *ratios)
 
 
 def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:

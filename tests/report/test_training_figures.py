@@ -1,9 +1,16 @@
 """Figures of a training comparison."""
 
+from dataclasses import replace
+
 import numpy as np
 from training import of_datasets, result
 
-from pefourier.report.training_figures import comparison, critical_difference, learning_curves
+from pefourier.report.training_figures import (
+    comparison,
+    confusions,
+    critical_difference,
+    learning_curves,
+)
 from pefourier.train import summary
 
 
@@ -21,6 +28,7 @@ def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hol
     (data,) = found.datasets
     assert data.verdicts == {"dft": "better", "rope": "cut short"}
     left, right = comparison(found).axes
+    assert right.get_xlabel().startswith("F1 less sinusoidal, 95 % interval over folds")
     points = [line.get_xdata() for line in left.lines if line.get_marker() == "o"]
     np.testing.assert_array_equal(np.concatenate(points), [row["f1"] for row in rows])
     assert [text.get_text() for text in left.get_yticklabels()] == list(scores)
@@ -43,8 +51,8 @@ def test_a_run_that_is_done_keeps_its_last_values():
 
 def two_datasets(ranks, cliques):
     """A summary of two datasets with the given ranks."""
-    datasets = summary.summarize_runs(of_datasets(2, {"sinusoidal": 0.5})).datasets
-    return summary.Summary("sinusoidal", datasets, ranks, cliques, ())
+    found = summary.summarize_runs(of_datasets(2, {"sinusoidal": 0.5}))
+    return replace(found, ranks=ranks, cliques=cliques)
 
 
 def test_bars_of_the_diagram_join_the_cliques():
@@ -56,3 +64,18 @@ def test_bars_of_the_diagram_join_the_cliques():
     np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])
     feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
     assert feet == sorted(ranks.values())
+
+
+def test_confusions_are_counted_and_shaded_by_rows():
+    tables = {"sinusoidal": np.array([[6, 2], [1, 3]]), "dft": np.array([[8, 0], [4, 0]])}
+    rows = [
+        result(e, 0.5, seed=seed, confusion=table.tolist())
+        for e, table in tables.items()
+        for seed in range(2)
+    ]
+    panels = confusions(summary.summarize_runs(rows)).axes
+    for panel, (name, table) in zip(panels, tables.items(), strict=False):
+        assert panel.get_title() == name
+        assert [text.get_text() for text in panel.texts] == [str(2 * n) for n in table.ravel()]
+        shares = table / table.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(panel.images[0].get_array(), shares)

@@ -95,8 +95,8 @@ AT_TIMES = {  # fields of such records that some lack
     "list": "conventions",
     "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
-    "confusion chosen terms diverged last_kept budget cut_short "
-    "average_rank",
+    "dataset_verdict confusion chosen terms diverged last_kept budget cut_short "
+    "average_rank left_out",
 }
 SAYING = (Result, Claim)  # whose records say a verdict, too
 NAMELESS = ("explain", "plan")  # whose records are about no encoding

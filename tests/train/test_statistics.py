@@ -4,25 +4,29 @@ import itertools
 
 import numpy as np
 import pytest
+import simulate_tests as simulation
 from scipy import stats
 
 from pefourier.errors import PefourierError
 from pefourier.train import statistics
+from pefourier.train.chance import Chance, chance_of, window_variance
+
+ONE_FOLD, FIVE = Chance(np.zeros(6)), np.arange(5)
 
 
-def test_sign_flips_holm_and_ranks_are_their_definitions(rng):
-    d = rng.normal(0.3, 1, 7)
-    flips = [abs(np.dot(s, d)) for s in itertools.product((-1, 1), repeat=7)]
-    assert statistics.sign_flip(d) == np.mean(np.array(flips) >= abs(d.sum()) - 1e-12)
-    assert statistics.sign_flip(np.ones(5)) == 2.0**-4
-    assert statistics.sign_flip(np.zeros(5)) == 1.0
-    assert statistics.sign_flip(np.ones(40)) < 0.001
+def differences(runs, references, chance):
+    """Each encoding less its reference."""
+    found = statistics.compare_pairs(runs, references.items(), chance)
+    return dict(zip(references, found, strict=True))
+
+
+def test_holm_and_differences_are_their_definitions():
     np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
     runs = {"a": np.full(6, 0.5), "b": np.array([0.5, 1, 1, 1, 1, 0])}
-    found = statistics.paired_differences(runs, {"b": "a"}, np.zeros(6))["b"]
+    found = differences(runs, {"b": "a"}, ONE_FOLD)["b"]
     assert (found.better, found.mean, found.units) == (4.5 / 6, 0.25, 6)
     with pytest.raises(PefourierError, match="got 81"):
-        statistics.paired_differences(runs | {"b": 81 + runs["b"]}, {"b": "a"}, np.zeros(6))
+        differences(runs | {"b": 81 + runs["b"]}, {"b": "a"}, ONE_FOLD)
 
 
 def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
@@ -40,6 +44,16 @@ def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
     np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
     np.testing.assert_array_equal(found, found.T)
     assert statistics.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
+    assert statistics.signed_rank_p(np.ones(40)) < 0.001
+    for d in (rng.integers(-3, 4, 11) / 4, rng.normal(0.4, 1, 25)):  # with ties and zeros, and long
+        tied = len(set(abs(d))) < len(d)
+        if not tied:
+            expected = stats.wilcoxon(d, method="exact").pvalue
+        else:
+            rank = stats.rankdata(abs(d[d != 0]))
+            sums = [abs((s * rank).sum()) for s in itertools.product((-1, 1), repeat=len(rank))]
+            expected = np.mean(np.array(sums) >= abs((np.sign(d[d != 0]) * rank).sum()))
+        assert statistics.signed_rank_p(d) == pytest.approx(expected)
 
 
 def test_average_ranks_are_scipys_also_of_ties(rng):
@@ -59,11 +73,13 @@ def test_a_p_below_a_twentieth_tells_apart():
 
 def test_differences_are_adjusted_for_their_number(rng):
     runs = {"a": rng.uniform(size=6) / 9, **dict.fromkeys("bc", 0.2 + rng.uniform(size=6) / 9)}
-    runs["once"] = np.array([0.5])  # which has no test
-    found = statistics.paired_differences(runs, dict.fromkeys(("b", "c", "once"), "a"), np.zeros(6))
+    found = differences(runs, dict.fromkeys("bc", "a"), ONE_FOLD)
     assert [found[name].p_holm for name in "bc"] == [2 * found[name].p for name in "bc"]
     assert found["b"].p == pytest.approx(stats.ttest_rel(runs["b"], runs["a"]).pvalue)
-    assert (found["once"].units, np.isnan(found["once"].p_holm)) == (1, True)
+    alone = differences(
+        {"a": np.array([0.5]), "b": np.array([0.6])}, {"b": "a"}, Chance(np.zeros(1))
+    )
+    assert (alone["b"].units, np.isnan(alone["b"].p_holm)) == (1, True)  # which has no test
 
 
 @pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
@@ -83,7 +99,7 @@ def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
     # Nadeau and Bengio, 2003: the variance of the mean of J folds is s^2 (1/J + n_test/n_train)
     wide = means.std(ddof=1) * (1 / 4 + (1 / 5) / (3 / 5)) ** 0.5
     runs = {"a": d[0][order], "b": d[1][order]}
-    found = statistics.paired_differences(runs, {"b": "a"}, folds[order])["b"]
+    found = differences(runs, {"b": "a"}, Chance(folds[order]))["b"]
     low, high = stats.t.interval(0.95, 3, loc=means.mean(), scale=wide)
     np.testing.assert_allclose([found.low, found.high], [low, high])
     assert (found.over, found.units) == ("folds", 4)
@@ -106,7 +122,7 @@ def test_noise_is_told_apart_as_seldom_as_said_and_a_difference_of_a_tenth_is_fo
     for _ in range(n):
         for planted in (0.0, 0.1):
             runs, of_fold = scores(rng, folds, seeds, 4, planted)
-            found = statistics.paired_differences(runs, references, of_fold)
+            found = differences(runs, references, Chance(of_fold))
             told = [name for name, d in found.items() if d.p_holm < 0.05]
             wrong += bool(told) and not planted
             right += planted > 0 and "arm 1" in told
@@ -117,41 +133,123 @@ def test_noise_is_told_apart_as_seldom_as_said_and_a_difference_of_a_tenth_is_fo
 @pytest.mark.parametrize(("deviation", "ratio"), [(0.06, 0.0), (0.1, 0.0), (0.03, 1 / 3)])
 def test_enough_units_find_what_was_asked_about_as_often_as_said(deviation, ratio):
     rng = np.random.default_rng(2)
-    units = statistics.units_needed(deviation, ratio, 0.1)
+    units = statistics.units_needed(deviation, 0.1, Chance(FIVE, ratio) if ratio else ONE_FOLD)
     error = deviation * (1 / units + ratio) ** 0.5 * units**0.5
     drawn = 0.1 + rng.normal(0, error, (400, units))
-    found = np.mean([statistics.t_test(d, 0.0)[0] < 0.05 for d in drawn])
+    found = np.mean([statistics.t_test(d, ONE_FOLD)[0] < 0.05 for d in drawn])
     assert found == pytest.approx(0.8, abs=0.12) or units == statistics.LEAST_UNITS
-    third, least = (1 / 3, 0.1), statistics.LEAST_UNITS
-    for args, needed in (
-        *(((0.064, *third), None), ((0.0, *third), least), ((np.nan, *third), least)),
-        *(((0.0, 0.0, 0.1, 20), None), ((0.0, 0.0, 0.1, 2000), 4)),  # of 20: two windows
+    third, least = Chance(FIVE), statistics.LEAST_UNITS
+    runs = [Chance(np.zeros(8), windows=n) for n in (20, 2000)]  # of 20: two windows
+    for spread, chance, needed in (
+        *((0.064, third, None), (0.0, third, least), (np.nan, third, least)),
+        *((0.0, runs[0], None), (0.0, runs[1], 4), (0.0, Chance(FIVE, windows=20), None)),
     ):
-        assert statistics.units_needed(*args) == needed
+        assert statistics.units_needed(spread, 0.1, chance) == needed
 
 
 def test_nothing_is_surer_than_its_windows():
     """Runs that all decide two of 20 windows otherwise show no difference; folds of 500 do."""
     same, spread = np.full(8, 0.1), np.array([0.0, 0.1, 0.2, 0.1])
-    p, low, high = statistics.t_test(same, 0.0, 20, are_folds=False)
+    few, many = (Chance(np.zeros(8), windows=n) for n in (20, 2000))
+    p, low, high = statistics.t_test(same, few)
     assert p > 0.1
     assert low < 0 < high
-    assert statistics.t_test(same, 0.0, 2000, are_folds=False)[0] < 0.001
-    for values, windows, are_folds, variance in (
-        (same, 20, False, 0.1 * 0.9 / 20),
-        (spread, 50, False, spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50),
-        (spread, 10, True, 0.1 * 0.9 / 10),
+    assert statistics.t_test(same, many)[0] < 0.001
+    for values, chance, variance in (
+        (same, few, 0.1 * 0.9 / 20),
+        (spread, Chance(np.zeros(4), windows=50), spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50),
+        (spread, Chance(FIVE, windows=10), 0.1 * 0.9 / 10),
     ):
-        error = statistics.corrected_error(values, 0.0, windows, are_folds=are_folds)
+        n, mean = len(values), float(values.mean())
+        error = chance.error(float(values.var(ddof=1)), n, mean)
         assert error == pytest.approx(variance**0.5)
     for value, p in ((0.0, 1.0), (0.25, 0.0)):  # all alike: no chance in them
-        assert statistics.t_test(np.full(5, value), 1 / 3) == (p, value, value)
+        assert statistics.t_test(np.full(5, value), Chance(FIVE)) == (p, value, value)
 
 
-def test_leaders_are_those_that_no_pair_tells_from_the_best():
-    folds, swing = np.repeat(range(5), 4), 0.01 * np.repeat([1, -1, 1, -1, 0], 4)
-    runs = {"a": 0.5 + swing, "b": 0.8 + swing, "c": 0.8001 - swing}
-    assert set(statistics.leaders(runs, folds)) == {"b", "c"}
-    assert statistics.leaders({"a": runs["a"]}, folds) == ["a"]
-    few = {name: values[:3] for name, values in runs.items()}  # units: no verdict
-    assert len(statistics.leaders(few, np.zeros(3))) == 3
+def test_what_resamples_share_is_added_to_their_spread():
+    """Beyond one test window for each training window; there both forms are one."""
+    spread, units, drawn = 0.04**2, 10, 0.02**2
+    for ratio, variance in (
+        (0.5, spread * (1 / 10 + 0.5)),
+        (1.0, spread * (1 / 10 + 1)),
+        (1 + 1e-12, spread * (1 / 10 + 1)),
+        (4.0, spread * (1 / 10 + 1 / 4) + (1 - 1 / 16) * drawn),
+    ):
+        error = Chance(FIVE, ratio, variances={"a": drawn / 3, "b": 2 * drawn / 3}).error(
+            spread, units, 0.0, "ab"
+        )
+        assert error == pytest.approx(variance**0.5, abs=1e-9)
+    redrawn = Chance(FIVE, 0.5, variances={"a": 0.05**2}, are_redrawn=True)
+    assert redrawn.error(spread, units, 0.0, "ab") == 0.05  # no surer than all windows
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_the_variance_of_a_window_is_that_of_drawn_tables(rng, positive):
+    """Scores of 4000 multinomial tables of 2000 windows spread as the delta method says."""
+    p = (
+        np.array([[0.5, 0.1], [0.05, 0.35]])
+        if positive
+        else rng.dirichlet(np.ones(9)).reshape(3, 3)
+    )
+    tables = rng.multinomial(2000, p.ravel(), 4000).reshape(-1, *p.shape)
+    right = np.diagonal(tables, axis1=1, axis2=2)
+    f1 = 2 * right / (tables.sum(axis=1) + tables.sum(axis=2))
+    scores = f1[:, 1] if positive else f1.mean(axis=1)
+    found = window_variance(1000 * p, positive=positive) / 2000
+    assert found == pytest.approx(scores.var(), rel=0.1)
+    with_absent = np.pad(p, (0, 1))  # a class that no window has counts for nothing
+    if not positive:
+        assert window_variance(with_absent, positive=False) == pytest.approx(2000 * found)
+
+
+def rows_of(folds, windows, trained, positive=None):
+    return [
+        {"fold": f, "windows": windows, "trained": trained, "positive": positive}
+        for f in range(folds)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "table", "windows", "rarest", "are_redrawn"),
+    [
+        (rows_of(5, 20, 60), [[45, 5], [5, 45]], 100, 50, False),
+        (rows_of(10, 1000, 50), [[450, 50], [50, 450]], 1050, 525, True),
+        (rows_of(5, 200, 600, "b"), [[900, 0], [60, 40]], 200, 100, False),
+        (rows_of(5, 200, 600), [[900, 0], [60, 40]], 360, 100, False),
+        (rows_of(5, 20, 60), [[94, 2], [2, 2]], 15.36, 4, False),
+    ],
+)
+def test_windows_count_as_those_of_classes_of_one_size(rows, table, windows, rarest, are_redrawn):
+    folds = np.arange(len(rows))
+    found = chance_of(rows, {"a": np.array(table)}, folds)
+    assert (found.are_redrawn, found.rarest) == (are_redrawn, pytest.approx(rarest))
+    assert found.windows == pytest.approx(windows)
+
+
+def test_a_class_of_a_handful_of_windows_hides_differences():
+    """However alike all runs are: of nine windows nothing is said to be found, of ten it is."""
+    runs = {"a": np.full(8, 0.9), "b": np.full(8, 0.9)}
+    for rarest, needed in ((9, None), (10, statistics.LEAST_UNITS)):
+        chance = Chance(np.zeros(8), windows=2000, rarest=rarest)
+        assert differences(runs, {"b": "a"}, chance)["b"].needed == needed
+
+
+def test_much_more_is_tested_than_trained_and_a_difference_is_found():
+    """Ratio 15: the corrected variance of Nadeau and Bengio finds next to nothing."""
+    learner = simulation.LEARNERS["centroids of 30"]
+    noise = simulation.rates(learner, 10, 15, 0.0, 60)[1]
+    mean, found = simulation.rates(learner, 10, 15, 0.8, 60)
+    whole, _, chosen = found
+    assert noise[-1] <= 0.05
+    assert 0.07 < mean < 0.12
+    assert whole < 0.2
+    assert chosen > 0.95
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", simulation.LEARNERS)
+@pytest.mark.parametrize(("folds", "ratio"), [(5, None), (10, 0.25), (10, 5), (30, 1), (10, 20)])
+def test_noise_of_learners_is_told_apart_in_a_twentieth_at_most(name, folds, ratio):
+    noise = simulation.rates(simulation.LEARNERS[name], folds, ratio, 0.0, 150, seed=1)[1]
+    assert noise[-1] <= 0.05 + 2 * (0.05 * 0.95 / 150) ** 0.5

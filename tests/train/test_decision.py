@@ -1,0 +1,236 @@
+"""Which encoding is best: decided once, and nothing that is said contradicts it."""
+
+import re
+
+import numpy as np
+import pytest
+from training import of_datasets, result
+
+from pefourier.report.forms import as_json
+from pefourier.train import decision, report, statistics, summary
+from pefourier.train.chance import Chance
+
+ARMS = ("none", "sinusoidal", "dft", "rope", "t5", "learned")
+OTHERS = ("dft@rms=0.5", "sinusoidal@rms=0.5", "order-free", "trees")
+SIDES = {"better", "worse"}
+
+
+def drawn_rows(rng):
+    """Runs of some encodings on one to three datasets, of any spread, split and end."""
+    names = [str(e) for e in rng.permutation(ARMS)[: rng.integers(1, 7)]]
+    names += [e for e in OTHERS if rng.random() < 0.3]
+    rows = []
+    for dataset in "abc"[: rng.choice((1, 1, 1, 2, 3))]:
+        folds, seeds = rng.choice(((1, 6), (5, 2), (10, 1), (3, 2)))
+        windows, trained = rng.choice(((40, 120), (600, 60), (400, 1200)))
+        level = {e: rng.choice((0.5, 0.7, 0.72, 0.9)) for e in names}
+        spread, leaky = rng.choice((0.003, 0.02, 0.1)), bool(rng.random() < 0.05)
+        cut = {e: rng.random() < 0.1 for e in names}
+        rare = rng.choice((2, 100, 100))
+        for e in names:
+            for seed in range(1 if e == "trees" else seeds):
+                for fold in range(folds):
+                    f1 = float(np.clip(rng.normal(level[e], spread), 0, 1))
+                    right = round(windows * f1 / 2)
+                    table = [[right, windows // 2 - right], [rare // 2, rare - rare // 2]]
+                    rows.append(
+                        result(e, f1, dataset=dataset, seed=seed, fold=fold, leaky=leaky)
+                        | {"confusion": table, "windows": int(windows), "trained": int(trained)}
+                        | {"step": 90 if cut[e] else 40, "budget": {"steps": 90}}
+                    )
+    return rows
+
+
+def told(text, pattern):
+    """What a headline names there, without numbers."""
+    found = re.search(pattern, text)
+    parts = re.split(r", | and ", found[1]) if found else []
+    return [part.split()[0] for part in parts]
+
+
+def names_left_out(text):
+    """Encodings that a headline leaves out, with their F1 where it has it."""
+    names = re.search(r"Not compared: (.*?\))\.(?= |$)", text)
+    return re.findall(r"(\S+) (\S+) \((.*?)\)", names[1]) if names else []
+
+
+def sentence_on(headline, code, find):
+    """Datasets on which a verdict holds, as the headline of several has them."""
+    before, after = map(re.escape, report.words("each", code, names="|", find=find).split("|"))
+    found = re.search(rf"{before}(.*?){after}(?: |$)", headline)
+    return found[1] if found else ""
+
+
+def check_dataset(found, data):
+    """The headline of a dataset beside each cell, difference and score."""
+    text = report.conclude_dataset(found, data)
+    f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
+    assert text.startswith(f"{data.verdict.upper()}. ")
+    assert data.verdict in decision.ALL
+    assert not re.search(r"nan|None|[{}]", text)
+    if data.leaky:
+        assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
+            "leaky",
+            (),
+            True,
+        )
+        return
+    judged = [*data.best, *data.worse]
+    if data.verdict == "cut short":
+        assert "cut short" in data.left_out.values()
+        assert len(data.best) < 2
+    else:
+        assert sorted([*judged, *data.left_out]) == sorted(f1)
+    assert {e: why for e, _, why in names_left_out(text)} == data.left_out
+    assert all(f"{f1[e]:.3f}" == score for e, score, _ in names_left_out(text))
+    assert set(data.cut_short) <= set(data.left_out)
+    if len(judged) < 2:
+        assert data.verdict in ("alone", "cut short")
+        return
+    top, *ties = data.best
+    assert f1[top] == max(f1[e] for e in judged)
+    assert f", {top} has the highest mean F1, {f1[top]:.3f}" in text
+    assert told(text, r"; (.*) cannot be distinguished") == (ties if data.worse else [])
+    worse = told(text, r"(?:every other|Significantly worse): (.*?)\. (?:Use|Choose)")
+    assert worse == list(data.worse)
+    sides = {"best": (1, True), "tied": (2, True)}.get(data.verdict)
+    assert sides is None or (min(len(data.best), 2), bool(data.worse)) == sides
+    assert sides is not None or not data.worse
+    codes = {
+        e: data.verdicts[e] for e, d in data.differences.items() if {e, d.reference} <= {*judged}
+    }
+    if data.verdict == "no difference":
+        assert set(codes.values()) <= {"not shown"}
+    if data.verdict == "too few":
+        assert not set(codes.values()) & SIDES
+        short = data.shortage
+        assert f" between {data.pair[0]} and {data.pair[1]}" in text
+        assert short.needed is None or short.units < max(short.needed, statistics.LEAST_UNITS)
+    for e, code in codes.items():
+        pair = {e, data.differences[e].reference}
+        if top in pair:  # the rest of the pair is worse, or a tie
+            (other,) = pair - {top}
+            assert (other in data.worse) == (code in SIDES)
+            assert code != ("worse" if e == top else "better")
+
+
+def check_table(found):
+    """Each cell of the table of one dataset, and what its column says that it is less."""
+    (data,) = found.datasets
+    _, (head, *body) = report.answer_table(found)
+    names = {d.reference for d in data.differences.values()}
+    for row in body:
+        cells = dict(zip(head, row, strict=True))
+        d = data.differences.get(cells["encoding"])
+        assert cells["verdict"] == data.verdicts.get(cells["encoding"], "–")
+        if d is not None:
+            less = cells.get("against") or head[3].removeprefix("F1 less ")
+            assert (less == d.reference, ("against" in head) == (len(names) > 1)) == (True, True)
+            scores = [data.scores[e]["f1"].mean for e in (cells["encoding"], less)]
+            cell = cells.get("F1 less that") or cells.get(f"F1 less {less}")
+            assert float(cell.split()[0]) == pytest.approx(scores[0] - scores[1], abs=0.0006)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_that_is_said_of_drawn_runs_contradicts(seed, monkeypatch):
+    monkeypatch.setattr(
+        statistics, "interval", lambda x: statistics.Mean(*map(float, (x.mean(), x.min(), x.max())))
+    )
+    rng, verdicts = np.random.default_rng(seed), set()
+    for _ in range(50):
+        found = summary.summarize_runs(drawn_rows(rng))
+        headline, page = report.conclude_all(found), report.summary_page(found)
+        assert headline.startswith(f"{found.verdict.upper()}. ")
+        assert " ".join(page.conclusion().split()) == headline
+        assert headline in report.as_markdown(found).replace("\\", "")
+        for data in found.datasets:
+            check_dataset(found, data)
+        if len(found.datasets) == 1:
+            check_table(found)
+            (data,) = found.datasets
+            assert headline.startswith(report.conclude_dataset(found, data))
+            assert (found.verdict, found.best, found.worse) == (data.verdict, data.best, data.worse)
+        elif not found.best:
+            assert set(found.verdict.split(" and ")) == {data.verdict for data in found.datasets}
+            for data in found.datasets:
+                names = f" ({', '.join(data.best)})" if data.verdict in ("best", "tied") else ""
+                holding = {code: sentence_on(headline, code, found.find) for code in decision.ALL}
+                places = {
+                    code
+                    for code, text in holding.items()
+                    if data.dataset + names in text.split("; ")
+                }
+                assert places == {data.verdict}
+        by_name = {data.dataset: data for data in found.datasets}
+        for record in report.json_records(found):
+            data = by_name[record["dataset"]]
+            assert record["verdict"] == data.verdicts.get(record["spec"], record["verdict"])
+            assert (record["dataset_verdict"], record["best"]) == (data.verdict, list(data.best))
+            assert record["left_out"] == data.left_out.get(record["spec"])
+        verdicts |= {data.verdict for data in found.datasets}
+    assert {"best", "tied", "too few"} <= verdicts
+
+
+def test_drawn_runs_come_to_every_verdict():
+    """So that the walk above is one through all of them."""
+    rng = np.random.default_rng(0)
+    swing = 0.002 * np.array([1.0, -1, 0.5, -0.5, 0])
+    of_five = Chance(np.arange(5), windows=900)
+    level = {"a": 0.9, "b": 0.9, "c": 0.5}
+    cases = {"best": "ac", "tied": "abc", "no difference": "ab", "alone": "a"}
+    for verdict, names in cases.items():
+        runs = {e: level[e] + rng.permutation(swing) for e in names}
+        found = decision.decide(runs, {}, of_five, 0.1, ())
+        assert (found.verdict, set(found.best)) == (verdict, {*names} - {"c"})
+        assert "a" in decision.decide(runs, {}, of_five, 0.1, "a").left_out
+    few = {e: level[e] + 0 * swing[:3] for e in "ac"}
+    assert decision.decide(few, {}, Chance(np.arange(3)), 0.1, ()).verdict == "too few"
+    assert decision.decide(runs | few, {}, of_five, 0.1, ("a", "c")).verdict == "cut short"
+
+
+@pytest.mark.parametrize(
+    ("names", "judged"),
+    [
+        (("none", "dft", "dft@rms=1", "order-free", "trees"), {"none", "dft"}),
+        (("dft", "rope@rms=1", "order-free"), {"dft", "rope@rms=1"}),
+        (("dft@rms=1", "rope@rms=1", "trees"), {"dft@rms=1", "rope@rms=1"}),
+        (("dft", "trees"), {"dft", "trees"}),  # there is nothing else to compare
+    ],
+)
+def test_what_is_left_out_has_its_reason(names, judged):
+    found, left_out = decision.compared(names, {})
+    assert (set(found), set(left_out)) == (judged, {*names} - judged)
+    assert set(left_out.values()) <= set(decision.KINDS)
+
+
+def test_a_pair_with_the_reference_is_decided_by_its_own_p():
+    """The p of all pairs is larger: what the table calls worse is worse in the headline too."""
+    rng = np.random.default_rng(3)
+    runs = {f"arm {i}": 0.7 + rng.normal(0, 0.02, 8) for i in range(7)}
+    runs["arm 1"] = runs["arm 0"] - 0.021 + rng.normal(0, 0.015, 8)
+    one_fold = Chance(np.zeros(8), windows=5000)
+    references = [(name, "arm 0") for name in list(runs)[1:]]
+    pairs = [(a, b) for i, a in enumerate(runs) for b in list(runs)[i + 1 :]]
+    found = dict(zip(pairs, statistics.compare_pairs(runs, pairs, one_fold), strict=True))
+    own = statistics.compare_pairs(runs, references, one_fold)
+    for (name, _), d in zip(references, own, strict=True):
+        assert d.p_holm <= found["arm 0", name].p_holm
+
+
+def test_ranks_decide_over_datasets_where_they_tell_something():
+    scores = {"sinusoidal": 0.9, "dft": 0.5, "order-free": 0.95}
+    rows = of_datasets(9, scores)
+    found = summary.summarize_runs(rows)
+    assert (found.verdict, found.best) == ("best", ("sinusoidal",))
+    assert found.left_out == {"order-free": "baseline"}
+    text = report.conclude_all(found)
+    assert text.startswith("BEST. ")
+    assert ", sinusoidal has the best average rank" in text
+    rows += [
+        r | {"encoding": "rope"} for r in rows if r["encoding"] == "dft" and r["dataset"] != "set 0"
+    ]
+    found = summary.summarize_runs(rows)
+    assert found.left_out["rope"] == "not on all"
+    records = [r for r in report.json_records(found) if r["spec"] == "sinusoidal"]
+    assert {r["average_rank"] for r in records} == {2.0}
+    assert as_json(report.summary_page(found))
