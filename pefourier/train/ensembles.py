@@ -256,7 +256,7 @@ def remarks_on_task(task: Task) -> list[str]:
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
         ("filled", task.filled, {"count": task.filled}),
         ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
-        ("unused", task.unused, {"names": first_few(task.unused, MOST_NAMED)}),
+        *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
         ("uneven", task.uneven, {}),
         ("neither positive", task.balanced, {"names": join(task.classes)}),
         ("groups", task.groups is not None, {"examples": len(task.starts), "count": task.groups}),

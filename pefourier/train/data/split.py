@@ -18,7 +18,7 @@ that are recorded together only those of one length agree row by row in their co
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -83,7 +83,8 @@ class Task:
     own_names: bool = False  # classes as the data name them: no order says which is positive
     uneven: bool = False  # rows are at uneven times, of which only the order counts
     channels: tuple[str, ...] = ()  # as the data name them
-    unused: tuple[str, ...] = ()  # arrays of a file that play no part, with their shapes
+    # what else to know, by a code of words.toml: names of columns or arrays
+    remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dropped: tuple[Dropped, ...] = ()
     filled: int = 0  # numbers that were missing
     balanced: bool = False  # two classes of which neither is the one to be detected
