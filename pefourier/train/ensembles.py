@@ -8,7 +8,7 @@ import os
 import platform
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from pefourier.train.device_data import batch_and_steps, device_memory
 from pefourier.train.fit import AT_ONCE
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
-from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
+from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.ranks import has_meeting_point
 from pefourier.train.report import words
 from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
@@ -97,8 +97,12 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     channels, classes = task.rows.shape[1], len(task.classes)
     patch, stride = sizes_of_tokens(task.length, options)
-    sizes = options.d, options.heads, options.layers, patch, stride, options.ffn
+    even = 2 * options.heads
+    d = even if options.d is None else options.d
+    sizes = d, options.heads, options.layers, patch, stride, options.ffn
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
+    if options.d is None:
+        model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
@@ -240,12 +244,15 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
-    """All parameters of each arm's encoding, defaults too."""
+    """All parameters of each arm's encoding, defaults too, and whether its tokens share codes."""
     params: dict[str, dict[str, Any]] = {}
     for arm in resolved.arms:
         params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
         if arm.spec not in WITHOUT_CODES:
-            params[arm.name] |= resolved.injections[arm.spec].params
+            injection = resolved.injections[arm.spec]
+            params[arm.name] |= injection.params
+            if collides(injection, resolved.model.tokens):
+                params[arm.name]["collides"] = True
     return params
 
 
@@ -269,17 +276,22 @@ def remarks_on_task(task: Task) -> list[str]:
     return [f"{task.name}: {words('remarks', code, **slots)}" for code, slots in chosen]
 
 
-def list_remarks(resolved: ResolvedTask) -> list[str]:
-    """What to know before training, of encodings too that give several tokens one code."""
-    remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
+def collides(injection: Injection, tokens: int) -> bool:
+    """Whether codes that are added are fewer than tokens, some of which then share one."""
+    return injection.act == "add" and injection.has_codes and len(injection.codes) < tokens
+
+
+def list_remarks(resolved: ResolvedTask, *, is_default: bool = False) -> list[str]:
+    """What to know before training: of the task, of a default d, and of encodings that collide."""
+    remarks, tokens, d = [], resolved.model.tokens, resolved.model.d
+    if is_default and d != LEAST_D:
+        remarks.append(words("remarks", "wide", d=d, tokens=tokens))
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
-        if injection is None or injection.act != "add" or arm.spec == "none":
-            continue
-        if (count := len(injection.codes)) < tokens:
-            text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
-            remarks.append(f"{resolved.task.name}: {text}")
-    return remarks
+        if injection is not None and collides(injection, tokens):
+            slots = {"encoding": arm.name, "count": len(injection.codes), "tokens": tokens}
+            remarks.append(words("remarks", "few codes", **slots))
+    return remarks_on_task(resolved.task) + [f"{resolved.task.name}: {text}" for text in remarks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +314,8 @@ class Experiment:
     @property
     def remarks(self) -> list[str]:
         """What to know before training, each remark once."""
-        lines = [line for entry in self.resolved for line in list_remarks(entry)]
+        is_default = self.options.d is None
+        lines = [s for entry in self.resolved for s in list_remarks(entry, is_default=is_default)]
         return list(dict.fromkeys(lines))
 
     @property
@@ -429,6 +442,9 @@ def fingerprint(array: np.ndarray) -> list[float]:
     return [float(f"{number:.6g}") for number in (np.log(size), along)]
 
 
-def settings_in_common(options: Options) -> dict[str, Any]:
-    """What all models of a comparison have in common."""
-    return {k: v for k, v in asdict(options).items() if k not in APART} | RULES
+def settings_in_common(experiment: Experiment) -> dict[str, Any]:
+    """What all models of a comparison have in common; d by dataset where it differs."""
+    settings = {k: v for k, v in asdict(experiment.options).items() if k not in APART} | RULES
+    sizes = {entry.task.name: entry.model.d for entry in experiment.resolved}
+    first, *others = dict.fromkeys(sizes.values())
+    return settings | {"d": sizes if others else first}

@@ -74,6 +74,9 @@ class Injection:
         return replace(self, codes=codes, frequencies=self.frequencies + change)
 
 
+NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
+
+
 def load_injection(
     spec: str,
     length: int,

@@ -30,7 +30,7 @@ from torch import Tensor
 from pefourier.encodings.checks import WIDEST, check_count
 from pefourier.errors import PefourierError
 from pefourier.train.injection import ACTS, Injection
-from pefourier.train.options import Inject, Options
+from pefourier.train.options import LEAST_D, Inject, Options
 
 FEW_TOKENS = 64  # up to which attention is written out on a processor
 Drop = Callable[[Tensor], Tensor]
@@ -219,7 +219,7 @@ class Transformer:
     length: int  # rows of a window
     channels: int
     classes: int
-    d: int = Options.d
+    d: int = LEAST_D
     heads: int = Options.heads
     layers: int = Options.layers
     patch: int = Options.patch  # rows a token
@@ -229,7 +229,7 @@ class Transformer:
     inject: Inject = "add"
 
     def __post_init__(self) -> None:
-        for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
+        for key in ("heads", "d", "layers", "patch", "stride", "ffn"):
             if getattr(self, key) is not None:
                 check_count(f"--{key}", getattr(self, key), 1, WIDEST)
         if self.inject not in get_args(Inject):
@@ -418,7 +418,7 @@ class OrderFree:
     length: int
     channels: int
     classes: int
-    d: int = Options.d
+    d: int = LEAST_D
 
     def shapes(self) -> Shapes:
         """Parameters of one member."""

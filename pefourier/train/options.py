@@ -15,6 +15,7 @@ MOST_SEEDS = 10_000
 # Small sets have a step or two an epoch, in a hundred of which nothing is learned
 STEPS, EPOCHS = 1000, 100
 PATIENCE_STEPS, PATIENCE = 250, 10
+LEAST_D = 32  # dimension of the model, where nothing is said, of windows of few tokens
 LOOK = 25  # steps between two looks at validation windows, at least
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 FIND = 0.1  # difference in F1 asked about, where nothing is said
@@ -153,7 +154,11 @@ class Options:
         "Settings to choose among by validation, separately for each run: rate=3e-4,1e-3,3e-3 "
         "dropout=0,.2.",
     ] = ()
-    d: Annotated[int, "Dimension of the model."] = 32
+    d: Annotated[
+        int | None,
+        f"Dimension of the model (default: {LEAST_D}, or the tokens of a window if they are more, so "
+        "that every encoding can give each its own vector).",
+    ] = None
     heads: Annotated[int, "Heads of attention."] = 4
     layers: Annotated[int, "Layers of attention."] = 1
     ffn: Annotated[int | None, "Width within the feed-forward layer (default: twice --d)."] = None

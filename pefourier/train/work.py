@@ -31,7 +31,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, put_on_device
 from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
 from pefourier.train.fit import AT_ONCE, Outcome, Replica, fit, score_and_loss
-from pefourier.train.injection import ACTS, Injection, scale_to_rms
+from pefourier.train.injection import NOTHING, Injection, scale_to_rms
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
@@ -42,7 +42,6 @@ from pefourier.train.summary import Summary, summarize_runs
 from pefourier.writing.files import remove_old_drafts
 
 Rows = list[dict[str, Any]]  # of results.jsonl
-NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
 
 
 def start_rank(options: Options, *, is_noted: bool) -> Summary | None:
@@ -86,7 +85,7 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
             return None
         params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
         return summarize_runs(
-            [rows[key] for key in keys], params, ensembles.settings_in_common(options)
+            [rows[key] for key in keys], params, ensembles.settings_in_common(experiment)
         )
 
 

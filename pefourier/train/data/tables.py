@@ -104,43 +104,43 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     chosen = parse_columns(columns)
     check_regular(str(path))
     file = name_of_file(str(path))
-    head, rows, lines, delimiter = parse_or_refuse(
+    head, text, lines, delimiter = parse_or_refuse(
         lambda: parse_lines(path), file, ".csv", "write it again"
     )
     roles = roles_of_columns(path, head, chosen)
     where = {role: roles.index(role) for role in USUAL if role in roles}
-    cells = {role: np.array([row[i].strip() for row in rows]) for role, i in where.items()}
-    cells.setdefault("series", np.full(len(rows), path.stem))
-    others = {i: [row[i].strip() for row in rows] for i, role in enumerate(roles) if not role}
-    numeric = {i: column for i, column in others.items() if head[i] and holds_numbers(column)}
-    if not numeric:
-        raise PefourierError(f"{shown(str(path))} lacks columns of channels{expected(head)}")
-    commas = [head[i] for i, column in numeric.items() if any("," in cell for cell in column)]
+    cells = {role: np.array(text[i]) for role, i in where.items()}
+    cells.setdefault("series", np.full(len(lines), path.stem))
+    others = [i for i, role in enumerate(roles) if not role]
+    channels = [i for i in others if head[i] and holds_numbers(text[i])]
+    commas = [head[i] for i in channels if any("," in cell for cell in text[i])]
     remarks = {
         "columns": [f"{head[i]} as {role}" for role, i in where.items()],
         "one series": [] if "series" in where else [path.stem],
-        "left out": [head[i] or f"number {i + 1}" for i in others if i not in numeric],
+        "left out": [head[i] or f"number {i + 1}" for i in others if i not in channels],
         "commas": commas,
     }
-    names = tuple(head[i] for i in numeric)
+    names = tuple(head[i] for i in channels)
     table = LongTable(path, cells, np.zeros(0), np.zeros(0), lines, names, remarks)
     for role, column in cells.items():
         for row in np.flatnonzero(column == "")[:1]:
             raise PefourierError(f"{table.place(row, head[where[role]])}: it has no {role}")
-    if commas and (delimiter == "," or any("." in c for column in numeric.values() for c in column)):
+    points = any("." in cell for i in channels for cell in text[i])
+    if not channels or (commas and (points or delimiter == ",")):
+        problem = f"numbers of {commas[0]} have commas" if commas else "no other column has numbers"
         raise PefourierError(
-            f"{shown(str(path))}, column {commas[0]}: numbers have commas, beside points or between "
-            "commas; write decimal points and no marks of thousands"
+            f"{shown(str(path))}: {problem}; it needs channels, and decimal points (or commas, "
+            "where semicolons or tabs part cells) without marks of thousands"
         )
     if all(map(reads_as_number, np.unique(cells["label"]).tolist())):
         cells["label"] = np.array([f"{float(label):g}" for label in cells["label"].tolist()])
-    numbers = [read_cells(table, column, head[i]) for i, column in numeric.items()]
+    numbers = [read_cells(table, text[i], head[i]) for i in channels]
     times = read_times(table, head[where["time"]])
     return replace(table, times=times, channels=np.column_stack(numbers))
 
 
 def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray, str]:
-    """The names of columns, the cells of all other lines, their numbers, and what parts cells."""
+    """The names of columns, the cells of each below, the numbers of lines, and what parts cells."""
     if path.stat().st_size > LARGEST:
         raise ValueError(f"text of up to {LARGEST} bytes is read")
     with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -157,18 +157,9 @@ def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray, str
     for number, row in lines:
         if len(row) != len(head):
             raise ValueError(f"line {number} has {len(row)} cells, the first has {len(head)}")
-    numbers = np.array([number for number, _ in lines])
     names = ["" if cell.startswith("Unnamed: ") else cell.strip() for cell in head]
-    return names, [row for _, row in lines], numbers, delimiter
-
-
-def expected(head: Sequence[str]) -> str:
-    """What a file in long form has, beside what its first line names."""
-    return (
-        f": its first line names {shown(', '.join(head))}; expected a line for each time of each "
-        "series, with columns time, label, maybe series and group, and channels: --columns "
-        "time=NAME,series=NAME,label=NAME says which are which"
-    )
+    columns = [list(map(str.strip, column)) for column in zip(*(r for _, r in lines), strict=True)]
+    return names, columns, np.array([number for number, _ in lines]), delimiter
 
 
 def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) -> list[str]:
@@ -180,7 +171,7 @@ def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) ->
         places = [i for i, name in enumerate(plain) if name in usual and not roles[i]]
         places = [i for i in places if plain[i] not in WEAK] or places
         if role in roles:
-            places = [i for i, other in enumerate(roles) if other == role]
+            places = [i for i, chosen_role in enumerate(roles) if chosen_role == role]
         if len(places) > 1:
             problems.append(f"has several columns {role}, {', '.join(head[i] for i in places)}")
         elif places:
@@ -188,7 +179,11 @@ def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) ->
         elif role in ("time", "label"):
             problems.append(f"lacks a column {role} ({', '.join(usual)})")
     if problems:
-        raise PefourierError(f"{shown(str(path))} {problems[0]}{expected(head)}")
+        raise PefourierError(
+            f"{shown(str(path))} {problems[0]}: its first line names {shown(', '.join(head))}; "
+            "expected a line for each time of each series, and --columns "
+            "time=NAME,series=NAME,label=NAME where names are others"
+        )
     return roles
 
 
