@@ -113,7 +113,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
 
             check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
-            injections[arm.spec] = load_for(model, arm.spec, 0, learn=options.learn)
+            injections[arm.spec] = load_for(model, arm.spec, 0, task, learn=options.learn)
         if arm.rms is not None:
             check_scaling(arm, injections[arm.spec])
         arms.append(arm)
@@ -142,11 +142,13 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     )
 
 
-def load_for(model: Transformer, spec: str, seed: int, *, learn: bool) -> Injection:
-    """What a SPEC injects into a classifier."""
-    return load_injection(
-        spec, model.tokens, model.d, model.heads, seed, learn=learn, grid=model.grid
-    )
+def load_for(
+    model: Transformer, spec: str, seed: int, task: Task | None = None, *, learn: bool
+) -> Injection:
+    """What a SPEC injects into a classifier, at the times of a task if it has some."""
+    times = None if task is None else task.times_of_tokens(model.step, model.tokens)
+    sizes = model.tokens, model.d, model.heads, seed
+    return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
 
 
 def check_scaling(arm: Arm, injection: Injection) -> None:
@@ -264,7 +266,7 @@ def remarks_on_task(task: Task) -> list[str]:
         ("filled", task.filled, {"count": task.filled}),
         ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
         *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
-        ("uneven", task.uneven, {}),
+        ("uneven", task.uneven and task.times is None, {}),
         ("neither positive", task.balanced, {"names": join(task.classes)}),
         ("groups", task.groups is not None, {"examples": len(task.starts), "count": task.groups}),
         ("no groups", task.groups is None and task.grouped_by, {"grouped_by": task.grouped_by}),
@@ -400,6 +402,7 @@ def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> di
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
         "splits": dict(split for task in tasks for split in splits_of(task, resamples)),
         "data": {task.name: fingerprint(task.rows) for task in tasks},
+        "times": {t.name: fingerprint(t.times[:, None]) for t in tasks if t.times is not None},
         "tables": {
             f"{spec} on {entry.task.name}": fingerprint(injection.table())
             for entry in resolved

@@ -170,7 +170,7 @@ class Program:
         """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
         x = self.data.windows(index, self.mean, self.scale)
         lengths = None if self.data.lengths is None else self.data.lengths[index]
-        logits = self.model.logits(self.parameters, self.injected, x, drop, lengths)
+        logits = self.model.logits(self.parameters, self.injected, x, drop, lengths, index)
         return logits.to(self.weights.dtype)
 
     def step(self) -> None:
@@ -458,10 +458,14 @@ def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]
     if isinstance(program.model, OrderFree):
         return [(no_rows(), injection.frequencies) for injection in injections]
     p = program.parameters
-    tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in program.injected.items()}
+    fixed = {act: c for act, c in program.injected.items() if c.index.dim() == 2}
+    tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     pairs = []
     for i, injection in enumerate(injections):
-        codes, waves = injection.table(), injection.frequencies
+        codes, waves = (
+            injection.table() if injection.index.ndim == 1 else no_rows(),
+            injection.frequencies,
+        )
         if injection.act in tables:
             codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
         if injection.learn and waves is not None:

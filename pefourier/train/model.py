@@ -43,26 +43,41 @@ class StackCodes:
     """Codes of one act for all members of a stack, padded to the largest number of them."""
 
     codes: Tensor  # (M, U, k)
-    index: Tensor  # (M, places)
+    index: Tensor  # (M, places), or of times (M, W, places) of all windows
     trained: bool  # some of them
     learn: Tensor  # which are, to be broadcast to `start`, bool
     start: Tensor  # of training: the codes, or (M, axes, k / 2) frequencies of rotations
     places: Tensor | None = None  # (M, U, axes) of rotations
 
-    def table(self, trained: Tensor | None) -> Tensor:
-        """Codes of all places, those under training from `trained`, which began as `start`."""
-        codes = self.codes
+    def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
+        """Codes (M, places, k), those under training from `trained`, which began as `start`.
+
+        Where places are times, they are those of `windows` (M, B), and codes (M, B, places, k).
+        """
+        codes, index = self.codes, self.index
+        if index.dim() == 3:
+            index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
+        if trained is not None and self.places is None:
+            codes = torch.where(self.learn, trained, codes)
+        codes = take_rows(codes, index)
         if trained is not None and self.places is not None:
             from pefourier.nn import turn  # with all that it imports, for rotations alone
 
             change = torch.where(self.learn, trained - self.start, 0.0)
             # no matrix product: on a GPU its angles would be of bfloat16
-            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k / 2)
+            angle = (take_rows(self.places, index)[..., None] * change[:, None]).sum(dim=2)
             codes = turn(codes, angle.cos(), angle.sin())
-        elif trained is not None:
-            codes = torch.where(self.learn, trained, codes)
-        index = self.index[:, :, None].expand(-1, -1, codes.shape[2])
-        return codes.gather(1, index)  # (M, places, k)
+        return codes.view(*index.shape, -1)
+
+
+def take_rows(x: Tensor, index: Tensor) -> Tensor:
+    """The rows of x (M, n, k) that each member's index (M, …) names, (M, rows, k)."""
+    return x.gather(1, index.flatten(1)[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+def of_windows(table: Tensor) -> Tensor:
+    """Codes (M, B, places, k) of windows, (M, 1, places, k) where all have the same."""
+    return table if table.dim() == 4 else table[:, None]
 
 
 def stack_codes(
@@ -127,16 +142,15 @@ def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tens
     """
     from pefourier.nn import turn
 
-    cosine, sine = table.chunk(2, dim=2)  # (M, T, pairs)
+    cosine, sine = of_windows(table)[:, :, :, None].chunk(2, dim=4)  # (M, 1 or B, T, 1, pairs)
     square = cosine**2 + sine**2
-    inverse = square[:, :1] / square
-    cosine, sine, inverse = (x[:, None, :, None] for x in (cosine, sine, inverse))
+    inverse = square[:, :, :1] / square
     return turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
 
 
 def bias_of_pairs(table: Tensor, length: int) -> Tensor:
-    """A number for each pair of positions and head, (M, 1, H, T, T), from codes (M, T T, H)."""
-    return torch.unflatten(table, 1, (length, length)).permute(0, 3, 1, 2)[:, None]
+    """A number for each pair of positions and head, (M, 1 or B, H, T, T), from codes (…, H)."""
+    return torch.unflatten(of_windows(table), 2, (length, length)).permute(0, 1, 4, 2, 3)
 
 
 def lags_of_pairs(shape: Sequence[int], device: torch.device) -> Tensor:
@@ -288,13 +302,17 @@ class Transformer:
         x: Tensor,
         drop: Drop | None = None,
         lengths: Tensor | None = None,
+        windows: Tensor | None = None,
     ) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
 
         Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
+        `windows` (M, B) say which they are, for codes of their times.
         """
         drop = drop or keep_all
-        tables = {act: codes.table(p.get(f"codes.{act}")) for act, codes in injected.items()}
+        tables = {
+            act: codes.table(p.get(f"codes.{act}"), windows) for act, codes in injected.items()
+        }
         h = drop(self.tokens_with_codes(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
@@ -315,8 +333,8 @@ class Transformer:
         if table is None:
             return h
         if self.inject == "concat":
-            table = torch.bmm(table, p["inject.w"]).to(x.dtype)
-        return torch.add(h, table[:, None])
+            table = torch.bmm(table.flatten(1, -2), p["inject.w"]).to(x.dtype).view_as(table)
+        return torch.add(h, of_windows(table))
 
     def find_padding(self, lengths: Tensor) -> Tensor:
         """Which tokens (M, B, T) begin behind those that cover so many rows (M, B)."""
@@ -436,6 +454,7 @@ class OrderFree:
         x: Tensor,
         drop: Drop | None = None,
         lengths: Tensor | None = None,
+        _windows: Tensor | None = None,
     ) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C) as a `Transformer` gives them."""
         padding = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
-SYNTHETIC = ("grid", "lags", "order")  # tasks drawn when asked for
+SYNTHETIC = ("grid", "irregular", "lags", "order")  # tasks drawn when asked for
 ORDER_FREE = "order-free"
 BESIDE = ("trees", "minirocket")  # other methods, fitted once a fold
 WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer that no encoding makes
@@ -30,6 +30,7 @@ HEADINGS = {  # of help, each by the first option below it
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
+Positions = Literal["index", "time"]
 
 
 def seeds_of(encoding: str, seeds: int) -> int:
@@ -172,6 +173,11 @@ class Options:
         "How vectors enter: added to the first map of the input, or side by side with it "
         "(concat), by a map of their own.",
     ] = "add"
+    positions: Annotated[
+        Positions,
+        "What encodings number: tokens of a window, or their times since its first, in mean steps; "
+        "for encodings with a formula of real times.",
+    ] = "index"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
     processes: Annotated[
         int | None,

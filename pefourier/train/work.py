@@ -213,7 +213,7 @@ class Work:
         """What a run injects; the order-free baseline and other methods have no codes."""
         injection = resolved.injections.get(run.arm.spec, NOTHING)
         if run.seed and injection.seeded:
-            injection = self.load(resolved.model, run.arm.spec, run.seed)
+            injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
         return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
 
     def keep(self, stack: Ensemble, outcomes: Sequence[Outcome]) -> tuple[Rows, list[bytes]]:
@@ -278,7 +278,7 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
 def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
     """Shares of the four terms of scores of some test windows; [] unless codes are added."""
     task, injection = stack.task, outcome.member.injection
-    added = injection.act == "add" and injection.has_codes and task.lengths is None
+    added = injection.act == "add" and injection.has_codes and task.lengths is task.times is None
     if not isinstance(stack.model, Transformer) or not added:
         return []
     fold = task.folds[outcome.member.fold]

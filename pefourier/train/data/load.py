@@ -44,7 +44,12 @@ def load_task(name: str, options: Options = DEFAULTS) -> Task:
         )
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
-    return replace(task, folds=task.folds[:folds])
+    if options.positions == "time" and task.times is None:
+        raise PefourierError(
+            f"--positions time needs times, which {shown(name)} has not: name a .csv, or irregular"
+        )
+    times = task.times if options.positions == "time" else None
+    return replace(task, folds=task.folds[:folds], times=times)
 
 
 def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
@@ -89,8 +94,10 @@ def find_task(name: str, options: Options) -> Task:
     if suffix in READERS:
         return READERS[suffix](Path(name), options)
     if name.partition(":")[0] in SYNTHETIC:
-        x, y, classes = draw_examples(name)
+        x, y, classes, *times = draw_examples(name)
         task = from_examples(name, x, y, options, classes=classes)
+        if times:
+            task = replace(task, times=times[0].ravel(), uneven=True)
         # fresh draws are as good as folds
         return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
     return from_ts(name, options)

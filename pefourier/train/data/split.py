@@ -82,6 +82,7 @@ class Task:
     lengths: np.ndarray | None = None  # (W,) rows of each window, the rest is padding; None: all
     own_names: bool = False  # classes as the data name them: no order says which is positive
     uneven: bool = False  # rows are at uneven times, of which only the order counts
+    times: np.ndarray | None = None  # (N,) of rows, where they are what encodings number
     channels: tuple[str, ...] = ()  # as the data name them
     # what else to know, by a code of words.toml: names of columns or arrays
     remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -93,6 +94,16 @@ class Task:
     def shortest(self) -> int:
         """Rows of the shortest window: fewer than `length` where some are padded."""
         return self.length if self.lengths is None else int(self.lengths.min())
+
+    def times_of_tokens(self, step: int, tokens: int) -> np.ndarray | None:
+        """When each token of a window begins after its first, (W, tokens), in mean steps."""
+        if self.times is None:
+            return None
+        rows = self.length if self.lengths is None else self.lengths
+        spans = self.times[self.starts + rows - 1] - self.times[self.starts]
+        mean = spans.sum() / (np.broadcast_to(rows, spans.shape) - 1).sum() * step
+        since = self.times[self.starts[:, None] + np.arange(tokens) * step]
+        return np.asarray((since - since[:, :1]) / mean)
 
     @property
     def positive(self) -> str | None:

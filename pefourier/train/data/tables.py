@@ -246,12 +246,16 @@ def from_csv(path: Path, options: Options) -> Task:
         filled, lost = filled + count, lost + int((~complete).sum())
     steps = np.concatenate([np.diff(table.times[part]) for part in parts])
     uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
-    make = examples_of if are_examples(table, parts, options) else recordings_of
+    since = [table.times[part] - table.times[part[0]] for part in parts]
+    make, times = recordings_of, np.concatenate(since)
+    if are_examples(table, parts, options):
+        make, (padded, _) = examples_of, padded_series([t[:, None] for t in since])
+        times = np.maximum.accumulate(padded, axis=1).ravel()  # of padding that of the last row
     task = split.count_missing(make(table, parts, options), filled, lost)
     is_constant = np.nanmin(table.channels, axis=0) == np.nanmax(table.channels, axis=0)
     constant = [name for name, same in zip(table.names, is_constant, strict=True) if same]
     remarks = table.remarks | {"constant": constant}
-    return replace(task, uneven=uneven, channels=table.names, remarks=remarks)
+    return replace(task, times=times, uneven=uneven, channels=table.names, remarks=remarks)
 
 
 def rows_of_series(table: LongTable) -> list[np.ndarray]:
@@ -262,7 +266,8 @@ def rows_of_series(table: LongTable) -> list[np.ndarray]:
     for row in order[1:][repeated][:1]:
         raise PefourierError(
             f"{table.place(row)} has a time twice: {table.columns['time'][row]}; "
-            "--columns series=NAME names the column that tells series apart")
+            "--columns series=NAME names the column that tells series apart"
+        )
     return np.split(order, np.cumsum(np.bincount(series))[:-1])
 
 
