@@ -103,6 +103,9 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
+    if options.d is None and model.d != LEAST_D:
+        wide = [f"{model.d} for {model.tokens} tokens"]
+        task = replace(task, remarks={**task.remarks, "wide": wide})
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
@@ -142,12 +145,11 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     )
 
 
-def load_for(
-    model: Transformer, spec: str, seed: int, task: Task | None = None, *, learn: bool
-) -> Injection:
-    """What a SPEC injects into a classifier, at the times of a task if it has some."""
-    times = None if task is None else task.times_of_tokens(model.step, model.tokens)
-    sizes = model.tokens, model.d, model.heads, seed
+def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
+    """What a SPEC injects into a classifier of a task, at its times if it has some."""
+    sizes, times = (model.tokens, model.d, model.heads, seed), None
+    if task.times is not None:
+        times = task.times_of_tokens(task.times, model.step, model.tokens)
     return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
 
 
@@ -266,6 +268,7 @@ def remarks_on_task(task: Task) -> list[str]:
         ("filled", task.filled, {"count": task.filled}),
         ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
         *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
+        ("times", task.times is not None, {}),
         ("uneven", task.uneven and task.times is None, {}),
         ("neither positive", task.balanced, {"names": join(task.classes)}),
         ("groups", task.groups is not None, {"examples": len(task.starts), "count": task.groups}),
@@ -283,17 +286,16 @@ def collides(injection: Injection, tokens: int) -> bool:
     return injection.act == "add" and injection.has_codes and len(injection.codes) < tokens
 
 
-def list_remarks(resolved: ResolvedTask, *, is_default: bool = False) -> list[str]:
-    """What to know before training: of the task, of a default d, and of encodings that collide."""
-    remarks, tokens, d = [], resolved.model.tokens, resolved.model.d
-    if is_default and d != LEAST_D:
-        remarks.append(words("remarks", "wide", d=d, tokens=tokens))
+def list_remarks(resolved: ResolvedTask) -> list[str]:
+    """What to know before training, of encodings too that give several tokens one code."""
+    remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
         if injection is not None and collides(injection, tokens):
-            slots = {"encoding": arm.name, "count": len(injection.codes), "tokens": tokens}
-            remarks.append(words("remarks", "few codes", **slots))
-    return remarks_on_task(resolved.task) + [f"{resolved.task.name}: {text}" for text in remarks]
+            count = len(injection.codes)
+            text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
+            remarks.append(f"{resolved.task.name}: {text}")
+    return remarks
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,8 +318,7 @@ class Experiment:
     @property
     def remarks(self) -> list[str]:
         """What to know before training, each remark once."""
-        is_default = self.options.d is None
-        lines = [s for entry in self.resolved for s in list_remarks(entry, is_default=is_default)]
+        lines = [line for entry in self.resolved for line in list_remarks(entry)]
         return list(dict.fromkeys(lines))
 
     @property
@@ -398,11 +399,12 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
 def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> dict[str, Any]:
     """What the numbers depend on of data, of their splits, and of codes that no name tells."""
     tasks = [entry.task for entry in resolved]
+    arrays = {task.name: task.rows for task in tasks}
+    arrays |= {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
     return {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
         "splits": dict(split for task in tasks for split in splits_of(task, resamples)),
-        "data": {task.name: fingerprint(task.rows) for task in tasks},
-        "times": {t.name: fingerprint(t.times[:, None]) for t in tasks if t.times is not None},
+        "data": {name: fingerprint(array) for name, array in arrays.items()},
         "tables": {
             f"{spec} on {entry.task.name}": fingerprint(injection.table())
             for entry in resolved

@@ -462,10 +462,7 @@ def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]
     tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     pairs = []
     for i, injection in enumerate(injections):
-        codes, waves = (
-            injection.table() if injection.index.ndim == 1 else no_rows(),
-            injection.frequencies,
-        )
+        codes, waves = injection.table(), injection.frequencies
         if injection.act in tables:
             codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
         if injection.learn and waves is not None:

@@ -25,13 +25,9 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.train.options import ORDER_FREE
 
 ACTS = ("add", "rotate", "bias", "key")
-BY_TIME = (  # whose formula takes any time
-    *("alibi", "fourier-features", "mtan", "mtan-fixed", "rope", "sinusoidal", "tape", "time2vec"),
-    "xpos",
-)
+WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
 OTHERWISE = {  # rotations that are not of queries and keys alike
     "pope": "takes the softplus of queries and keys and doubles their size",
     "rope++": "turns queries a quarter less than keys",
@@ -68,8 +64,8 @@ class Injection:
         return Injection(self.act, codes, np.zeros_like(self.index), learn=False)
 
     def table(self) -> np.ndarray:
-        """The code of every place, shape (places, k)."""
-        return np.take(self.codes, self.index.reshape(-1), axis=0)
+        """The code of every place, shape (places, k), or of all times the distinct ones."""
+        return np.take(self.codes, self.index, axis=0) if self.index.ndim == 1 else self.codes
 
     def turned(self, change: np.ndarray) -> "Injection":
         """The rotation with other frequencies, by a change (axes, k / 2) of them."""
@@ -97,8 +93,7 @@ def load_injection(
 
     Tokens are points of a grid where there is one, for encodings that know of grids.
 
-    With `times` (W, tokens), in steps, codes are those of each window's times, which are formulas'
-    and not trained; of rotations the frequencies are.
+    With `times` (W, tokens), in steps, codes are those of each window's times, and not trained.
 
     Codes, of rotations their frequencies, are trained with `learn`, and always where they are only
     the start of training; a rotation of a file or of user code, which says none, keeps its angles.
@@ -115,7 +110,7 @@ def load_injection(
         )
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
     if times is not None:
-        return inject_times(enc, times, k, learn=learn)
+        return inject_times(enc, times, k)
     table = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
@@ -125,7 +120,7 @@ def load_injection(
         )
     trained = (learn or enc.untrained) and enc.name != "none"
     if enc.injection == "rotate":
-        waves = waves_of_rotation(enc, table, enc.domain.x)
+        waves = waves_of_rotation(enc, table)
         indices = np.arange(length)
         trained = trained and bool(waves)
         return Injection("rotate", table, indices, trained, params=enc.params, **waves)
@@ -133,31 +128,26 @@ def load_injection(
     return Injection(enc.injection, codes, index.reshape(-1), trained, enc.params)
 
 
-def inject_times(enc: Encoding, times: np.ndarray, k: int, *, learn: bool) -> Injection:
-    """What an encoding injects at the times (W, T) of each window's tokens."""
-    if enc.name == "none":
-        return Injection("add", np.zeros((1, k)), np.zeros(times.shape, int), learn=False)
-    if enc.name not in BY_TIME or enc.origin != "formula":
-        raise PefourierError(
-            f"{enc.spec} has no formula of real times; --positions time takes "
-            f"{', '.join(BY_TIME)}, none and {ORDER_FREE}"
-        )
+def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
+    """What an encoding injects at the times (W, T) of each window's tokens; nothing is trained."""
+    if enc.name not in WITH_TIMES.split() or enc.origin != "formula":
+        known = WITH_TIMES.replace(" ", ", ")
+        raise PefourierError(f"{enc.spec} takes no times; --positions time is for {known}")
     if enc.injection == "bias":  # of lags key - query
         times = (times[:, None] - times[:, :, None]).reshape(len(times), -1)
     points, index = np.unique(times.round(9), return_inverse=True)
-    table, waves = np.asarray(enc.table(points), dtype=float), {}
-    if enc.injection == "rotate":
-        table = in_halves(enc, table, k)
-        waves = waves_of_rotation(enc, table, points)
-    index = index.reshape(times.shape)
-    return Injection(enc.injection, table, index, learn and bool(waves), enc.params, **waves)
+    table = np.asarray(enc.table(points), dtype=float)
+    table = in_halves(enc, table, k) if enc.injection == "rotate" else table
+    return Injection(
+        enc.injection, table, index.reshape(times.shape), learn=False, params=enc.params
+    )
 
 
-def waves_of_rotation(enc: Encoding, table: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
-    """Places (n, axes) of points and frequencies (axes, pairs) of a rotation, if they give its table."""
+def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:
+    """Places (n, axes) and frequencies (axes, pairs) of a rotation, if they give its table."""
     if enc.measure is None:
         return {}
-    places = enc.domain.places(x).reshape(len(x), -1).astype(float)
+    places = enc.domain.places(enc.domain.x).reshape(len(enc), -1).astype(float)
     rates = enc.measure.frequencies.reshape(-1, places.shape[1]).T
     cosine, sine = np.split(table, 2, axis=1)
     frequencies = np.pad(rates, ((0, 0), (0, cosine.shape[1] - rates.shape[1])))

@@ -50,29 +50,25 @@ class StackCodes:
     places: Tensor | None = None  # (M, U, axes) of rotations
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
-        """Codes (M, places, k), those under training from `trained`, which began as `start`.
+        """Codes of all places, those under training from `trained`, which began as `start`.
 
-        Where places are times, they are those of `windows` (M, B), and codes (M, B, places, k).
+        They are (M, places, k), or (M, B, places, k) where places are times of `windows` (M, B).
         """
-        codes, index = self.codes, self.index
-        if index.dim() == 3:
-            index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
-        if trained is not None and self.places is None:
-            codes = torch.where(self.learn, trained, codes)
-        codes = take_rows(codes, index)
+        codes = self.codes
         if trained is not None and self.places is not None:
             from pefourier.nn import turn  # with all that it imports, for rotations alone
 
             change = torch.where(self.learn, trained - self.start, 0.0)
             # no matrix product: on a GPU its angles would be of bfloat16
-            angle = (take_rows(self.places, index)[..., None] * change[:, None]).sum(dim=2)
+            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k / 2)
             codes = turn(codes, angle.cos(), angle.sin())
-        return codes.view(*index.shape, -1)
-
-
-def take_rows(x: Tensor, index: Tensor) -> Tensor:
-    """The rows of x (M, n, k) that each member's index (M, …) names, (M, rows, k)."""
-    return x.gather(1, index.flatten(1)[:, :, None].expand(-1, -1, x.shape[2]))
+        elif trained is not None:
+            codes = torch.where(self.learn, trained, codes)
+        index = self.index
+        if windows is not None and index.dim() == 3:
+            index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
+        rows = index.flatten(1)[:, :, None].expand(-1, -1, codes.shape[2])
+        return codes.gather(1, rows).view(*index.shape, -1)
 
 
 def of_windows(table: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from pefourier.writing.text import paragraph, printable
 PARTS = ("train", "valid", "test")
 SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
 TIMED = 3  # steps
-GRID = (np.arange(1, 101) / 100).tolist()  # differences in F1
+GRID = [i / 100 for i in range(1, 101)]  # differences in F1
 
 
 @dataclass(frozen=True)
@@ -79,29 +79,25 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
         if rank:
             return ()
         experiment = ensembles.resolve(options, rank, ranks)
-        processes = max(ensembles.count_processes(experiment, ranks), ranks)
+        ensembles.count_processes(experiment, ranks)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
     if note is not None:
         for line in experiment.remarks:
             note(line)
-    plan = partial(plan_of, experiment=experiment, finished=finished, processes=processes)
-    return tuple(map(plan, experiment.resolved))
+    return tuple(plan_of(resolved, experiment, finished) for resolved in experiment.resolved)
 
 
-def plan_of(
-    resolved: ResolvedTask, experiment: Experiment, finished: set[Key], processes: int
-) -> DatasetPlan:
+def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) -> DatasetPlan:
     """What would be trained on a dataset, in numbers and in words."""
     task = resolved.task
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
-    share = unfinished / len(keys) / processes
-    seconds = share * estimate_seconds(resolved, experiment) if unfinished else 0.0
+    seconds = estimate_seconds(resolved, experiment) * unfinished / len(keys)
     found, units = find_difference(task, experiment.options.seeds)
-    power = words("plan", "none" if found is None else "power", units=units, found=found, sd=SPREAD)
-    facts = words("plan", "runs", runs=unfinished, steps=steps, minutes=max(1, round(seconds / 60)))
+    slots = {"runs": unfinished, "steps": steps, "minutes": max(1, round(seconds / 60))}
+    slots |= {"units": units, "found": found or "no difference", "sd": SPREAD}
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
@@ -120,25 +116,22 @@ def plan_of(
         dropped=task.dropped,
         seconds=round(seconds, 1),
         detectable=found,
-        conclusion=f"{task.name}: {facts} {power}{dropped}",
+        conclusion=f"{task.name}: {words('plan', 'conclusion', **slots)}{dropped}",
     )
 
 
 def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
-    """What all runs of a dataset take in one process, if none ends early, by its first stack."""
-    stacks = ensembles.plan_ensembles(resolved, experiment.description["stack"])
-    stacks = [stack for stack in stacks if stack.model is not None]
-    if not stacks:
-        return 0.0
-    runs, injections = stacks[0].runs, resolved.injections
+    """What all runs of a dataset take if none ends early, by a few steps of the first stack."""
+    size, injections = experiment.description["stack"], resolved.injections
+    runs = next(stack.runs for stack in ensembles.plan_ensembles(resolved, size))
     members = [Replica(r.arm.name, injections.get(r.arm.spec, NOTHING), 0, r.fold) for r in runs]
     data = put_on_device(resolved.task, experiment.device)
-    program = Program(data, stacks[0].model, members, resolved.schedule, eager=True)
+    program = Program(data, resolved.model, members, resolved.schedule, eager=True)
     program.train(1)
     began = time.perf_counter()
     program.train(TIMED)
     step = (time.perf_counter() - began) / TIMED / len(members)
-    count = sum(len(stack.runs) for stack in stacks) * len(experiment.candidates)
+    count = len(resolved.runs) * len(experiment.candidates) / experiment.ranks
     return step * resolved.schedule.steps * count
 
 

@@ -123,7 +123,7 @@ def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held
 def test_only_rotations_that_say_their_frequencies_are_trained():
     own = load("rope", 8, 8)
     for measure in (None, load("rope", 8, 8, rho=500.0).measure):
-        assert waves_of_rotation(with_measure(own, measure), own.table(), own.domain.x) == {}
+        assert waves_of_rotation(with_measure(own, measure), own.table()) == {}
 
 
 def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):

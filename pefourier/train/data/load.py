@@ -45,9 +45,7 @@ def load_task(name: str, options: Options = DEFAULTS) -> Task:
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
     if options.positions == "time" and task.times is None:
-        raise PefourierError(
-            f"--positions time needs times, which {shown(name)} has not: name a .csv, or irregular"
-        )
+        raise PefourierError(f"--positions time: {shown(name)} has no times; .csv and irregular do")
     times = task.times if options.positions == "time" else None
     return replace(task, folds=task.folds[:folds], times=times)
 
@@ -110,9 +108,7 @@ def check_dataset(name: str) -> None:
         return
     if kind := FOREIGN.get(Path(name).suffix.lower()):
         script = f"import pandas; pandas.read_{kind}({name!r}).to_csv('data.csv', index=False)"
-        raise PefourierError(
-            f"{shown(name)} is not read; convert it and name data.csv: python -c {quote(script)}"
-        )
+        raise PefourierError(f"{shown(name)} is not read; convert it: python -c {quote(script)}")
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     files = f"a {' or '.join(READERS)} file, a .ts folder"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
@@ -199,8 +195,4 @@ READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by
     ".csv": from_table,
     ".tsv": from_table,
 }
-FOREIGN = {  # pandas' names of other tables, by their suffix
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "excel"),
-    ".feather": "feather",
-}
+FOREIGN = {".parquet": "parquet", ".xlsx": "excel", ".xls": "excel"}  # as pandas calls them

@@ -95,15 +95,12 @@ class Task:
         """Rows of the shortest window: fewer than `length` where some are padded."""
         return self.length if self.lengths is None else int(self.lengths.min())
 
-    def times_of_tokens(self, step: int, tokens: int) -> np.ndarray | None:
-        """When each token of a window begins after its first, (W, tokens), in mean steps."""
-        if self.times is None:
-            return None
-        rows = self.length if self.lengths is None else self.lengths
-        spans = self.times[self.starts + rows - 1] - self.times[self.starts]
-        mean = spans.sum() / (np.broadcast_to(rows, spans.shape) - 1).sum() * step
-        since = self.times[self.starts[:, None] + np.arange(tokens) * step]
-        return np.asarray((since - since[:, :1]) / mean)
+    def times_of_tokens(self, times: np.ndarray, step: int, tokens: int) -> np.ndarray:
+        """Times of tokens since the first of their window, (W, tokens), in mean steps of tokens."""
+        starts = times[self.starts[:, None] + np.arange(tokens) * step]
+        since = starts - starts[:, :1]
+        count = np.count_nonzero(np.diff(since))  # padding has the time of the last row
+        return np.asarray(since * (count / since[:, -1].sum() if count else 1.0))
 
     @property
     def positive(self) -> str | None:

@@ -7,7 +7,6 @@ examples.
 """
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,31 +54,18 @@ def lags(
     return x, far, ("short lag", "long lag")
 
 
-def irregular(
-    *,
-    count: int = 1000,
-    length: int = 12,
-    short: float = 2.0,
-    long: float = 6.0,
-    noise: float = 0.1,
-    seed: int = 0,
-) -> tuple[Any, ...]:
-    """Two equal events at uneven times: was the second a short or a long time after the first?
+def irregular(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: int = 0) -> Any:
+    """Two equal events at uneven times: a sixth or a half of the window's time apart?
 
-    Their rows say nothing: how many are before, between and behind them is drawn alike for both
-    classes. Times (n, length) are of `length` - 1 mean steps, and stand behind the names of classes.
+    Rows say nothing: how many are before, between and behind the events is drawn alike for both
+    classes. Times (n, length), as shares of the window's, stand behind the names of classes.
     """
-    if not 0 < short < long < length - 1:
-        raise PefourierError(
-            f"irregular needs 0 < short < long < length - 1; got short={short:g}, long={long:g}, "
-            f"length={length}"
-        )
     rng = np.random.default_rng(seed)
     is_long = rng.permutation(np.arange(count) % 2)
-    elapsed = np.where(is_long, long, short)[:, None]
-    first = rng.random((count, 1)) * (length - 1 - elapsed)
+    elapsed = np.where(is_long, 1 / 2, 1 / 6)[:, None]
+    first = rng.random((count, 1)) * (1 - elapsed)
     share = rng.random((count, length))
-    outside = share * (length - 1 - elapsed)
+    outside = share * (1 - elapsed)
     outside += elapsed * (outside > first)
     between = np.arange(length) - 2 < rng.integers(0, length - 1, (count, 1))
     times = np.where(between, first + share * elapsed, outside)
@@ -126,9 +112,7 @@ def mark(x: np.ndarray, places: np.ndarray, channels: tuple[Any, Any]) -> None:
         x[np.arange(len(x)), place, channel] += 1.0
 
 
-TASKS: dict[str, Callable[..., tuple[Any, ...]]] = {
-    task.__name__: task for task in (grid, irregular, lags, order)
-}
+TASKS: dict[str, Any] = {task.__name__: task for task in (grid, irregular, lags, order)}
 
 
 def task_parameters(name: str) -> dict[str, Any]:
@@ -146,7 +130,7 @@ def task_parameters(name: str) -> dict[str, Any]:
     return chosen
 
 
-def draw_examples(name: str) -> tuple[Any, ...]:
+def draw_examples(name: str) -> Any:
     """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
     task, _, text = name.partition(":")
     params = task_parameters(name)

@@ -13,8 +13,8 @@ semicolons or tabs; beside the latter two numbers may have decimal commas.
 """
 
 import csv
+import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -104,19 +104,18 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     chosen = parse_columns(columns)
     check_regular(str(path))
     file = name_of_file(str(path))
-    head, text, lines, delimiter = parse_or_refuse(
-        lambda: parse_lines(path), file, ".csv", "write it again"
-    )
+    parse = partial(parse_lines, path)
+    head, text, lines, delimiter = parse_or_refuse(parse, file, ".csv", "write it again")
     roles = roles_of_columns(path, head, chosen)
     where = {role: roles.index(role) for role in USUAL if role in roles}
     cells = {role: np.array(text[i]) for role, i in where.items()}
     cells.setdefault("series", np.full(len(lines), path.stem))
     others = [i for i, role in enumerate(roles) if not role]
     channels = [i for i in others if head[i] and holds_numbers(text[i])]
-    commas = [head[i] for i in channels if any("," in cell for cell in text[i])]
+    commas, points = ([head[i] for i in channels if mark in "".join(text[i])] for mark in ",.")
     remarks = {
-        "columns": [f"{head[i]} as {role}" for role, i in where.items()],
-        "one series": [] if "series" in where else [path.stem],
+        "columns": [f"{head[i]} as {role}" for role, i in where.items()]
+        + ["the whole file as one series"] * ("series" not in where),
         "left out": [head[i] or f"number {i + 1}" for i in others if i not in channels],
         "commas": commas,
     }
@@ -125,13 +124,10 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     for role, column in cells.items():
         for row in np.flatnonzero(column == "")[:1]:
             raise PefourierError(f"{table.place(row, head[where[role]])}: it has no {role}")
-    points = any("." in cell for i in channels for cell in text[i])
     if not channels or (commas and (points or delimiter == ",")):
         problem = f"numbers of {commas[0]} have commas" if commas else "no other column has numbers"
-        raise PefourierError(
-            f"{shown(str(path))}: {problem}; it needs channels, and decimal points (or commas, "
-            "where semicolons or tabs part cells) without marks of thousands"
-        )
+        way_out = "write channels with decimal points and no marks of thousands"
+        raise PefourierError(f"{shown(str(path))}: {problem}; {way_out}")
     if all(map(reads_as_number, np.unique(cells["label"]).tolist())):
         cells["label"] = np.array([f"{float(label):g}" for label in cells["label"].tolist()])
     numbers = [read_cells(table, text[i], head[i]) for i in channels]
@@ -168,10 +164,9 @@ def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) ->
     roles = [chosen.get(name, "") for name in head]
     problems = [f"has no column {shown(name)}" for name in chosen if name not in head]
     for role, usual in USUAL.items():
-        places = [i for i, name in enumerate(plain) if name in usual and not roles[i]]
+        names, there = (roles, (role,)) if role in roles else (plain, usual)
+        places = [i for i, name in enumerate(names) if name in there and roles[i] in ("", role)]
         places = [i for i in places if plain[i] not in WEAK] or places
-        if role in roles:
-            places = [i for i, chosen_role in enumerate(roles) if chosen_role == role]
         if len(places) > 1:
             problems.append(f"has several columns {role}, {', '.join(head[i] for i in places)}")
         elif places:
@@ -181,8 +176,7 @@ def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) ->
     if problems:
         raise PefourierError(
             f"{shown(str(path))} {problems[0]}: its first line names {shown(', '.join(head))}; "
-            "expected a line for each time of each series, and --columns "
-            "time=NAME,series=NAME,label=NAME where names are others"
+            "a line is a time of a series; --columns time=NAME,series=NAME,label=NAME names others"
         )
     return roles
 
@@ -194,20 +188,19 @@ def holds_numbers(column: Sequence[str]) -> bool:
 
 
 def read_cells(
-    table: LongTable, cells: Sequence[str], name: str, *, is_time: bool = False
+    table: LongTable, cells: Sequence[str], name: str, absent: Sequence[str] = ABSENT
 ) -> np.ndarray:
-    """Cells of a column as numbers, nan where one is missing; a time must be there."""
+    """Cells of a column as numbers, nan where one is missing."""
     numbers = np.empty(len(cells))
     for row, cell in enumerate(cells):
         try:
-            numbers[row] = np.nan if cell.lower() in ABSENT else float(cell.translate(POINT))
+            numbers[row] = float(cell.translate(POINT))
         except ValueError:
-            numbers[row] = np.inf
-        if np.isinf(numbers[row]) or (is_time and np.isnan(numbers[row])):
+            numbers[row] = np.nan
+        if not math.isfinite(numbers[row]) and cell.lower() not in absent:
             raise PefourierError(
-                f"{table.place(row, name)}: {'a time' if is_time else 'a channel'} must be a "
-                f"finite number; got {shown(cell)}; --columns time=NAME, label=NAME or group=NAME "
-                "says what else a column is"
+                f"{table.place(row, name)}: expected a finite number; got {shown(cell)}; --columns "
+                "time=NAME, label=NAME or group=NAME says what else a column is"
             )
     return numbers
 
@@ -216,21 +209,16 @@ def read_times(table: LongTable, name: str) -> np.ndarray:
     """Times as numbers: those of dates in seconds, in UTC where they have a zone."""
     cells = table.columns["time"].tolist()
     if reads_as_number(cells[0].translate(POINT)):
-        return read_cells(table, cells, name, is_time=True)
+        return read_cells(table, cells, name, absent=())
     zones = [match and bool(match["zone"]) for match in map(DATE.fullmatch, cells)]
-    for row, zone in enumerate(zones):
-        if zone is None or zone != zones[0]:
-            raise PefourierError(
-                f"{table.place(row, name)}: times must be numbers or ISO 8601, such as "
-                f"2024-05-31T12:00, all with a zone or all without; got {shown(cells[row])}; "
-                "pandas.to_datetime reads other forms"
-            )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy's of zones, which it converts to UTC
-            stamps = np.array([cell.translate(POINT) for cell in cells], "datetime64[us]")
-    except ValueError as error:
-        raise PefourierError(f"{shown(str(table.path))}, column {name}: {error}") from error
+    if odd := [row for row, zone in enumerate(zones) if zone is None or zone != zones[0]]:
+        raise PefourierError(
+            f"{table.place(odd[0], name)}: expected numbers or ISO 8601, all with a zone or all "
+            f"without; got {shown(cells[odd[0]])}; pandas.to_datetime reads other forms"
+        )
+    texts, file = [cell.translate(POINT) for cell in cells], name_of_file(str(table.path))
+    parse = partial(np.array, texts, "datetime64[us]")  # of zones it makes UTC, with a warning
+    stamps = parse_or_refuse(parse, file, ".csv", f"write ISO 8601 in column {name}")
     return np.asarray((stamps - stamps.min()) / np.timedelta64(1, "s"))
 
 
@@ -244,17 +232,16 @@ def from_csv(path: Path, options: Options) -> Task:
         parts[i] = part[complete]
         table.channels[parts[i]] = rows
         filled, lost = filled + count, lost + int((~complete).sum())
-    steps = np.concatenate([np.diff(table.times[part]) for part in parts])
-    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
     since = [table.times[part] - table.times[part[0]] for part in parts]
+    steps = np.concatenate([np.diff(times) for times in since])
+    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
     make, times = recordings_of, np.concatenate(since)
     if are_examples(table, parts, options):
         make, (padded, _) = examples_of, padded_series([t[:, None] for t in since])
         times = np.maximum.accumulate(padded, axis=1).ravel()  # of padding that of the last row
     task = split.count_missing(make(table, parts, options), filled, lost)
-    is_constant = np.nanmin(table.channels, axis=0) == np.nanmax(table.channels, axis=0)
-    constant = [name for name, same in zip(table.names, is_constant, strict=True) if same]
-    remarks = table.remarks | {"constant": constant}
+    spans = np.nanmax(table.channels, axis=0) - np.nanmin(table.channels, axis=0)
+    remarks = table.remarks | {"constant": list(np.array(table.names)[spans == 0])}
     return replace(task, times=times, uneven=uneven, channels=table.names, remarks=remarks)
 
 

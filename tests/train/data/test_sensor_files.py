@@ -77,7 +77,7 @@ FILES = {
     "one.csv": (
         table("timestamp,value,label", lambda s, t, x: [stamp(t + 40 * s), str(x[0]), anomaly(t % 40)], series=1, rows=400),
         {"window": 6},
-        {"channels": ("value",), "one series": ["one"]},
+        {"channels": ("value",), "columns": ["timestamp as time", "label as label", "the whole file as one series"]},
     ),
     # accelerations, whose y is no label, in tabs
     "moves.tsv": (
@@ -119,7 +119,7 @@ def test_files_are_read_as_they_are_meant(tmp_path, name):
     found = {"windows": len(task.starts)} | dict(task.remarks)
     found |= {key: getattr(task, key) for key in facts if hasattr(task, key)}
     assert {key: found.get(key) for key in facts} == facts
-    for code in ("one series", "left out", "commas", "constant"):
+    for code in ("left out", "commas", "constant"):
         assert found[code] == facts.get(code, [])
     tiny = {"encoding": ("none", "dft"), "steps": 2, "seeds": 1, "d": 8, "heads": 2, "folds": 1}
     summary = run_comparison(Options(dataset=(str(tmp_path / name),), **tiny, **settings))

@@ -69,7 +69,7 @@ REFUSED = {  # the text of a file, and what is named
     HEAD + "1,0,x,0\n": "no other column has numbers",
     HEAD + "1,31/05/2024 12:00,1,0\n": "line 2: series '1', column time",
     HEAD + "1,2024-05-31T12:00,1,0\n1,2024-05-31T13:00Z,1,0\n": "line 3: series '1', column time",
-    HEAD + "1,2024-13-31,1,0\n": "column time: Month out of range",
+    HEAD + "1,2024-13-31,1,0\n": "Month out of range",
     HEAD + '1,0,"1,5",0\n': "numbers of a have commas",
     "id;time;a;label\n1;0;1,5;0\n1;1;1.5;0\n": "numbers of a have commas",
     "id,machine,time,a,label\n1,1,0,1,0\n": "several columns series, id, machine",
