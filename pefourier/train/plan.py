@@ -96,8 +96,8 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
     seconds = estimate_seconds(resolved, experiment) * unfinished / len(keys)
     found, units = find_difference(task, experiment.options.seeds)
-    slots = {"runs": unfinished, "steps": steps, "minutes": max(1, round(seconds / 60))}
-    slots |= {"units": units, "found": found or "no difference", "sd": SPREAD}
+    time_and_runs = {"runs": unfinished, "steps": steps, "minutes": max(1, round(seconds / 60))}
+    power = {"units": units, "found": str(found or "no difference"), "sd": str(SPREAD)}
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
@@ -116,7 +116,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         dropped=task.dropped,
         seconds=round(seconds, 1),
         detectable=found,
-        conclusion=f"{task.name}: {words('plan', 'conclusion', **slots)}{dropped}",
+        conclusion=f"{task.name}: {words('plan', 'conclusion', **time_and_runs, **power)}{dropped}",
     )
 
 

@@ -61,7 +61,7 @@ class LongTable:
     channels: np.ndarray  # (n, C), nan where a number is missing
     lines: np.ndarray  # (n,) number in the file
     names: tuple[str, ...]  # of channels
-    remarks: dict[str, Sequence[str]]  # what to know of its columns, by a code of words.toml
+    remarks: dict[str, list[str]]  # what to know of its columns, by a code of words.toml
 
     def place(self, row: int, column: str = "") -> str:
         """Where a cell is: the file, the series, the line and maybe the column."""

@@ -13,29 +13,24 @@ from pefourier.train.statistics import detectable
 
 ROWS, SERIES = 12, 20
 START = np.datetime64("2024-03-30T22:00:00")
+ROLES = ["time as time", "series as series", "label as label"]
+ONE = ["timestamp as time", "label as label", "the whole file as one series"]
 
 
-def table(head, cells, *, rows=ROWS, series=SERIES, by=","):
+def table(head, cells, *, rows=lambda _: ROWS, series=SERIES, by=","):
     """A file of series: `cells` gives those of a line by series, row and random numbers."""
     rng = np.random.default_rng(0)
-    lines = [
-        by.join(cells(s, t, rng.normal(size=3).round(3)))
-        for s in range(series)
-        for t in rows_of(rows, s)
-    ]
+    places = [(s, t) for s in range(series) for t in range(rows(s))]
+    lines = [by.join(cells(s, t, rng.normal(size=3).round(3))) for s, t in places]
     return "\n".join([head, *lines]) + "\n"
 
 
-def rows_of(rows, series):
-    return range(rows(series) if callable(rows) else rows)
-
-
 def stamp(t, minutes=10):
-    return str(START + np.timedelta64(int(minutes * t), "m"))
+    return str(START + np.timedelta64(minutes * t, "m"))
 
 
-def anomaly(t):
-    return str(int(t in (4, 5)))
+def state(t):
+    return "fault" if t in (4, 5) else "ok"
 
 
 FILES = {
@@ -43,16 +38,16 @@ FILES = {
     "readme.csv": (
         table("time,series,label,v", lambda s, t, x: [str(t), f"s{s}", "ab"[s % 2], str(x[0])]),
         {},
-        {"channels": ("v",), "windows": SERIES, "columns": ["time as time", "series as series", "label as label"]},
+        {"channels": ("v",), "windows": SERIES, "columns": ROLES},
     ),
-    # times with a zone, over the change to summer time, and names of states a row
+    # times with a zone, and names of states a row
     "plant.csv": (
         table(
             "Timestamp,machine,temp,pressure,state",
-            lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), "fault" if t in (4, 5) else "ok"],
+            lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), state(t)],
         ),
         {"window": 4},
-        {"channels": ("temp", "pressure"), "windows": 60, "classes": ("ok", "fault"), "uneven": False},
+        {"channels": ("temp", "pressure"), "windows": 60, "classes": ("ok", "fault")},
     ),
     # of a spreadsheet with decimal commas, whose columns have other names
     "export.csv": (
@@ -68,16 +63,28 @@ FILES = {
     "ward.csv": (
         table(
             ",date,patient_id,ward,hr,class",
-            lambda s, t, x: [str(s * ROWS + t), stamp(t, 1440)[:10], str(s), "icu", str(x[0]), str(s % 2)],
+            lambda s, t, x: [
+                str(12 * s + t),
+                stamp(t, 1440)[:10],
+                f"{s}",
+                "a",
+                f"{x[0]}",
+                f"{s % 2}",
+            ],
         ),
         {},
         {"channels": ("hr",), "windows": SERIES, "left out": ["number 1", "ward"]},
     ),
     # one recording without a column of series
     "one.csv": (
-        table("timestamp,value,label", lambda s, t, x: [stamp(t + 40 * s), str(x[0]), anomaly(t % 40)], series=1, rows=400),
+        table(
+            "timestamp,value,label",
+            lambda _, t, x: [stamp(t), str(x[0]), "0" if state(t % 40) == "ok" else "1"],
+            rows=lambda _: 400,
+            series=1,
+        ),
         {"window": 6},
-        {"channels": ("value",), "columns": ["timestamp as time", "label as label", "the whole file as one series"]},
+        {"channels": ("value",), "columns": ONE},
     ),
     # accelerations, whose y is no label, in tabs
     "moves.tsv": (
@@ -97,18 +104,18 @@ FILES = {
             rows=lambda s: 6 + s % 5,
         ),
         {},
-        {"channels": ("dead", "level"), "constant": ["dead"], "left out": ["note"], "uneven": True, "shortest": 6},
+        {"constant": ["dead"], "left out": ["note"], "uneven": True, "shortest": 6},
     ),
-    # patients with several trials
+    # patients with several trials, in milliseconds since 1970
     "trials.csv": (
         table(
             "time,series,group,v,label",
-            lambda s, t, x: [str(1_700_000_000_000 + 1000 * t), str(s), f"p{s // 4}", str(x[0]), str(s % 2)],
+            lambda s, t, x: [f"{10**12 + 1000 * t}", f"{s}", f"p{s // 4}", str(x[0]), str(s % 2)],
         ),
         {},
         {"channels": ("v",), "groups": 5, "uneven": False},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -143,7 +150,7 @@ def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):
         path.write_text("\n".join(["id,time,v,label", *body]))
         tasks.append(load_task(str(path)))
     np.testing.assert_array_equal(tasks[0].rows, tasks[1].rows)
-    assert tasks[0].uneven and tasks[1].uneven
+    assert (tasks[0].uneven, tasks[1].uneven) == (True, True)
 
 
 WIDE = "label," + ",".join(f"v{i}" for i in range(9)) + "\n" + "0,1,2,3,4,5,6,7,8,9\n" * 4
@@ -169,7 +176,7 @@ def test_other_files_are_refused_with_a_way_out(tmp_path, name):
 
 
 def test_a_plan_says_what_is_read_how_long_it_takes_and_what_it_can_find(tmp_path):
-    text, settings, _ = FILES["uneven.csv"]
+    text = FILES["uneven.csv"][0]
     (tmp_path / "x.csv").write_text(text)
     notes = []
     options = Options(dataset=(str(tmp_path / "x.csv"),), encoding=("none", "dft"), seeds=1)
