@@ -103,8 +103,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
-    if options.d is None and model.d != LEAST_D:
-        wide = [f"{model.d} for {model.tokens} tokens"]
+        wide = [f"{model.d} for {model.tokens} tokens"] if model.d != LEAST_D else []
         task = replace(task, remarks={**task.remarks, "wide": wide})
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
@@ -254,9 +253,8 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
         params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
         if arm.spec not in WITHOUT_CODES:
             injection = resolved.injections[arm.spec]
-            params[arm.name] |= injection.params
-            if collides(injection, resolved.model.tokens):
-                params[arm.name]["collides"] = True
+            fact = {"collides": True} if collides(injection, resolved.model.tokens) else {}
+            params[arm.name] |= {**injection.params, **fact}
     return params
 
 
@@ -266,7 +264,6 @@ def remarks_on_task(task: Task) -> list[str]:
     facts: list[tuple[str, Any, dict[str, Any]]] = [
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
         ("filled", task.filled, {"count": task.filled}),
-        ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
         *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
         ("times", task.times is not None, {}),
         ("uneven", task.uneven and task.times is None, {}),
@@ -399,8 +396,8 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
 def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> dict[str, Any]:
     """What the numbers depend on of data, of their splits, and of codes that no name tells."""
     tasks = [entry.task for entry in resolved]
-    arrays = {task.name: task.rows for task in tasks}
-    arrays |= {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
+    timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
+    arrays = {task.name: task.rows for task in tasks} | timed
     return {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
         "splits": dict(split for task in tasks for split in splits_of(task, resamples)),
@@ -451,5 +448,4 @@ def settings_in_common(experiment: Experiment) -> dict[str, Any]:
     """What all models of a comparison have in common; d by dataset where it differs."""
     settings = {k: v for k, v in asdict(experiment.options).items() if k not in APART} | RULES
     sizes = {entry.task.name: entry.model.d for entry in experiment.resolved}
-    first, *others = dict.fromkeys(sizes.values())
-    return settings | {"d": sizes if others else first}
+    return settings | {"d": sizes if len({*sizes.values()}) > 1 else max(sizes.values())}

@@ -306,9 +306,7 @@ class Transformer:
         `windows` (M, B) say which they are, for codes of their times.
         """
         drop = drop or keep_all
-        tables = {
-            act: codes.table(p.get(f"codes.{act}"), windows) for act, codes in injected.items()
-        }
+        tables = {a: codes.table(p.get(f"codes.{a}"), windows) for a, codes in injected.items()}
         h = drop(self.tokens_with_codes(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)

@@ -70,9 +70,7 @@ class Options:
     data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
     stride: Annotated[int | None, "Rows from one training window to the next."] = None
-    columns: Annotated[
-        str | None, "time=A,…", "Columns of a .csv by role: time=A,series=B,label=C,group=D."
-    ] = None
+    columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
     missing: Annotated[
         Missing | None, "How to fill missing numbers of a series, or drop rows (default: refuse)."
     ] = None
@@ -84,29 +82,21 @@ class Options:
         "rarer; of recordings the anomaly, of built-in tasks the second; if the rarer has 40% or "
         "more, neither: scores are means over both). Repeatable, one name per dataset.",
     ] = ()
-    test_length: Annotated[
-        str | None, "N,N", "Also test built-in tasks at these lengths, such as 24,48,96."
-    ] = None
+    test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
     encoding: Annotated[
-        tuple[str, ...],
-        "SPEC",
-        "Encoding, SPEC@rms=SIZE to scale it, or order-free, blind to order. Repeatable.",
+        tuple[str, ...], "SPEC", "Encoding, SPEC@rms=SIZE to scale it, or order-free. Repeatable."
     ] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
     beside: Annotated[
-        tuple[str, ...],
-        "METHOD",
-        "Another method on the same splits: trees (scikit-learn) or minirocket (aeon). Repeatable.",
+        tuple[str, ...], "METHOD", "Another method: trees (boosted) or minirocket. Repeatable."
     ] = ()
     seeds: Annotated[int, "Runs with each encoding."] = 8
     folds: Annotated[int | None, "Cross-validation folds to run (default: all, 5 or 1)."] = None
     resamples: Annotated[
-        int | None, "Splits of a set with a test part: its own, then others drawn with its sizes."
+        int | None, "Splits of a set with a test part: its own, then drawn ones."
     ] = None
     learn: Annotated[bool, "Also train fixed vectors, and the frequencies of rotations."] = False
     find: Annotated[
-        float | None,
-        f"Smallest difference in F1 of interest (default: {FIND}): too few folds or runs are those "
-        "that would not detect it with 80% power.",
+        float | None, f"Difference in F1 to be detected with 80% power (default: {FIND})."
     ] = None
     steps: Annotated[
         int | None, f"Most updates of the weights (default: {STEPS}, or {EPOCHS} epochs if more)."
@@ -123,9 +113,7 @@ class Options:
     warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
     dropout: Annotated[float, "Share dropped from inputs, and after and within sub-layers."] = 0.0
     search: Annotated[
-        tuple[str, ...],
-        "KEY=A,B…",
-        "Settings to choose among by validation, for each run: rate=3e-4,1e-3 dropout=0,.2.",
+        tuple[str, ...], "KEY=A,B…", "Settings that each run chooses by validation: rate=1e-3,3e-3."
     ] = ()
     d: Annotated[
         int | None, f"Dimension of the model (default: {LEAST_D}, or a window's tokens if more)."
@@ -135,18 +123,14 @@ class Options:
     ffn: Annotated[int | None, "Width within the feed-forward layer (default: twice --d)."] = None
     patch: Annotated[int, "Rows in a token."] = 1
     tokens: Annotated[int | None, "Most tokens of a window, which set --patch by dataset."] = None
-    inject: Annotated[
-        Inject, "How vectors enter: added to the input's map, or beside it by a map of their own."
-    ] = "add"
+    inject: Annotated[Inject, "How vectors enter: added to the mapped input, or beside it."] = "add"
     positions: Annotated[Positions, "What is encoded: numbers of tokens, or their times."] = "index"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
     processes: Annotated[
         int | None, "Processes that share the work here (default: one per core if it is long)."
     ] = None
     out: Annotated[str | None, "DIR", "Folder for results, written as they come."] = None
-    resume: Annotated[
-        bool, "Continue in --out with the options of its config.json; others must not differ."
-    ] = False
+    resume: Annotated[bool, "Continue in --out with the options of its config.json."] = False
     save_models: Annotated[str | None, "DIR", "Folder for classifiers (.safetensors)."] = None
     plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
 

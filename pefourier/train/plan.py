@@ -13,9 +13,8 @@ from functools import partial
 
 import numpy as np
 
-from pefourier.train import ensembles
+from pefourier.train import device_data, ensembles
 from pefourier.train.data.split import Dropped, Task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.ensembles import Experiment, ResolvedTask
 from pefourier.train.fit import Program, Replica
 from pefourier.train.injection import NOTHING
@@ -125,7 +124,7 @@ def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
     size, injections = experiment.description["stack"], resolved.injections
     runs = next(stack.runs for stack in ensembles.plan_ensembles(resolved, size))
     members = [Replica(r.arm.name, injections.get(r.arm.spec, NOTHING), 0, r.fold) for r in runs]
-    data = put_on_device(resolved.task, experiment.device)
+    data = device_data.put_on_device(resolved.task, experiment.device)
     program = Program(data, resolved.model, members, resolved.schedule, eager=True)
     program.train(1)
     began = time.perf_counter()
@@ -140,9 +139,8 @@ def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
     facts = [ensembles.facts_of_fold(task, number) for number in range(len(task.folds))]
     several, windows = len(facts) > 1, sum(fact["windows"] for fact in facts)
     units, ratio = (len(facts), test_to_train(facts)) if several else (seeds, 0.0)
-    needed = {found: units_needed(SPREAD, ratio, found, windows) for found in GRID}
-    found = next((found for found, n in needed.items() if n is not None and n <= units), None)
-    return found, f"{units} {'folds' if several else 'runs'}"
+    found = (f for f in GRID if (units_needed(SPREAD, ratio, f, windows) or np.inf) <= units)
+    return next(found, None), f"{units} {'folds' if several else 'runs'}"
 
 
 def count_windows(task: Task, number: int) -> PlannedFold:

@@ -83,7 +83,6 @@ class Task:
     own_names: bool = False  # classes as the data name them: no order says which is positive
     uneven: bool = False  # rows are at uneven times, of which only the order counts
     times: np.ndarray | None = None  # (N,) of rows, where they are what encodings number
-    channels: tuple[str, ...] = ()  # as the data name them
     # what else to know, by a code of words.toml: names of columns or arrays
     remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dropped: tuple[Dropped, ...] = ()

@@ -66,9 +66,9 @@ def irregular(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: 
     first = rng.random((count, 1)) * (1 - elapsed)
     share = rng.random((count, length))
     outside = share * (1 - elapsed)
-    outside += elapsed * (outside > first)
     between = np.arange(length) - 2 < rng.integers(0, length - 1, (count, 1))
-    times = np.where(between, first + share * elapsed, outside)
+    times = first + share * elapsed
+    times = np.where(between, times, outside + elapsed * (outside > first))
     times[:, :1], times[:, 1:2] = first, first + elapsed
     order = times.argsort(axis=1)
     x = rng.normal(0.0, noise, (count, length, 1))

@@ -111,7 +111,7 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     cells = {role: np.array(text[i]) for role, i in where.items()}
     cells.setdefault("series", np.full(len(lines), path.stem))
     others = [i for i, role in enumerate(roles) if not role]
-    channels = [i for i in others if head[i] and holds_numbers(text[i])]
+    channels = [i for i in others if head[i] and any(map(is_number, text[i]))]
     commas, points = ([head[i] for i in channels if mark in "".join(text[i])] for mark in ",.")
     remarks = {
         "columns": [f"{head[i]} as {role}" for role, i in where.items()]
@@ -181,10 +181,9 @@ def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) ->
     return roles
 
 
-def holds_numbers(column: Sequence[str]) -> bool:
-    """Whether some cell of a column is a number, maybe with a decimal comma."""
-    present = (cell for cell in column if cell.lower() not in ABSENT)
-    return any(reads_as_number(cell.translate(POINT)) for cell in present)
+def is_number(cell: str) -> bool:
+    """Whether a cell has a number, maybe with a decimal comma."""
+    return cell.lower() not in ABSENT and reads_as_number(cell.translate(POINT))
 
 
 def read_cells(
@@ -241,8 +240,9 @@ def from_csv(path: Path, options: Options) -> Task:
         times = np.maximum.accumulate(padded, axis=1).ravel()  # of padding that of the last row
     task = split.count_missing(make(table, parts, options), filled, lost)
     spans = np.nanmax(table.channels, axis=0) - np.nanmin(table.channels, axis=0)
-    remarks = table.remarks | {"constant": list(np.array(table.names)[spans == 0])}
-    return replace(task, times=times, uneven=uneven, channels=table.names, remarks=remarks)
+    constant = np.array(table.names)[spans == 0].tolist()
+    remarks = table.remarks | {"channels": [*table.names], "constant": constant}
+    return replace(task, times=times, uneven=uneven, remarks=remarks)
 
 
 def rows_of_series(table: LongTable) -> list[np.ndarray]:

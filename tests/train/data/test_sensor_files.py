@@ -38,7 +38,7 @@ FILES = {
     "readme.csv": (
         table("time,series,label,v", lambda s, t, x: [str(t), f"s{s}", "ab"[s % 2], str(x[0])]),
         {},
-        {"channels": ("v",), "windows": SERIES, "columns": ROLES},
+        {"channels": ["v"], "windows": SERIES, "columns": ROLES},
     ),
     # times with a zone, and names of states a row
     "plant.csv": (
@@ -47,7 +47,7 @@ FILES = {
             lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), state(t)],
         ),
         {"window": 4},
-        {"channels": ("temp", "pressure"), "windows": 60, "classes": ("ok", "fault")},
+        {"channels": ["temp", "pressure"], "windows": 60, "classes": ("ok", "fault")},
     ),
     # of a spreadsheet with decimal commas, whose columns have other names
     "export.csv": (
@@ -57,7 +57,7 @@ FILES = {
             by=";",
         ),
         {"columns": "time=Zeit,series=Gerät,label=Zustand"},
-        {"channels": ("Wert",), "windows": SERIES, "commas": ["Wert"]},
+        {"channels": ["Wert"], "windows": SERIES, "commas": ["Wert"]},
     ),
     # of pandas with its row numbers, of patients with a column of text
     "ward.csv": (
@@ -73,7 +73,7 @@ FILES = {
             ],
         ),
         {},
-        {"channels": ("hr",), "windows": SERIES, "left out": ["number 1", "ward"]},
+        {"channels": ["hr"], "windows": SERIES, "left out": ["number 1", "ward"]},
     ),
     # one recording without a column of series
     "one.csv": (
@@ -84,7 +84,7 @@ FILES = {
             series=1,
         ),
         {"window": 6},
-        {"channels": ("value",), "columns": ONE},
+        {"channels": ["value"], "columns": ONE},
     ),
     # accelerations, whose y is no label, in tabs
     "moves.tsv": (
@@ -94,7 +94,7 @@ FILES = {
             by="\t",
         ),
         {},
-        {"channels": ("x", "y", "z"), "classes": ("run", "walk"), "uneven": False},
+        {"channels": ["x", "y", "z"], "classes": ("run", "walk"), "uneven": False},
     ),
     # of unequal lengths, with a dead sensor and an empty column, at uneven times
     "uneven.csv": (
@@ -113,7 +113,7 @@ FILES = {
             lambda s, t, x: [f"{10**12 + 1000 * t}", f"{s}", f"p{s // 4}", str(x[0]), str(s % 2)],
         ),
         {},
-        {"channels": ("v",), "groups": 5, "uneven": False},
+        {"channels": ["v"], "groups": 5, "uneven": False},
     ),
 }
 

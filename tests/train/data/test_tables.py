@@ -46,7 +46,11 @@ def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
     array = from_examples("x", x, np.array(["no", "yes"])[y], lengths=lengths)
     for name in ("rows", "labels", "lengths"):
         np.testing.assert_array_equal(getattr(found, name), getattr(array, name))
-    assert (found.classes, found.shortest, found.channels) == (("no", "yes"), 4, ("a", "b"))
+    assert (found.classes, found.shortest, found.remarks["channels"]) == (
+        ("no", "yes"),
+        4,
+        ["a", "b"],
+    )
     for one, other in zip(found.folds, array.folds, strict=True):
         np.testing.assert_array_equal(one.test, other.test)
         own = np.concatenate([x[i, : lengths[i]] for i in one.train])
@@ -199,12 +203,12 @@ def test_columns_have_the_roles_that_are_given(tmp_path):
     with pytest.raises(PefourierError, match="--columns"):
         read(path)
     task = read(path, columns="time=hour,series=unit,label=state,group=plant")
-    assert (task.channels, task.groups) == (("v",), 5)
+    assert (task.remarks["channels"], task.groups) == (["v"], 5)
     np.testing.assert_array_equal(task.rows, plain.rows)
     # a role that is given leaves a column of its name a channel
     path = of_series(tmp_path / "z.csv", [0, 1] * 20, head="id,time,y,label")
     task = read(path, columns="label=y")
-    assert (task.channels, task.classes) == (("label",), ("0", "1"))
+    assert (task.remarks["channels"], task.classes) == (["label"], ("0", "1"))
 
 
 @pytest.mark.parametrize(
