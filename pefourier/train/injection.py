@@ -28,6 +28,7 @@ from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
+OF_PLACE = 2**8  # numbers that a place of a window counts for: 2^22 places in all
 OTHERWISE = {  # rotations that are not of queries and keys alike
     "pope": "takes the softplus of queries and keys and doubles their size",
     "rope++": "turns queries a quarter less than keys",
@@ -104,10 +105,9 @@ def load_injection(
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.injection]
     k *= 1 + bool(enc.params.get("values"))  # of a lag that both keys and values have codes of
     places = count_places(enc.injection, length)
-    if places * k > NUMBERS:
-        raise PefourierError(
-            f"{spec} has {places} codes of {k} numbers, over {NUMBERS}; choose a larger --patch"
-        )
+    windows, size = (1, k) if times is None else (len(times), OF_PLACE)
+    if places * windows * size > NUMBERS:
+        raise PefourierError(f"{spec} has {places * windows} codes; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
     if times is not None:
         return inject_times(enc, times, k)

@@ -165,6 +165,11 @@ def test_rows_of_irregular_say_nothing_and_times_all():
     assert ((a - b) ** 2 / (a + b)).sum() < 36 + 5 * (2 * 36) ** 0.5  # of 36 cells, chi squared
 
 
+def test_times_of_too_many_windows_are_refused():
+    with pytest.raises(PefourierError, match="larger --patch"):
+        at("alibi", np.zeros((100_000, T)))
+
+
 @pytest.mark.long
 def test_what_depends_on_time_is_learned_from_times_alone():
     arms = ("none", "sinusoidal", "rope", "tape", "mtan", "order-free")

@@ -105,7 +105,7 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     check_regular(str(path))
     file = name_of_file(str(path))
     parse = partial(parse_lines, path)
-    head, text, lines, delimiter = parse_or_refuse(parse, file, ".csv", "write it again")
+    head, text, lines, delimiter = parse_or_refuse(parse, file, ".csv", "save it as UTF-8 again")
     roles = roles_of_columns(path, head, chosen)
     where = {role: roles.index(role) for role in USUAL if role in roles}
     cells = {role: np.array(text[i]) for role, i in where.items()}
