@@ -71,9 +71,7 @@ class Options:
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
     stride: Annotated[int | None, "Rows from one training window to the next."] = None
     columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
-    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (default: refuse)."] = (
-        None
-    )
+    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (default: refuse)."] = None
     split: Annotated[Split, "How windows are split; random leaks, for comparison only."] = "blocks"
     positive: Annotated[
         tuple[str, ...],
