@@ -1,15 +1,11 @@
 """A task that lies on the device: windows gathered there by index, and who sees which when."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pefourier.train.data.split import Fold, Task, machine_memory
 
@@ -92,23 +88,6 @@ def device_memory(device: torch.device) -> int:
 
 PROBED = 2  # members of a trial step
 ROOM = 0.4  # share of a GPU's free memory that a step may take; a graph has memory of its own
-WARM_UP = 3  # steps before a CUDA graph is captured
-BFLOAT16 = (8, 0)  # compute capability from which on products are made in it
-# Not cuDNN's: at lengths that 128 does not divide its backward pass gave nan, its graphs broke
-# (pytorch issues 196678 and 169849), and it builds a plan for every shape
-KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-
-
-@contextmanager
-def training_precision(device: torch.device) -> Iterator[None]:
-    """bfloat16 matrix products on a GPU that has them."""
-    if device.type == "cpu":
-        yield
-        return
-    able = device.type != "cuda" or torch.cuda.get_device_capability() >= BFLOAT16
-    cast = torch.autocast("cuda", dtype=torch.bfloat16, enabled=able, cache_enabled=False)
-    with cast, sdpa_kernel(KERNELS):
-        yield
 
 
 def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], object]) -> int:
@@ -126,29 +105,18 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
     return min(count, max(1, int(ROOM * torch.cuda.mem_get_info()[0] / size)))
 
 
-def capture_cuda_graphs(program: Any) -> list[Callable[[], None]]:
-    """A look and a step of a `fit.Program` as CUDA graphs; steps that warm up leave no trace."""
-    before = {name: p.detach().clone() for name, p in program.parameters.items()}
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*capturable=True")  # these steps are not captured
-        for _ in range(WARM_UP):
-            program.step()
-            program.look()
-    torch.cuda.current_stream().wait_stream(side)
-    with torch.no_grad():
-        for name, p in program.parameters.items():
-            p.copy_(before[name])
-            for state in program.optimizer.state[p].values():
-                state.zero_()
-    program.count.fill_(program.done)
-    program.total.zero_()
-    program.optimizer.zero_grad(set_to_none=True)
-    replays = []
-    for work in (program.look, program.step):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
-            work()
-        replays.append(graph.replay)
-    return replays
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on the device, without waiting for what that is at."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def fetch(tensors: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
+    """Tensors of a device on the host, and what to call before their numbers are read."""
+    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
+    if tensors[0].device.type != "cuda":
+        return copies, lambda: None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return copies, event.synchronize

@@ -21,10 +21,10 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import batch_and_steps, device_memory
-from pefourier.train.fit import AT_ONCE
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
 from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
+from pefourier.train.program import AT_ONCE
 from pefourier.train.ranks import has_meeting_point
 from pefourier.train.report import words
 from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
@@ -46,7 +46,7 @@ RULES = {  # that numbers depend on, where an earlier version had others
 }
 # what a comparison is of, and what its numbers don't depend on
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"device", "columns", "missing", *NOT_NUMBERS}
+APART |= {"device", "compile", "columns", "missing", *NOT_NUMBERS}
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,12 @@ class Ensemble:
     @property
     def keys(self) -> list[Key]:
         return [run.key for run in self.runs]
+
+    @property
+    def acts(self) -> set[str]:
+        """How what its runs inject enters the classifier."""
+        injections = (self.resolved.injections.get(run.arm.spec) for run in self.runs)
+        return {injection.act for injection in injections if injection is not None}
 
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
@@ -161,16 +167,10 @@ def check_scaling(arm: Arm, injection: Injection) -> None:
         )
 
 
-def activations(model: Transformer, batch: int) -> int:
-    """Bytes of what one member has between its layers, scores apart, roughly."""
-    layer = 20 * model.d + 2 * model.wide
-    return 4 * batch * model.tokens * (model.patch * model.channels + layer * model.layers)
-
-
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
     """Refuse a classifier that the device's memory does not hold once, before anything is made."""
     # half of them at least, and parameters, their gradients and two means of those
-    needs = activations(model, batch) // 2 + 16 * model.size
+    needs = model.bytes_between_layers(batch) // 2 + 16 * model.size
     if needs > (memory := device_memory(device)):
         raise PefourierError(
             f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
@@ -182,7 +182,7 @@ def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """How many members fit into the bytes a stack may take, roughly."""
     scores = 8 * batch * model.tokens * model.heads * model.tokens * model.layers
-    members = STACK_BYTES[device.type] // (activations(model, batch) + scores)
+    members = STACK_BYTES[device.type] // (model.bytes_between_layers(batch) + scores)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
         members = min(members, windows // max(batch, AT_ONCE))

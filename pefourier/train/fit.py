@@ -3,12 +3,11 @@
 Conventions
 -----------
 `fit` trains a stack from one look at validation to the next (`Training`), each a number of steps
-of all members (`Program`). A member's initial weights, batches and what it drops depend on its seed
-and fold alone, so that encodings are compared in pairs and a member in a stack is the member alone,
-up to rounding: a library may add in another order where it multiplies other numbers of matrices at
-once. Members may differ in rate and dropout. Data stay on the device, windows are
-gathered there by index, and nothing is read back between two looks. float32 on a CPU; on a GPU
-matrix products in bfloat16 where it has them, and the whole step one CUDA graph.
+of all members (`program.Program`). A member's initial weights, batches and what it drops depend on
+its seed and fold alone, so that encodings are compared in pairs and a member in a stack is the
+member alone, up to rounding: a library may add in another order where it multiplies other numbers
+of matrices at once. Members may differ in rate and dropout. Data stay on the device, windows are
+gathered there by index, and nothing is read back between two looks.
 
 Every `schedule.every` steps weights are looked at on validation windows, and the best are kept, of
 equal ones those with the least loss: where a score reaches 1 early, the first weights that do are
@@ -19,59 +18,41 @@ where the largest logit decides. The loss alone would end training too soon: wei
 grows as soon as some windows are surely wrong, long before their ranking is best. A member that has
 not become better for `schedule.patience` steps is done and leaves the stack.
 
+A GPU is given the steps of the next look before the last one is scored. It then trains members that
+are done for one look more than a CPU does, which changes nothing that is kept. There members leave
+only where that saves more time than graphs of fewer members take to capture, as a count of bytes
+has it: measured times would make equal requests differ in rounding.
+
 A checkpoint has all that training goes on from: parameters now and at their best, Adam's means,
 who is done, and the step. Everything else is drawn from seed, fold and step.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train import device_data, metrics
+from pefourier.train import compiling, device_data, metrics
+from pefourier.train.compiling import Compiler
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, class_weights
-from pefourier.train.injection import Injection
-from pefourier.train.model import (
-    Classifier,
-    Dropout,
-    OrderFree,
-    Parameters,
-    as_tensor,
-    draw_parameters,
-    stack_codes,
-)
-from pefourier.train.request import FASTER, Schedule, Tuning
+from pefourier.train.model import Classifier, OrderFree, Parameters
+from pefourier.train.program import Program, Replica, is_code
+from pefourier.train.request import Schedule
 from pefourier.train.store import Checkpoint
 
-AT_ONCE = 64  # windows a member in evaluation
 LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
+AHEAD = {"cpu": 0, "cuda": 1}  # looks that a device is given before the last one is scored
+SIZES = sorted({1, *(2**i for i in range(1, 21)), *(3 * 2**i for i in range(20))})  # of stacks
 MEMORY_ENDS = (
     *("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED"),
     "CUBLAS_STATUS_NOT_INITIALIZED",  # there is no room for its workspace
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Replica:
-    """One training: an encoding's codes, a seed, a fold."""
-
-    encoding: str
-    injection: Injection
-    seed: int
-    fold: int
-    tuning: Tuning | None = None  # that of the schedule
-    number: int = 0  # of the run that it is a candidate of
-
-    @property
-    def key(self) -> int:
-        """What its weights and what it drops are drawn from: its seed and fold alone."""
-        return 1_000_003 * self.fold + self.seed
 
 
 def no_rows() -> np.ndarray:
@@ -99,175 +80,10 @@ class Outcome:
         return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
 
 
-@dataclass(eq=False)
-class Program:
-    """The state of a stack in training."""
-
-    data: Resident
-    model: Classifier
-    members: Sequence[Replica]
-    schedule: Schedule
-    eager: bool = False  # on a GPU: no graphs are captured
-    done: int = field(init=False, default=0)  # steps
-    replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
-    replay_look: Callable[[], None] | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
-        injections = [m.injection for m in self.members]
-        blind = isinstance(self.model, OrderFree)  # it takes no codes
-        self.injected = {} if blind else stack_codes(injections, device, dtype)
-        self.parameters = self.draw_parameters()
-        folds = [task.folds[m.fold] for m in self.members]
-        shape = (len(folds), 1, 1, -1)
-        self.mean = as_tensor([f.mean for f in folds], device, dtype).view(shape)
-        self.scale = as_tensor([f.scale for f in folds], device, dtype).view(shape)
-        self.weights = as_tensor([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
-        size = (len(folds), device_data.batch_and_steps(task, self.schedule.batch_size)[0])
-        self.index = torch.zeros(size, dtype=torch.long, device=device)
-        self.total = torch.zeros(len(folds), device=device)
-        self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
-        self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
-        self.set_pace()
-        if device.type == "cuda" and not self.eager:
-            self.replay_look, self.replay = device_data.capture_cuda_graphs(self)
-
-    def draw_parameters(self) -> Parameters:
-        """Every member's first parameters, the same for all encodings of a seed and fold."""
-        shapes, kind = self.model.shapes(), self.data.rows
-        of_members = [draw_parameters(shapes, m.key) for m in self.members]
-        begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
-        begun |= {f"codes.{act}": c.start for act, c in self.injected.items() if c.trained}
-        return {name: p.to(kind).clone().requires_grad_() for name, p in begun.items()}
-
-    def set_pace(self) -> None:
-        """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
-        device = self.data.device
-        tunings = [m.tuning or self.schedule for m in self.members]
-        self.count = torch.full((), self.done, dtype=torch.int32, device=device)
-        shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
-        self.drop = Dropout(shares, keys, device) if any(shares) else None
-        rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
-        fastest = float(rates.max())
-        is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
-        self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
-        groups = [
-            {"params": group, "lr": FASTER * fastest if codes else fastest}
-            for codes in (False, True)
-            if (group := [p for name, p in self.parameters.items() if is_code(name) == codes])
-        ]
-        self.optimizer = torch.optim.Adam(groups, fused=True, capturable=device.type != "cpu")
-
-    def loss(self, index: Tensor) -> Tensor:
-        """Class-weighted cross entropy of each member's windows (M, n), shape (M, n)."""
-        with device_data.training_precision(self.data.device):
-            drop = self.drop and self.drop.begin(self.done)
-            logits, y = self.logits(index, drop), self.data.labels[index]
-        entropy = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none").view_as(y)
-        return entropy * self.weights.gather(1, y)
-
-    def logits(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
-        """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
-        x = self.data.windows(index, self.mean, self.scale)
-        lengths = None if self.data.lengths is None else self.data.lengths[index]
-        logits = self.model.logits(self.parameters, self.injected, x, drop, lengths, index)
-        return logits.to(self.weights.dtype)
-
-    def step(self) -> None:
-        """One step of Adam for every member on the windows in `index`."""
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.index).mean(dim=1)  # (M,)
-        # members share no parameter: each gets its own gradient
-        torch.autograd.backward(loss.sum())
-        if self.pace is None:
-            self.optimizer.step()
-        else:
-            before = [p.detach().clone() for p in self.parameters.values()]
-            self.optimizer.step()
-            self.shorten_step(self.pace, before)
-        self.count += 1
-        self.total += loss.detach()
-
-    @torch.no_grad()
-    def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
-        """Go back part of the way to the parameters before a step, each member its own."""
-        share = pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
-        for start, p in zip(before, self.parameters.values(), strict=True):
-            p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
-
-    def train(self, steps: int) -> Tensor:
-        """Train for some steps; mean training loss of each member."""
-        span = self.done, steps, self.schedule.batch_size
-        keys = [(m.seed, m.fold) for m in self.members]
-        batches = {
-            key: device_data.draw_batches(self.data.task, *key, *span)
-            for key in dict.fromkeys(keys)
-        }
-        order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
-        self.total.zero_()
-        for index in order.to(self.data.device):
-            self.index.copy_(index)
-            (self.replay or self.step)()
-            self.done += 1
-        return self.total / steps
-
-    @torch.no_grad()
-    def look(self) -> None:
-        """Write the logits of the windows in `seen` into `answers`."""
-        self.answers.copy_(self.logits(self.seen))
-
-    def evaluated(self, index: Tensor) -> Tensor:
-        """Logits (M, n, K) of at most AT_ONCE windows (M, n); a graph looks at as many always."""
-        if self.replay_look is None:
-            return self.logits(index)
-        count = index.shape[1]
-        self.seen[:, :count] = index
-        self.replay_look()
-        return self.answers[:, :count].clone()
-
-    @torch.no_grad()
-    def evaluate(self, part: str) -> list[np.ndarray]:
-        """Logits (n, K) of each member's windows of a part."""
-        indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
-        index = device_data.padded_indices(indices).to(self.data.device)
-        logits = torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)
-        padded = logits.cpu().double().numpy()
-        return [rows[: len(windows)] for rows, windows in zip(padded, indices, strict=True)]
-
-    def validate(self) -> np.ndarray:
-        """Score and loss of each member on its validation windows (M, 2); nan where diverged."""
-        pairs = zip(self.members, self.evaluate("valid"), strict=True)
-        return np.array([score_and_loss(self.data.task, m.fold, logits) for m, logits in pairs])
-
-    def state(self) -> dict[str, Tensor]:
-        """Parameters and Adam's means, all with the member first, by name."""
-        tensors: dict[str, Tensor] = {}
-        for name, p in self.parameters.items():
-            now = {"now": p.detach(), **self.optimizer.state[p]}
-            tensors |= {f"{key}.{name}": value for key, value in now.items() if key != "step"}
-        return tensors
-
-    @torch.no_grad()
-    def set_state(self, tensors: Mapping[str, Tensor], done: int) -> None:
-        """Go on from parameters and means; codes may have been padded for more members."""
-        self.done = done
-        self.count.fill_(done)
-        for name, p in self.parameters.items():
-            shape = tuple(map(slice, p.shape))
-            p.copy_(tensors[f"now.{name}"][shape])
-            state = self.optimizer.state[p]
-            values = {key: tensors[f"{key}.{name}"][shape] for key in ("exp_avg", "exp_avg_sq")}
-            values["step"] = torch.tensor(float(done), device=p.device)
-            for key, value in values.items():  # a graph has the tensors that there are
-                state[key] = state[key].copy_(value) if key in state else value.clone()
-
-    def with_members(self, chosen: Sequence[int]) -> "Program":
-        """A program of some of the members, at the same point of their training."""
-        members = [self.members[i] for i in chosen]
-        fewer = Program(self.data, self.model, members, self.schedule)
-        index = torch.as_tensor(chosen, device=self.data.device)
-        fewer.set_state({k: value[index] for k, value in self.state().items()}, self.done)
-        return fewer
+def score_members(program: Program, logits: Sequence[np.ndarray]) -> np.ndarray:
+    """Score and loss of each member's validation windows (M, 2), from their logits (n, K)."""
+    pairs = zip(program.members, logits, strict=True)
+    return np.array([score_and_loss(program.data.task, m.fold, rows) for m, rows in pairs])
 
 
 def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, float]:
@@ -280,11 +96,6 @@ def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, 
     return metrics.validation_score(logits, labels, macro=task.positive is None), loss
 
 
-def is_code(name: str) -> bool:
-    """Whether a parameter is one of codes."""
-    return name.startswith("codes.")
-
-
 Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss
 
 
@@ -295,6 +106,7 @@ def fit(
     schedule: Schedule,
     progress: Progress = lambda *_: None,
     checkpoint: Checkpoint | None = None,
+    compiler: Compiler | None = None,
 ) -> list[Outcome]:
     """Train members together, or as many at a time as memory holds."""
     outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
@@ -307,7 +119,7 @@ def fit(
         for first in range(0, len(members), size):
             part = members[first : first + size]
             file = checkpoint if len(part) == len(members) else checkpoint.part(first, len(part))
-            outcomes += Training(data, model, part, schedule, file).run(progress)
+            outcomes += Training(data, model, part, schedule, file, compiler).run(progress)
     except RuntimeError as error:
         memory = isinstance(error, torch.OutOfMemoryError)
         if not memory and not any(text in str(error) for text in MEMORY_ENDS):
@@ -316,6 +128,19 @@ def fit(
             "memory does not hold the runs trained together; choose a smaller --batch-size or --d"
         ) from error
     return outcomes
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a program came to at a look at validation, to be read once `wait` returns."""
+
+    program: Program
+    active: np.ndarray  # its members
+    begun: int  # steps before the look
+    done: int  # and after it
+    results: Sequence[Tensor]  # mean training loss (M,) and logits of validation windows
+    wait: Callable[[], None]
+    parameters: Parameters
 
 
 @dataclass(eq=False)
@@ -327,9 +152,10 @@ class Training:
     members: Sequence[Replica]
     schedule: Schedule
     checkpoint: Checkpoint
+    compiler: Compiler | None = None
 
     def __post_init__(self) -> None:
-        self.running = Program(self.data, self.model, self.members, self.schedule)
+        self.running = self.program_of(self.members)
         self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
         self.highest: np.ndarray = np.tile([-1.0, np.inf], (count, 1))  # score and loss
@@ -338,49 +164,88 @@ class Training:
         self.active: np.ndarray = np.arange(count)  # members in `running`
         self.seconds = 0.0
 
+    def program_of(self, members: Sequence[Replica], *, eager: bool = False) -> Program:
+        """A program of some of the members, as they begin."""
+        return Program(self.data, self.model, members, self.schedule, self.compiler, eager)
+
     def run(self, progress: Progress) -> list[Outcome]:
         """Train to the end, from a checkpoint if there is one."""
         self.restore()
-        while self.running.done < self.schedule.steps and len(self.active):
+        looks = deque[Look]()
+        ahead = AHEAD[self.data.device.type]
+        while len(self.active) and (looks or self.running.done < self.schedule.steps):
             began = time.perf_counter()
-            loss = self.look()
-            progress(self.running.done, len(self.active), loss)
-            self.leave()
+            has_steps = self.running.done < self.schedule.steps
+            if has_steps and not (looks and self.checkpoint.is_due):
+                looks.append(self.begin_look())
+                has_steps = self.running.done < self.schedule.steps
+            if len(looks) > ahead or self.checkpoint.is_due or not has_steps:
+                look = looks.popleft()
+                progress(look.done, len(look.active), self.judge(look))
+                self.leave(look.done)
             self.seconds += time.perf_counter() - began
-            self.checkpoint.save_at_times(self.state)
+            if not looks:
+                self.checkpoint.save_at_times(self.state)
         return self.collect_outcomes()
 
-    def look(self) -> float:
-        """Train to the next look, and keep what has become better; the mean training loss."""
-        steps = min(self.schedule.every, self.schedule.steps - self.running.done)
-        patient = self.is_patient()
-        loss = self.running.train(steps).double().cpu().numpy()
-        scores = self.running.validate()
+    def begin_look(self) -> Look:
+        """Train to the next look, without waiting for what comes of it."""
+        program, begun = self.running, self.running.done
+        steps = min(self.schedule.every, self.schedule.steps - begun)
+        results, wait = device_data.fetch([program.train(steps), program.logits_of("valid")])
+        parameters = program.parameters
+        if AHEAD[self.data.device.type]:  # they change meanwhile
+            parameters = {name: p.detach().clone() for name, p in parameters.items()}
+        return Look(program, self.active, begun, program.done, results, wait, parameters)
+
+    def judge(self, look: Look) -> float:
+        """Keep what has become better at a look; the mean training loss."""
+        look.wait()
+        patient = self.is_patient(look.active, look.begun)
+        loss = look.results[0].double().numpy()
+        scores = score_members(look.program, look.program.cut(look.results[1], "valid"))
         point = np.full((1, len(self.members), 3), np.nan)
-        point[0, self.active] = np.column_stack([loss, scores])
+        point[0, look.active[patient]] = np.column_stack([loss, scores])[patient]
         self.curve = np.concatenate([self.curve, point])
-        better = np.flatnonzero(is_better(scores, self.highest[self.active]) & patient)
-        members = self.active[better]
-        self.highest[members], self.best_step[members] = scores[better], self.running.done
+        better = np.flatnonzero(is_better(scores, self.highest[look.active]) & patient)
+        members = look.active[better]
+        self.highest[members], self.best_step[members] = scores[better], look.done
         rows, of_all = (torch.as_tensor(x, device=self.data.device) for x in (better, members))
-        for name, p in self.running.parameters.items():
+        for name, p in look.parameters.items():
             places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
             self.best[name][places] = p.detach()[rows]
         return float(loss.mean())
 
-    def is_patient(self) -> np.ndarray:
-        """Which members of `running` have steps left without better weights."""
-        waited = self.running.done - self.best_step[self.active]
+    def is_patient(self, members: np.ndarray, done: int) -> np.ndarray:
+        """Which members have steps left without better weights after so many steps."""
+        waited = done - self.best_step[members]
         return np.asarray(waited < (self.schedule.patience or np.inf))
 
-    def leave(self) -> None:
-        """Let those leave whose patience has ended; on a GPU only all together."""
-        patient = self.is_patient()
+    def leave(self, done: int) -> None:
+        """Let those leave whose patience has ended after so many steps."""
+        patient = self.is_patient(self.active, done)
         if not patient.any():
             self.active = self.active[:0]
-        elif not patient.all() and self.data.device.type == "cpu":
-            self.running = self.running.with_members(np.flatnonzero(patient).tolist())
-            self.active = self.active[patient]
+        elif not patient.all():
+            stay = np.flatnonzero(patient)
+            if self.data.device.type != "cpu":
+                stay = self.choose_smaller(patient)
+            if len(stay) < len(patient):
+                self.running = self.running.with_members(stay.tolist())
+                self.active = self.active[stay]
+
+    def choose_smaller(self, patient: np.ndarray) -> np.ndarray:
+        """Who stays on a GPU, some of them done: all, unless fewer save more than a new capture."""
+        size = next(size for size in SIZES if size >= patient.sum())
+        batch = self.running.index.shape[1]
+        now, then = (compiling.seconds_of_step(self.model, batch, n) for n in (len(patient), size))
+        last = int(self.best_step[self.active].max()) + (self.schedule.patience or 0)
+        steps = min(last, self.schedule.steps) - self.running.done  # at least
+        cost = compiling.CAPTURING + (compiling.COMPILING if self.compiler else 0)
+        if 3 * size > 2 * len(patient) or steps * (now - then) < cost:
+            return np.arange(len(patient))
+        filled = np.flatnonzero(~patient)[: size - patient.sum()]
+        return np.sort(np.concatenate([np.flatnonzero(patient), filled]))
 
     def state(self) -> dict[str, np.ndarray]:
         """All that training goes on from."""
@@ -406,7 +271,7 @@ class Training:
         self.best = {name: tensors[f"best.{name}"] for name in self.best}
         members = [self.members[i] for i in self.active.tolist()]
         if 0 < len(members) < len(self.members):
-            self.running = Program(self.data, self.model, members, self.schedule)
+            self.running = self.program_of(members)
         if members:
             self.running.set_state(tensors, int(done))
 
@@ -414,7 +279,7 @@ class Training:
         """What each member came to, with its best weights."""
         program = self.running
         if len(program.members) < len(self.members):
-            program = Program(self.data, self.model, self.members, self.schedule)
+            program = self.program_of(self.members, eager=True)
         with torch.no_grad():
             for name, p in program.parameters.items():
                 p.copy_(self.best[name])

@@ -273,6 +273,11 @@ class Transformer:
         """How many numbers the parameters of one member are."""
         return sum(map(prod, self.shapes().values()))
 
+    def bytes_between_layers(self, batch: int) -> int:
+        """Bytes of what one member has between its layers, scores apart, roughly."""
+        layer = 20 * self.d + 2 * self.wide
+        return 4 * batch * self.tokens * (self.patch * self.channels + layer * self.layers)
+
     def shapes(self) -> Shapes:
         """Parameters of one member; weights are (inputs, outputs)."""
         d, wide = self.d, self.wide
@@ -313,11 +318,11 @@ class Transformer:
         bias = bias_of_pairs(tables["bias"], self.tokens) if "bias" in tables else None
         for i in range(self.layers):
             mixed = self.attention(p, i, h, tables, bias, hidden)
-            h = layer_norm(p, f"{i}.norm1", h + drop(mixed))
+            h = norm_of_sum(p, f"{i}.norm1", h, drop(mixed))
             wide = drop(affine(p, f"{i}.wide", h.flatten(1, 2)).relu())
             narrow = drop(affine(p, f"{i}.narrow", wide))
-            h = layer_norm(p, f"{i}.norm2", h + narrow.view_as(h))
-        return affine(p, "head", mean_of(h, padding))
+            h = norm_of_sum(p, f"{i}.norm2", h, narrow.view_as(h))
+        return affine(p, "head", mean_of(h, padding, p["head.w"].dtype))
 
     def tokens_with_codes(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
         """Tokens (M, B, T, d) of windows (M, B, L, C), with codes (M, T, d) that are added."""
@@ -327,8 +332,8 @@ class Transformer:
         if table is None:
             return h
         if self.inject == "concat":
-            table = torch.bmm(table.flatten(1, -2), p["inject.w"]).to(x.dtype).view_as(table)
-        return torch.add(h, of_windows(table))
+            table = torch.bmm(table.flatten(1, -2).to(x.dtype), p["inject.w"]).view_as(table)
+        return torch.add(h, of_windows(table)).to(x.dtype)
 
     def find_padding(self, lengths: Tensor) -> Tensor:
         """Which tokens (M, B, T) begin behind those that cover so many rows (M, B)."""
@@ -374,12 +379,12 @@ def keep_all(x: Tensor) -> Tensor:
     return x
 
 
-def mean_of(x: Tensor, padding: Tensor | None) -> Tensor:
-    """Mean (M, B, C) over what is no padding (M, B, T) of x (M, B, T, C)."""
+def mean_of(x: Tensor, padding: Tensor | None, dtype: torch.dtype | None = None) -> Tensor:
+    """Mean (M, B, C) over what is no padding (M, B, T) of x (M, B, T, C), summed in a type."""
     if padding is None:
-        return x.mean(dim=2)
+        return x.mean(dim=2, dtype=dtype)
     present = ~padding[..., None]
-    return (x * present).sum(dim=2) / present.sum(dim=2)
+    return (x * present).sum(dim=2, dtype=dtype) / present.sum(dim=2)
 
 
 def greatest_of(x: Tensor, padding: Tensor | None) -> Tensor:
@@ -466,12 +471,16 @@ Classifier = Transformer | OrderFree
 
 def affine(p: Parameters, name: str, x: Tensor) -> Tensor:
     """x (M, n, inputs) times each member's weights, plus its biases."""
-    return torch.baddbmm(p[f"{name}.b"], x, p[f"{name}.w"])
+    weights, biases = p[f"{name}.w"], p[f"{name}.b"]
+    if x.device.type == "cpu":
+        return torch.baddbmm(biases, x, weights)
+    return torch.bmm(x, weights) + biases  # a GPU would first write the biases of all rows
 
 
-def layer_norm(p: Parameters, name: str, x: Tensor) -> Tensor:
-    """Layer normalisation with each member's gain and shift."""
-    return torch.addcmul(p[f"{name}.shift"], F.layer_norm(x, x.shape[-1:]), p[f"{name}.gain"])
+def norm_of_sum(p: Parameters, name: str, x: Tensor, y: Tensor) -> Tensor:
+    """Layer normalisation of x + y with each member's gain and shift; statistics in float32."""
+    scaled = F.layer_norm(x + y, x.shape[-1:])
+    return torch.addcmul(p[f"{name}.shift"], scaled, p[f"{name}.gain"])
 
 
 def draw_parameters(shapes: Shapes, seed: int) -> Parameters:

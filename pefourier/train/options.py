@@ -31,6 +31,7 @@ Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
 Positions = Literal["index", "time"]
+Compile = Literal["auto", "on", "off"]
 
 
 def seeds_of(encoding: str, seeds: int) -> int:
@@ -71,7 +72,7 @@ class Options:
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
     stride: Annotated[int | None, "Rows from one training window to the next."] = None
     columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
-    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (default: refuse)."] = None
+    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (else refused)."] = None
     split: Annotated[Split, "How windows are split; random leaks, for comparison only."] = "blocks"
     positive: Annotated[
         tuple[str, ...],
@@ -124,6 +125,11 @@ class Options:
     inject: Annotated[Inject, "How vectors enter: added to the mapped input, or beside it."] = "add"
     positions: Annotated[Positions, "What is encoded: numbers of tokens, or their times."] = "index"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
+    compile: Annotated[
+        Compile,
+        "Compile training steps with torch.compile: auto does it on a GPU where training is long "
+        "enough to save more time than compiling takes.",
+    ] = "auto"
     processes: Annotated[
         int | None, "Processes that share the work here (default: one per core if it is long)."
     ] = None

@@ -16,9 +16,9 @@ import numpy as np
 from pefourier.train import device_data, ensembles
 from pefourier.train.data.split import Dropped, Task
 from pefourier.train.ensembles import Experiment, ResolvedTask
-from pefourier.train.fit import Program, Replica
 from pefourier.train.injection import NOTHING
 from pefourier.train.options import Options
+from pefourier.train.program import Program, Replica
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
 from pefourier.train.report import tables_in_words, words

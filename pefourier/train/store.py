@@ -389,9 +389,14 @@ class Checkpoint:
         with open_arrays(str(self.path), advice="delete it") as file:
             return {name: np.array(file.load(name)) for name in file.arrays}
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the last time that something was saved is long enough ago."""
+        return self.path is not None and time.monotonic() - self.saved >= EVERY
+
     def save_at_times(self, state: Callable[[], Mapping[str, np.ndarray]]) -> None:
         """Save what training goes on from, if the last time is long enough ago."""
-        if self.path is not None and time.monotonic() - self.saved >= EVERY:
+        if self.path is not None and self.is_due:
             from pefourier.encodings.sources.formats import write_tensors
 
             tensors = {name: np.ascontiguousarray(value) for name, value in state().items()}

@@ -27,14 +27,16 @@ import numpy as np
 
 from pefourier.errors import PefourierError, shown
 from pefourier.train import ensembles, request
+from pefourier.train.compiling import Compiler, seconds_of_step
 from pefourier.train.data.split import Task
-from pefourier.train.device_data import Resident, put_on_device
+from pefourier.train.device_data import Resident, batch_and_steps, put_on_device
 from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
-from pefourier.train.fit import AT_ONCE, Outcome, Replica, fit, score_and_loss
+from pefourier.train.fit import Outcome, fit, score_and_loss
 from pefourier.train.injection import NOTHING, Injection, scale_to_rms
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
+from pefourier.train.program import AT_ONCE, Replica
 from pefourier.train.progress import Note, Reporter, report_progress
 from pefourier.train.ranks import Group, has_meeting_point, join_group, read_rank
 from pefourier.train.store import FOLDER, Checkpoint, Key, check_handed_over, check_same, key_of
@@ -129,6 +131,7 @@ class Work:
         self.options, self.store = self.experiment.options, self.experiment.store
         self.rows: Rows = []
         self.resident: Resident | None = None
+        self.compiler = Compiler(self.options.compile, self.reporter.note or (lambda _: None))
         self.load = cache(partial(ensembles.load_for, learn=self.options.learn))
         lengths = request.parse_lengths(self.options.test_length)
         self.longer = {name: request.draw_longer(name, lengths) for name in self.options.dataset}
@@ -204,10 +207,25 @@ class Work:
             self.resident = put_on_device(stack.task, self.experiment.device)
         schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
         progress = self.reporter.count_steps
-        outcomes = fit(self.resident, stack.model, members, schedule, progress, checkpoint)
+        compiler = self.compiler if self.is_compiled(stack) else None
+        resident = self.resident
+        outcomes = fit(resident, stack.model, members, schedule, progress, checkpoint, compiler)
         rank = partial(rank_candidate, stack.task)
         candidates = groupby(outcomes, lambda outcome: outcome.member.number)
         return [max(of_run, key=rank) for _, of_run in candidates]
+
+    def is_compiled(self, stack: Ensemble) -> bool:
+        """Whether the step of a stack, and of all that train alike, is worth compiling."""
+        if not isinstance(stack.model, Transformer):
+            return False
+        alike = [
+            one for one in self.ensembles if one.model is stack.model and one.acts == stack.acts
+        ]
+        batch, _ = batch_and_steps(stack.task, self.options.batch_size)
+        runs = sum(len(one.runs) for one in alike) * len(self.experiment.candidates)
+        of_step = seconds_of_step(stack.model, batch, runs // len(alike)) * len(alike)
+        seconds = of_step * stack.resolved.schedule.steps / self.experiment.ranks
+        return self.compiler.pays(self.experiment.device, seconds)
 
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
         """What a run injects; the order-free baseline and other methods have no codes."""

@@ -1,36 +1,49 @@
-"""How fast is the fused program? Against the loop a user writes today, in one run.
+"""How fast is the fused program? Against what one would train many classifiers with today.
 
-The loop: one ``torch.nn.TransformerEncoder`` after another over a ``DataLoader``, eager float32,
-and on a GPU also compiled with bfloat16. Same windows, sizes, batch, number of steps and optimiser;
-steps before the first measured one do not count. The fused program is measured twice: on members
-that all add codes, as the loop does, and on members of all acts, in the stacks that training makes
-of them. It prints examples a second, summed over members.
+Peers have the same windows, which lie on the device, sizes, batches and optimizer: a loop over
+members of torch's own modules, eager in float32 and, on a GPU, compiled in bfloat16 and captured as
+a CUDA graph; `torch.func.vmap` over stacked modules, eager and compiled; and JAX's vmap with jit
+where jax is installed. Of a loop one member is timed, after its warm-up, and counted as often as
+there are members: to compile each would be no fair peer. The fused program trains members that all
+add codes, as the peers do, and members of all acts, in the stacks that training makes of them.
+
+    python tests/tools/bench_training.py --tokens 100 --d 64 --layers 2 --batch-size 64 --keep
+
+It prints milliseconds for a step of all members; --keep writes them to figures/bench.json.
 """
 
 import argparse
+import importlib.util
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
-import numpy as np
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+import torch.nn.functional as F
 
-from pefourier.train import fit
+from pefourier.train.compiling import Compiler
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import put_on_device
 from pefourier.train.ensembles import COSTS
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
+from pefourier.train.program import Program, Replica
+from pefourier.train.request import Schedule
 
+KEPT = Path(__file__).parents[2] / "figures" / "bench.json"
 MIXED = ("dft", "rope", "t5", "shaw")  # one of each act
+WARM_UP = 5  # steps that don't count
+HALF = torch.bfloat16
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What both programs train."""
+    """What all programs train."""
 
     task: Task
     sizes: Transformer
@@ -39,117 +52,325 @@ class Setting:
     steps: int
     device: torch.device
 
+    def windows(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Windows (n, T, C), scaled, and their classes, on the device."""
+        fold = self.task.folds[0]
+        rows = torch.as_tensor(self.task.rows, dtype=torch.float32)
+        starts = torch.as_tensor(self.task.starts[fold.train])
+        x = rows[starts[:, None] + torch.arange(self.task.length)] - torch.as_tensor(fold.mean)
+        x = (x / torch.as_tensor(fold.scale)).float()
+        y = torch.as_tensor(self.task.labels[fold.train])
+        return x.to(self.device), y.to(self.device)
+
+    def codes(self) -> torch.Tensor:
+        """The table that every member adds."""
+        table = load_injection("dft", self.sizes.tokens, self.sizes.d, self.sizes.heads, 0).table()
+        return torch.tensor(table, dtype=torch.float32, device=self.device)
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of the matrix products of a step of all members."""
+        s = self.sizes
+        layer = 2 * s.d * (4 * s.d + 2 * s.wide) + 4 * s.tokens * s.d
+        token = 2 * s.channels * s.patch * s.d + s.layers * layer
+        return 3.0 * self.members * self.batch * s.tokens * token
+
+
+class Layer(torch.nn.Module):
+    """A layer of ``torch.nn.TransformerEncoder``, with attention that `vmap` takes."""
+
+    def __init__(self, sizes: Transformer) -> None:
+        super().__init__()
+        self.heads = sizes.heads
+        self.qkv = torch.nn.Linear(sizes.d, 3 * sizes.d, bias=False)
+        self.out, self.wide = (
+            torch.nn.Linear(sizes.d, sizes.d),
+            torch.nn.Linear(sizes.d, sizes.wide),
+        )
+        self.narrow = torch.nn.Linear(sizes.wide, sizes.d)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(sizes.d) for _ in range(2))
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+            for part in self.qkv(h).chunk(3, dim=-1)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(-2, -3).flatten(-2)
+        h = self.norms[0](h + self.out(mixed))
+        return self.norms[1](h + self.narrow(self.wide(h).relu()))
+
 
 class Classifier(torch.nn.Module):
-    """The same classifier from torch's own modules."""
+    """The same classifier as a module."""
 
-    def __init__(self, sizes: Transformer, codes: np.ndarray) -> None:
+    def __init__(self, sizes: Transformer, codes: torch.Tensor) -> None:
         super().__init__()
         self.project = torch.nn.Linear(sizes.channels, sizes.d)
-        self.register_buffer("codes", torch.tensor(codes, dtype=torch.float32))
-        layer = torch.nn.TransformerEncoderLayer(
-            sizes.d, sizes.heads, 2 * sizes.d, dropout=0.0, batch_first=True
-        )
-        self.encoder = torch.nn.TransformerEncoder(layer, sizes.layers)
+        self.register_buffer("codes", codes)
+        self.layers = torch.nn.Sequential(*(Layer(sizes) for _ in range(sizes.layers)))
         self.head = torch.nn.Linear(sizes.d, sizes.classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.encoder(self.project(x) + self.codes).mean(dim=1))
+        return self.head(self.layers(self.project(x) + self.codes).mean(dim=-2))
 
 
-def codes_of(s: Setting) -> np.ndarray:
-    """The table that every member adds."""
-    return load_injection("dft", s.sizes.tokens, s.sizes.d, s.sizes.heads, 0).table()
+def rounding(s: Setting, *, half: bool) -> torch.autocast:
+    """Matrix products in bfloat16, or in float32."""
+    return torch.autocast(s.device.type, HALF, enabled=half, cache_enabled=False)
 
 
-def user_loop(s: Setting, *, compiled: bool = False) -> float:
-    """Seconds for all members, one after another; windows are copied out, in batches."""
-    fold = s.task.folds[0]
-    at = s.task.starts[fold.train][:, None] + np.arange(s.task.length)
-    x = torch.tensor((s.task.rows[at] - fold.mean) / fold.scale)
-    windows = TensorDataset(x, torch.tensor(s.task.labels[fold.train]))
-    batches = DataLoader(windows, s.batch, shuffle=True, drop_last=True)
-    return sum(seconds_of_member(s, batches, compiled=compiled) for _ in range(s.members))
+def loop(s: Setting, *, half: bool = False, compiled: bool = False, graph: bool = False) -> float:
+    """Milliseconds of one member after another."""
+    x, y = s.windows()
+    model = Classifier(s.sizes, s.codes()).to(s.device)
+    run = torch.compile(model, mode="reduce-overhead") if compiled else model
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True, capturable=graph)
+    index = torch.zeros(s.batch, dtype=torch.long, device=s.device)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with rounding(s, half=half):
+            loss = F.cross_entropy(run(x[index]).float(), y[index])
+        loss.backward()
+        optimizer.step()
+
+    replay = captured(step) if graph else step
+
+    def draw_and_step() -> None:
+        index.copy_(torch.randint(len(x), (s.batch,), device=s.device))
+        replay()
+
+    return s.members * milliseconds(s, draw_and_step)
 
 
-def seconds_of_member(s: Setting, batches: DataLoader, *, compiled: bool) -> float:
-    """Seconds of one classifier, after three steps that do not count."""
-    model = Classifier(s.sizes, codes_of(s)).to(s.device)
-    step = torch.compile(model, mode="reduce-overhead") if compiled else model
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def train(steps: int) -> None:
-        epochs = chain.from_iterable(repeat(batches))
-        for x, y in islice(epochs, steps):
-            optimizer.zero_grad()
-            with torch.autocast(s.device.type, torch.bfloat16, enabled=compiled):
-                loss = torch.nn.functional.cross_entropy(step(x.to(s.device)), y.to(s.device))
-            loss.backward()
-            optimizer.step()
-
-    train(3)
-    return seconds_of(s, lambda: train(s.steps))
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    """A step as a CUDA graph."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
-def program_loop(s: Setting, specs: Sequence[str]) -> float:
-    """Seconds of the fused program for all members, as many of each encoding, stacked by cost."""
+def mapped(s: Setting, *, compiled: bool = False) -> float:
+    """Milliseconds of all members by `torch.func.vmap`; in bfloat16 on a GPU."""
+    x, y = s.windows()
+    models = [Classifier(s.sizes, s.codes()).to(s.device) for _ in range(s.members)]
+    parameters, buffers = torch.func.stack_module_state(models)
+    base = models[0]
+    half = s.device.type == "cuda"
+
+    def loss_of(p: dict, b: dict, windows: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        with rounding(s, half=half):
+            logits = torch.func.functional_call(base, (p, b), (windows,))
+        return F.cross_entropy(logits.float(), classes)
+
+    gradients = torch.func.vmap(torch.func.grad_and_value(loss_of))
+    if compiled:
+        gradients = torch.compile(gradients, dynamic=False)
+    optimizer = torch.optim.Adam(parameters.values(), lr=1e-3, fused=True)
+
+    def step() -> None:
+        index = torch.randint(len(x), (s.members, s.batch), device=s.device)
+        found, _ = gradients(parameters, buffers, x[index], y[index])
+        for name, p in parameters.items():
+            p.grad = found[name]
+        optimizer.step()
+
+    return milliseconds(s, step)
+
+
+def fused(s: Setting, specs: Sequence[str], *, compiled: bool = False) -> float:
+    """Milliseconds of the fused program, with as many members of each encoding, stacked by cost."""
     sizes = s.sizes.tokens, s.sizes.d, s.sizes.heads
-    codes = {spec: load_injection(spec, *sizes, 0) for spec in specs}
-    ensembles: dict[str, list[fit.Replica]] = {}
+    injections = {spec: load_injection(spec, *sizes, 0) for spec in specs}
+    stacks: dict[str, list[Replica]] = {}
     for seed in range(s.members):
         spec = specs[seed * len(specs) // s.members]
-        kind = COSTS.get(codes[spec].act, "codes")
-        ensembles.setdefault(kind, []).append(fit.Replica(spec, codes[spec], seed, 0))
-    return sum(seconds_of_stack(s, members) for members in ensembles.values())
+        kind = COSTS.get(injections[spec].act, "codes")
+        stacks.setdefault(kind, []).append(Replica(spec, injections[spec], seed, 0))
+    return sum(fused_stack(s, members, compiled=compiled) for members in stacks.values())
 
 
-def seconds_of_stack(s: Setting, members: Sequence[fit.Replica]) -> float:
-    """Seconds of members that are trained together, after three steps that do not count."""
-    schedule = fit.Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
-    program = fit.Program(put_on_device(s.task, s.device), s.sizes, members, schedule)
-    program.train(3)
-    return seconds_of(s, lambda: program.train(s.steps))
+def fused_stack(s: Setting, members: Sequence[Replica], *, compiled: bool) -> float:
+    """Milliseconds of members that are trained together."""
+    compiler = Compiler("on", lambda _: None) if compiled else None
+    schedule = Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
+    data = put_on_device(s.task, s.device)
+    program = Program(data, s.sizes, members, schedule, compiler)
+    program.train(WARM_UP)
+    return seconds_of(s, lambda: program.train(s.steps)) / s.steps * 1e3
+
+
+def jax_fleet(s: Setting) -> float:
+    """Milliseconds of all members by JAX: members by vmap, steps by scan, one jit."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    t, x, y = s.sizes, *(jnp.asarray(part.cpu().numpy()) for part in s.windows())
+    dtype = jnp.bfloat16 if s.device.type == "cuda" else jnp.float32
+    codes = jnp.asarray(s.codes().cpu().numpy(), dtype)
+
+    def weights(key: jax.Array) -> dict:
+        shapes = {"project.w": (t.channels, t.d), "head.w": (t.d, t.classes)}
+        for i in range(t.layers):
+            shapes |= {f"{i}.qkv": (t.d, 3 * t.d), f"{i}.out": (t.d, t.d)}
+            shapes |= {f"{i}.wide": (t.d, t.wide), f"{i}.narrow": (t.wide, t.d)}
+        keys = jax.random.split(key, len(shapes))
+        drawn = {
+            name: jax.random.uniform(k, shape, minval=-1, maxval=1) * (6 / sum(shape)) ** 0.5
+            for k, (name, shape) in zip(keys, shapes.items(), strict=True)
+        }
+        zeros = {f"{i}.{n}.b": jnp.zeros(t.d) for i in range(t.layers) for n in ("out", "narrow")}
+        zeros |= {f"{i}.wide.b": jnp.zeros(t.wide) for i in range(t.layers)}
+        zeros |= {"project.b": jnp.zeros(t.d), "head.b": jnp.zeros(t.classes)}
+        norms = {
+            f"{i}.norm{n}": jnp.stack([jnp.ones(t.d), jnp.zeros(t.d)])
+            for i in range(t.layers)
+            for n in (1, 2)
+        }
+        return drawn | zeros | norms
+
+    def norm(h: jax.Array, gain_shift: jax.Array) -> jax.Array:
+        h = h.astype(jnp.float32)
+        centred = h - h.mean(-1, keepdims=True)
+        scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return (scaled * gain_shift[0] + gain_shift[1]).astype(dtype)
+
+    def loss(p: dict, windows: jax.Array, classes: jax.Array) -> jax.Array:
+        c = {name: value.astype(dtype) for name, value in p.items()}
+        h = windows.astype(dtype) @ c["project.w"] + c["project.b"] + codes
+        for i in range(t.layers):
+            heads = (h @ c[f"{i}.qkv"]).reshape(*h.shape[:2], 3, t.heads, t.d // t.heads)
+            q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
+            mixed = jax.nn.dot_product_attention(q, k, v).reshape(h.shape)
+            h = norm(h + mixed @ c[f"{i}.out"] + c[f"{i}.out.b"], p[f"{i}.norm1"])
+            wide = jax.nn.relu(h @ c[f"{i}.wide"] + c[f"{i}.wide.b"])
+            h = norm(h + wide @ c[f"{i}.narrow"] + c[f"{i}.narrow.b"], p[f"{i}.norm2"])
+        logits = h.astype(jnp.float32).mean(1) @ p["head.w"] + p["head.b"]
+        return optax.softmax_cross_entropy_with_integer_labels(logits, classes).mean()
+
+    adam = optax.adam(1e-3)
+
+    def one(p: dict, state: tuple, windows: jax.Array, classes: jax.Array) -> tuple:
+        updates, state = adam.update(jax.grad(loss)(p, windows, classes), state)
+        return optax.apply_updates(p, updates), state
+
+    @jax.jit
+    def many(p: dict, state: tuple, keys: jax.Array) -> tuple:
+        def step(carry: tuple, key: jax.Array) -> tuple:
+            index = jax.random.randint(key, (s.members, s.batch), 0, len(x))
+            return jax.vmap(one)(*carry, x[index], y[index]), None
+
+        return jax.lax.scan(step, (p, state), keys)[0]
+
+    p = jax.vmap(weights)(jax.random.split(jax.random.key(0), s.members))
+    state, keys = jax.vmap(adam.init)(p), jax.random.split(jax.random.key(1), s.steps)
+    p, state = jax.block_until_ready(many(p, state, keys))
+    began = time.perf_counter()
+    jax.block_until_ready(many(p, state, keys))
+    return (time.perf_counter() - began) / s.steps * 1e3
+
+
+def milliseconds(s: Setting, step: Callable[[], None]) -> float:
+    """Milliseconds of a step, after some that don't count."""
+    for _ in range(WARM_UP):
+        step()
+    return seconds_of(s, lambda: [step() for _ in range(s.steps)]) / s.steps * 1e3
 
 
 def seconds_of(s: Setting, work: Callable[[], object]) -> float:
     """Seconds that some work takes, the device's own included."""
-    if s.device.type == "cuda":
-        torch.cuda.synchronize()
+    synchronize = torch.cuda.synchronize if s.device.type == "cuda" else nullcontext
+    synchronize()
     began = time.perf_counter()
     work()
-    if s.device.type == "cuda":
-        torch.cuda.synchronize()
+    synchronize()
     return time.perf_counter() - began
 
 
-def report(s: Setting) -> str:
-    """One line for each program: examples a second, and how many times the user's loop."""
-    seconds = {"user's loop, eager float32": user_loop(s)}
-    if s.device.type == "cuda":
-        seconds["user's loop, compiled bfloat16"] = user_loop(s, compiled=True)
-    seconds["fused program"] = program_loop(s, ["dft"])
-    seconds["fused program, all acts"] = program_loop(s, MIXED)
-    examples, base = s.members * s.batch * s.steps, next(iter(seconds.values()))
-    lines = [
-        f"{name:32} {examples / took:12,.0f} examples/s  {base / took:6.2f} ×"
-        for name, took in seconds.items()
+def programs(s: Setting) -> dict[str, Callable[[], float]]:
+    """What is measured, by name."""
+    is_gpu = s.device.type == "cuda"
+    all_programs: dict[str, Callable[[], float] | None] = {
+        "loop, eager float32": partial(loop, s),
+        "loop, compiled bfloat16": partial(loop, s, half=True, compiled=True) if is_gpu else None,
+        "loop, CUDA graph bfloat16": partial(loop, s, half=True, graph=True) if is_gpu else None,
+        "vmap, eager": partial(mapped, s),
+        "vmap, compiled": partial(mapped, s, compiled=True) if is_gpu else None,
+        "JAX, vmap and jit": partial(jax_fleet, s) if importlib.util.find_spec("jax") else None,
+        "fused": partial(fused, s, ["dft"]),
+        "fused, compiled": partial(fused, s, ["dft"], compiled=True) if is_gpu else None,
+        "fused, all acts": partial(fused, s, MIXED),
+        "fused, all acts, compiled": partial(fused, s, MIXED, compiled=True) if is_gpu else None,
+    }
+    return {name: program for name, program in all_programs.items() if program is not None}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one program took for a step of all members, on which device."""
+
+    program: str
+    milliseconds: float
+    teraflops: float  # a second, of matrix products
+    times_fused: float
+    tokens: int
+    d: int
+    layers: int
+    batch: int
+    members: int
+    device: str
+    torch: str
+
+
+def measure(s: Setting) -> list[Row]:
+    """All programs on one setting."""
+    took = {name: program() for name, program in programs(s).items()}
+    base = took["fused"]
+    card = torch.cuda.get_device_name() if s.device.type == "cuda" else "CPU"
+    sizes = s.sizes.tokens, s.sizes.d, s.sizes.layers, s.batch, s.members, card, torch.__version__
+    return [
+        Row(name, round(ms, 4), round(s.operations / ms / 1e9, 3), round(ms / base, 3), *sizes)
+        for name, ms in took.items()
     ]
-    sizes = f"{s.members} members, batch {s.batch}, {s.steps} steps, {s.sizes.tokens} tokens"
-    return "\n".join([f"{sizes}, d {s.sizes.d}, {s.device}, torch {torch.__version__}", *lines])
+
+
+def keep(rows: Sequence[Row]) -> None:
+    """Put rows in place of those of the same sizes on the same device."""
+    stored = json.loads(KEPT.read_text())
+    keys = [(r.device, r.tokens, r.d, r.layers, r.batch, r.members) for r in rows]
+    names = ("device", "tokens", "d", "layers", "batch", "members")
+    others = [r for r in stored.get("training", []) if tuple(r[n] for n in names) not in keys]
+    stored["training"] = others + [asdict(row) for row in rows]
+    KEPT.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 def measure_here() -> None:
     """Measure on the device there is."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    usual = {"members": 16, "steps": 36, "batch-size": 32, "length": 16, "d": 32}
-    usual |= {"members": 32, "steps": 360} if device.type == "cuda" else {}
+    usual = {"members": 16, "steps": 36, "batch-size": 32, "tokens": 16, "d": 32, "layers": 1}
+    usual |= {"members": 32, "steps": 100} if device.type == "cuda" else {}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, number in usual.items():
         parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--keep", action="store_true", help="write rows to figures/bench.json")
     asked = parser.parse_args()
-    task = load_task(f"order:length={asked.length}")
-    sizes = Transformer(task.length, channels=2, classes=2, d=asked.d)
-    print(report(Setting(task, sizes, asked.members, asked.batch_size, asked.steps, device)))
+    task = load_task(f"order:length={asked.tokens}")
+    sizes = Transformer(task.length, channels=2, classes=2, d=asked.d, layers=asked.layers)
+    rows = measure(Setting(task, sizes, asked.members, asked.batch_size, asked.steps, device))
+    for row in rows:
+        print(
+            f"{row.program:28} {row.milliseconds:10.3f} ms {row.teraflops:8.2f} TFLOP/s "
+            f"{row.times_fused:8.2f} x fused"
+        )
+    if asked.keep:
+        keep(rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import pytest
 import torch
 from training import CPU, EPOCH, SIZES, epochs, injection
 
-from pefourier.train import device_data, fit, metrics
+from pefourier.train import compiling, fit, metrics, store
+from pefourier.train import program as program_module
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
 from pefourier.train.device_data import class_weights, draw_batches, put_on_device
@@ -110,7 +111,7 @@ def test_validation_scores_and_losses_are_their_definitions(rng, classes):
     looks = []
     for _ in range(3):
         running.train(4)
-        looks.append(running.validate())
+        looks.append(fit.score_members(running, running.evaluate("valid")))
         for logits, (score, loss) in zip(running.evaluate("valid"), looks[-1], strict=True):
             parts = torch.tensor(logits), torch.tensor(labels)
             entropy = torch.nn.functional.cross_entropy(*parts, reduction="none").numpy()
@@ -147,15 +148,49 @@ def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
     """Validation finds these scores and losses, look after look; what is lost is never kept."""
     each, told = iter(looks), []
     monkeypatch.setattr(
-        fit.Program,
-        "validate",
-        lambda self: np.array([found[m.encoding] for found in [next(each)] for m in self.members]),
+        fit,
+        "score_members",
+        lambda p, _: np.array([found[m.encoding] for found in [next(each)] for m in p.members]),
     )
     schedule = epochs(len(looks), patience=patience)
     pair = [member("dft"), member("rope")]
     found = fit.fit(held, SIZES, pair, schedule, lambda *now: told.append(now[:2]))
     assert [outcome.step for outcome in found] == [EPOCH * look for look in kept]
     assert told == [(EPOCH * n, count) for n, count in enumerate(members, 1)]
+
+
+@pytest.mark.parametrize("own", [{"patience": 2}, {"patience": 3, "dropout": 0.2}, {}])
+def test_looks_that_are_scored_later_give_the_same_numbers(held, tmp_path, monkeypatch, own):
+    """A GPU is given the next steps before a look is scored; also where it saves every look."""
+    members = [member(name, seed, learn=True) for name in ("dft", "t5") for seed in (0, 1)]
+    whole = fit.fit(held, SIZES, members, epochs(8, 0.02, **own))
+    monkeypatch.setitem(fit.AHEAD, "cpu", 1)
+    later = fit.fit(held, SIZES, members, epochs(8, 0.02, **own))
+    monkeypatch.setattr(store, "EVERY", 0.0)
+    saved = fit.fit(
+        held, SIZES, members, epochs(8, 0.02, **own), checkpoint=Checkpoint(tmp_path / "c")
+    )
+    for others in (later, saved):
+        for one, other in zip(whole, others, strict=True):
+            assert one.step == other.step
+            np.testing.assert_allclose(one.curve, other.curve, atol=1e-9)
+            np.testing.assert_allclose(one.test, other.test, atol=1e-9)
+
+
+def test_members_leave_a_gpu_where_that_saves_more_than_a_capture(held, monkeypatch):
+    """In sizes of few kinds, done ones among them where none is of the right size."""
+    members = [member("dft", seed) for seed in range(13)]
+    training = fit.Training(held, SIZES, members, epochs(90, patience=20), Checkpoint(None))
+    patient = np.arange(13) % 3 == 0  # five of them
+    monkeypatch.setattr(compiling, "RATE", 1e5)  # a slow GPU
+    assert training.choose_smaller(patient).tolist() == [0, 1, 3, 6, 9, 12]
+    assert training.choose_smaller(np.arange(13) < 9).tolist() == list(range(13))
+    training.compiler = compiling.Compiler("on", print)
+    monkeypatch.setattr(compiling, "COMPILING", 1e9)
+    assert training.choose_smaller(patient).tolist() == list(range(13))
+    training.compiler = None
+    monkeypatch.setattr(compiling, "RATE", 1e15)
+    assert training.choose_smaller(patient).tolist() == list(range(13))
 
 
 def test_patience_ends_a_member_and_changes_no_other(held):
@@ -246,15 +281,23 @@ def test_folds_of_unequal_size_are_alike_in_company_and_scaled_each_by_its_own(u
 
 
 @pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw", "shaw:values=true"])
-def test_products_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name):
-    """What a GPU does, by the autocast of the CPU: tables and sums stay in float32."""
-    members = [member(name, seed) for seed in (0, 1)]
-    exact = program(task, members, torch.float32).train(EPOCH)
-    cast = torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False)
-    monkeypatch.setattr(device_data, "training_precision", lambda _: cast)
-    running = program(task, members, torch.float32)
+@pytest.mark.parametrize("inject", ["add", "concat"])
+def test_steps_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name, inject):
+    """The step of a GPU, on a CPU: weights and activations are rounded; what is kept is not."""
+    members = [member(name, seed, learn=bool(seed)) for seed in (0, 1)]
+    held, sizes = put_on_device(task, CPU), replace(SIZES, inject=inject)
+    plain = fit.Program(held, sizes, members, epochs(1))
+    exact = plain.train(EPOCH)
+    monkeypatch.setattr(program_module, "step_precision", lambda *_: torch.bfloat16)
+    running = fit.Program(held, sizes, members, epochs(1))
+    kinds = {p.dtype for n, p in running.rounded.items()}
+    assert kinds == {torch.bfloat16}
+    assert running.parameters.keys() - running.rounded.keys() >= {"head.w", "head.b"}
     rounded = running.train(EPOCH)
     assert (rounded != exact).all()
     np.testing.assert_allclose(rounded, exact, rtol=0.02)
     assert {p.dtype for p in running.parameters.values()} == {torch.float32}
     assert running.logits(running.index).dtype == torch.float32
+    for key, p in running.parameters.items():
+        if not key.startswith("codes"):  # ten times as fast, from next to nothing
+            torch.testing.assert_close(p, plain.parameters[key], rtol=0.1, atol=0.02, msg=key)

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from training import CPU, SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import device_data, fit
+from pefourier.train import device_data, fit, program
 from pefourier.train.data.load import load_task
 from pefourier.train.device_data import put_on_device
 from pefourier.train.model import OrderFree
@@ -65,7 +65,11 @@ def nothing_of_the_host(monkeypatch):
 @pytest.fixture
 def stack(monkeypatch):
     """A stack of all acts that learn, drop and go at different rates, on the device."""
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+
+    def step_precision(_, model):
+        return None if isinstance(model, OrderFree) else torch.bfloat16
+
+    monkeypatch.setattr(program, "step_precision", step_precision)
     for module in ("adam", "optimizer"):
         of = import_module(f"torch.optim.{module}")  # torch.optim has no such attribute
         supported = "_get_fused_kernels_supported_devices"
@@ -139,7 +143,9 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     fakes |= {"stream": lambda _: nullcontext(), "CUDAGraph": lambda: SimpleNamespace(replay=7)}
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    assert device_data.capture_cuda_graphs(running) == [7, 7]
+    running.capture()
+    assert (running.replay_look, running.replay) == (7, 7)
+    running.replay = running.replay_look = None
     for key, p in fresh.parameters.items():
         assert all(torch.equal(p, parameters[key]) for parameters in captured)
     expected, running.replay_look = running.evaluate("test"), running.look

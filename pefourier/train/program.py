@@ -1,0 +1,321 @@
+"""The state of a stack in training: parameters, one step of all members, logits of windows.
+
+Precision
+---------
+float32 on a CPU. On a GPU with bfloat16 a step begins by copying the weights of a Transformer to
+bfloat16, all in one kernel, and activations are of that type; statistics of norms, codes, the map
+to classes, the loss and Adam stay in float32, and so do logits of windows that are scored. The step
+is captured as one CUDA graph, compiled before where that pays (see `compiling`).
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from pefourier.train import device_data
+from pefourier.train.compiling import Compiler
+from pefourier.train.device_data import Resident, class_weights
+from pefourier.train.injection import Injection
+from pefourier.train.model import (
+    Classifier,
+    Dropout,
+    OrderFree,
+    Parameters,
+    as_tensor,
+    draw_parameters,
+    stack_codes,
+)
+from pefourier.train.request import FASTER, Schedule, Tuning
+
+AT_ONCE = 64  # windows a member in evaluation
+WARM_UP = 3  # steps before a CUDA graph is captured
+BFLOAT16 = (8, 0)  # compute capability from which on a GPU has it
+# Not cuDNN's: at lengths that 128 does not divide its backward pass gave nan, its graphs broke
+# (pytorch issues 196678 and 169849), and it builds a plan for every shape
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """One training: an encoding's codes, a seed, a fold."""
+
+    encoding: str
+    injection: Injection
+    seed: int
+    fold: int
+    tuning: Tuning | None = None  # that of the schedule
+    number: int = 0  # of the run that it is a candidate of
+
+    @property
+    def key(self) -> int:
+        """What its weights and what it drops are drawn from: its seed and fold alone."""
+        return 1_000_003 * self.fold + self.seed
+
+
+def is_code(name: str) -> bool:
+    """Whether a parameter is one of codes."""
+    return name.startswith("codes.")
+
+
+def step_precision(device: torch.device, model: Classifier) -> torch.dtype | None:
+    """The type that weights and activations of a step are copied to, if they are."""
+    if device.type != "cuda" or isinstance(model, OrderFree):
+        return None
+    return torch.bfloat16 if torch.cuda.get_device_capability(device) >= BFLOAT16 else None
+
+
+def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
+    """The kernels of attention that a GPU may choose among."""
+    return nullcontext() if device.type == "cpu" else sdpa_kernel(KERNELS)
+
+
+@dataclass(eq=False)
+class Program:
+    """The state of a stack in training."""
+
+    data: Resident
+    model: Classifier
+    members: Sequence[Replica]
+    schedule: Schedule
+    compiler: Compiler | None = None  # of the loss of a step; without one it is not compiled
+    eager: bool = False  # on a GPU: no graphs are captured
+    done: int = field(init=False, default=0)  # steps
+    replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
+    replay_look: Callable[[], None] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
+        injections = [m.injection for m in self.members]
+        blind = isinstance(self.model, OrderFree)  # it takes no codes
+        self.injected = {} if blind else stack_codes(injections, device, dtype)
+        self.parameters = self.draw_parameters()
+        self.rounded = self.round_parameters()
+        folds = [task.folds[m.fold] for m in self.members]
+        shape = (len(folds), 1, 1, -1)
+        self.mean = as_tensor([f.mean for f in folds], device, dtype).view(shape)
+        self.scale = as_tensor([f.scale for f in folds], device, dtype).view(shape)
+        self.weights = as_tensor([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
+        size = (len(folds), device_data.batch_and_steps(task, self.schedule.batch_size)[0])
+        self.index = torch.zeros(size, dtype=torch.long, device=device)
+        self.total = torch.zeros(len(folds), device=device)
+        self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
+        self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
+        self.parts: dict[str, tuple[Tensor, list[int]]] = {}
+        self.set_pace()
+        if self.compiler is not None and self.compiler.works:
+            self.compiler.say(f"compiling the step of {len(folds)} members")
+        if device.type == "cuda" and not self.eager:
+            self.capture()
+
+    def draw_parameters(self) -> Parameters:
+        """Every member's first parameters, the same for all encodings of a seed and fold."""
+        shapes, kind = self.model.shapes(), self.data.rows
+        of_members = [draw_parameters(shapes, m.key) for m in self.members]
+        begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
+        begun |= {f"codes.{act}": c.start for act, c in self.injected.items() if c.trained}
+        return {name: p.to(kind).clone().requires_grad_() for name, p in begun.items()}
+
+    def round_parameters(self) -> Parameters:
+        """Copies of the weights in the type of a step, all but codes and the map to classes."""
+        dtype = step_precision(self.data.device, self.model)
+        if dtype is None:
+            return {}
+        return {
+            name: p.detach().to(dtype).requires_grad_()
+            for name, p in self.parameters.items()
+            if not is_code(name) and not name.startswith("head.")
+        }
+
+    def set_pace(self) -> None:
+        """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
+        device = self.data.device
+        tunings = [m.tuning or self.schedule for m in self.members]
+        self.count = torch.full((), self.done, dtype=torch.int32, device=device)
+        shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
+        self.drop = Dropout(shares, keys, device) if any(shares) else None
+        rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
+        fastest = float(rates.max())
+        is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
+        self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
+        groups = [
+            {"params": group, "lr": FASTER * fastest if codes else fastest}
+            for codes in (False, True)
+            if (group := [p for name, p in self.parameters.items() if is_code(name) == codes])
+        ]
+        self.optimizer = torch.optim.Adam(groups, fused=True, capturable=device.type != "cpu")
+
+    def loss(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
+        """Class-weighted cross entropy (M, n) of each member's windows (M, n), in training."""
+        logits = self.logits(index, {**self.parameters, **self.rounded}, drop)
+        y = self.data.labels[index]
+        entropy = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none").view_as(y)
+        return entropy * self.weights.gather(1, y)
+
+    def logits(
+        self, index: Tensor, parameters: Parameters | None = None, drop: Dropout | None = None
+    ) -> Tensor:
+        """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
+        p = self.parameters if parameters is None else parameters
+        x = self.data.windows(index, self.mean, self.scale).to(p["project.w"].dtype)
+        lengths = None if self.data.lengths is None else self.data.lengths[index]
+        logits = self.model.logits(p, self.injected, x, drop, lengths, index)
+        return logits.to(self.weights.dtype)
+
+    def step(self) -> None:
+        """One step of Adam for every member on the windows in `index`."""
+        if self.compiler is None:
+            loss = self.differentiate(Program.loss)
+        else:
+            loss = self.compiler.run(self.differentiate, Program.loss)
+        if self.pace is None:
+            self.optimizer.step()
+        else:
+            before = [p.detach().clone() for p in self.parameters.values()]
+            self.optimizer.step()
+            self.shorten_step(self.pace, before)
+        self.count += 1
+        self.total += loss
+
+    def differentiate(self, loss_of: Callable[..., Tensor]) -> Tensor:
+        """Mean loss (M,) of the windows in `index`, and the gradient of every parameter."""
+        self.optimizer.zero_grad(set_to_none=True)
+        copies, masters = list(self.rounded.values()), [self.parameters[n] for n in self.rounded]
+        for copy in copies:
+            copy.grad = None
+        if copies:
+            with torch.no_grad():
+                torch._foreach_copy_(copies, masters)
+        with attention_kernels(self.data.device):
+            drop = self.drop and self.drop.begin(self.done)
+            loss = loss_of(self, self.index, drop).mean(dim=1)
+            # members share no parameter: each gets its own gradient
+            torch.autograd.backward(loss.sum())
+        pairs = zip(copies, masters, strict=True)
+        used = [(c.grad, p) for c, p in pairs if c.grad is not None]
+        if used:
+            gradients = [torch.empty_like(p) for _, p in used]
+            torch._foreach_copy_(gradients, [gradient for gradient, _ in used])
+            for gradient, (_, p) in zip(gradients, used, strict=True):
+                p.grad = gradient
+        return loss.detach()
+
+    @torch.no_grad()
+    def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
+        """Go back part of the way to the parameters before a step, each member its own."""
+        share = pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
+        for start, p in zip(before, self.parameters.values(), strict=True):
+            p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
+
+    def train(self, steps: int) -> Tensor:
+        """Train for some steps; mean training loss of each member."""
+        span = self.done, steps, self.schedule.batch_size
+        keys = [(m.seed, m.fold) for m in self.members]
+        batches = {
+            key: device_data.draw_batches(self.data.task, *key, *span)
+            for key in dict.fromkeys(keys)
+        }
+        order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
+        self.total.zero_()
+        for index in device_data.send(order, self.data.device):
+            self.index.copy_(index)
+            (self.replay or self.step)()
+            self.done += 1
+        return self.total / steps
+
+    @torch.no_grad()
+    def look(self) -> None:
+        """Write the logits of the windows in `seen` into `answers`."""
+        self.answers.copy_(self.logits(self.seen))
+
+    def evaluated(self, index: Tensor) -> Tensor:
+        """Logits (M, n, K) of at most AT_ONCE windows (M, n); a graph looks at as many always."""
+        if self.replay_look is None:
+            return self.logits(index)
+        count = index.shape[1]
+        self.seen[:, :count] = index
+        self.replay_look()
+        return self.answers[:, :count].clone()
+
+    @torch.no_grad()
+    def logits_of(self, part: str) -> Tensor:
+        """Logits (M, n, K) of each member's windows of a part, where some have fewer filled up."""
+        if part not in self.parts:
+            indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
+            index = device_data.padded_indices(indices).to(self.data.device)
+            self.parts[part] = index, list(map(len, indices))
+        index, _ = self.parts[part]
+        return torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)
+
+    def cut(self, logits: Tensor, part: str) -> list[np.ndarray]:
+        """Logits (n, K) of each member's windows of a part, of those that `logits_of` gave."""
+        _, counts = self.parts[part]
+        padded = logits.double().numpy()
+        return [rows[:count] for rows, count in zip(padded, counts, strict=True)]
+
+    def evaluate(self, part: str) -> list[np.ndarray]:
+        """Logits (n, K) of each member's windows of a part."""
+        return self.cut(self.logits_of(part).cpu(), part)
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and Adam's means, all with the member first, by name."""
+        tensors: dict[str, Tensor] = {}
+        for name, p in self.parameters.items():
+            now = {"now": p.detach(), **self.optimizer.state[p]}
+            tensors |= {f"{key}.{name}": value for key, value in now.items() if key != "step"}
+        return tensors
+
+    @torch.no_grad()
+    def set_state(self, tensors: Mapping[str, Tensor], done: int) -> None:
+        """Go on from parameters and means; codes may have been padded for more members."""
+        self.done = done
+        self.count.fill_(done)
+        for name, p in self.parameters.items():
+            shape = tuple(map(slice, p.shape))
+            p.copy_(tensors[f"now.{name}"][shape])
+            state = self.optimizer.state[p]
+            values = {key: tensors[f"{key}.{name}"][shape] for key in ("exp_avg", "exp_avg_sq")}
+            values["step"] = torch.tensor(float(done), device=p.device)
+            for key, value in values.items():  # a graph has the tensors that there are
+                state[key] = state[key].copy_(value) if key in state else value.clone()
+
+    def with_members(self, chosen: Sequence[int]) -> "Program":
+        """A program of some of the members, at the same point of their training."""
+        members = [self.members[i] for i in chosen]
+        fewer = Program(self.data, self.model, members, self.schedule, self.compiler)
+        index = torch.as_tensor(chosen, device=self.data.device)
+        fewer.set_state({k: value[index] for k, value in self.state().items()}, self.done)
+        return fewer
+
+    def capture(self) -> None:
+        """Capture a look and a step as CUDA graphs; steps that warm up leave no trace."""
+        before = {name: p.detach().clone() for name, p in self.parameters.items()}
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of steps not captured, and of compiling
+            for _ in range(WARM_UP):
+                self.step()
+                self.look()
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.no_grad():
+            for name, p in self.parameters.items():
+                p.copy_(before[name])
+                for state in self.optimizer.state[p].values():
+                    state.zero_()
+        self.count.fill_(self.done)
+        self.total.zero_()
+        self.optimizer.zero_grad(set_to_none=True)
+        replays = []
+        for work in (self.look, self.step):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
+                work()
+            replays.append(graph.replay)
+        self.replay_look, self.replay = replays

@@ -1,0 +1,77 @@
+"""Steps that torch has compiled, and training that goes on where it cannot."""
+
+import numpy as np
+import pytest
+import torch
+from training import CPU, SIZES, epochs, injection
+
+from pefourier.errors import PefourierError
+from pefourier.train import compiling
+from pefourier.train.compiling import Compiler, seconds_of_step
+from pefourier.train.data.load import load_task
+from pefourier.train.device_data import put_on_device
+from pefourier.train.model import OrderFree
+from pefourier.train.program import Program, Replica
+
+COMPANY = [("dft", "rope", "none"), ("t5", "alibi"), ("shaw", "shaw:values=true"), ("xpos", "tupe")]
+
+
+@pytest.fixture(scope="module")
+def held():
+    return put_on_device(load_task("order:count=40,length=8"), CPU)
+
+
+def members_of(names, *, learn):
+    return [Replica(name, injection(name, 0, learn=learn), 0, 0) for name in names]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("names", COMPANY)
+def test_compiled_steps_are_the_eager_ones(held, names, learn):
+    notes = []
+    members, compiler = members_of(names, learn=learn), Compiler("on", notes.append)
+    plain = Program(held, SIZES, members, epochs(1))
+    compiled = Program(held, SIZES, members, epochs(1), compiler)
+    for _ in range(2):
+        torch.testing.assert_close(compiled.train(3), plain.train(3), rtol=1e-5, atol=1e-5)
+    for name, p in plain.parameters.items():
+        torch.testing.assert_close(compiled.parameters[name], p, rtol=1e-5, atol=1e-5, msg=name)
+    assert (compiler.works, len(notes)) == (True, 1)
+
+
+def test_training_goes_on_where_nothing_compiles(held, monkeypatch):
+    """It is said once, and --compile on is refused in a line."""
+
+    def refuse(_):
+        raise torch._dynamo.exc.TorchDynamoException("there is no compiler\nand much more")
+
+    import torch._dynamo.exc
+
+    monkeypatch.setattr(compiling, "compile_function", refuse)
+    notes, members = [], members_of(("dft", "t5"), learn=False)
+    plain = Program(held, SIZES, members, epochs(1)).train(6)
+    compiler = Compiler("auto", notes.append)
+    for _ in range(2):
+        running = Program(held, SIZES, members, epochs(1), compiler)
+        np.testing.assert_array_equal(running.train(6), plain)
+    assert not compiler.works
+    assert [note for note in notes if "there is no compiler" in note] == notes[1:]
+    assert len(notes) == 2
+    running = Program(held, SIZES, members, epochs(1), Compiler("on", notes.append))
+    with pytest.raises(PefourierError, match="there is no compiler") as caught:
+        running.step()
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_compiled_depends_on_the_device_and_on_how_long_training_takes():
+    gpu, seconds = torch.device("cuda"), compiling.TIMES * compiling.COMPILING
+    for choice, device, expected in (
+        *(("auto", gpu, (False, True)), ("auto", CPU, (False, False))),
+        *(("on", CPU, (True, True)), ("off", gpu, (False, False))),
+    ):
+        asked = Compiler(choice, print)
+        assert (asked.pays(device, seconds - 1), asked.pays(device, seconds)) == expected
+    one, two = (seconds_of_step(SIZES, 32, members) for members in (1, 2))
+    assert one < two < 2 * one
+    assert seconds_of_step(OrderFree(8, 2, 2), 32, 9) == compiling.STARTING
