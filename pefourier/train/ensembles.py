@@ -8,7 +8,7 @@ import os
 import platform
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.device_data import batch_and_steps, device_memory
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
-from pefourier.train.options import BESIDE, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
+from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
 from pefourier.train.program import AT_ONCE
 from pefourier.train.ranks import has_meeting_point
 from pefourier.train.report import words
@@ -103,8 +103,14 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     channels, classes = task.rows.shape[1], len(task.classes)
     patch, stride = sizes_of_tokens(task.length, options)
-    sizes = options.d, options.heads, options.layers, patch, stride, options.ffn
+    even = 2 * options.heads
+    d = even if options.d is None else options.d
+    sizes = d, options.heads, options.layers, patch, stride, options.ffn
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
+    if options.d is None:
+        model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
+        wide = [f"{model.d} for {model.tokens} tokens"] if model.d != LEAST_D else []
+        task = replace(task, remarks={**task.remarks, "wide": wide})
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
@@ -115,7 +121,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
 
             check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
-            injections[arm.spec] = load_for(model, arm.spec, 0, learn=options.learn)
+            injections[arm.spec] = load_for(model, arm.spec, 0, task, learn=options.learn)
         if arm.rms is not None:
             check_scaling(arm, injections[arm.spec])
         arms.append(arm)
@@ -144,11 +150,12 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     )
 
 
-def load_for(model: Transformer, spec: str, seed: int, *, learn: bool) -> Injection:
-    """What a SPEC injects into a classifier."""
-    return load_injection(
-        spec, model.tokens, model.d, model.heads, seed, learn=learn, grid=model.grid
-    )
+def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
+    """What a SPEC injects into a classifier of a task, at its times if it has some."""
+    sizes, times = (model.tokens, model.d, model.heads, seed), None
+    if task.times is not None:
+        times = task.times_of_tokens(task.times, model.step, model.tokens)
+    return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
 
 
 def check_scaling(arm: Arm, injection: Injection) -> None:
@@ -240,12 +247,14 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
-    """All parameters of each arm's encoding, defaults too."""
+    """All parameters of each arm's encoding, defaults too, and whether its tokens share codes."""
     params: dict[str, dict[str, Any]] = {}
     for arm in resolved.arms:
         params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
         if arm.spec not in WITHOUT_CODES:
-            params[arm.name] |= resolved.injections[arm.spec].params
+            injection = resolved.injections[arm.spec]
+            fact = {"collides": True} if collides(injection, resolved.model.tokens) else {}
+            params[arm.name] |= {**injection.params, **fact}
     return params
 
 
@@ -255,9 +264,9 @@ def remarks_on_task(task: Task) -> list[str]:
     facts: list[tuple[str, Any, dict[str, Any]]] = [
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
         ("filled", task.filled, {"count": task.filled}),
-        ("channels", task.channels, {"names": first_few(task.channels, MOST_NAMED)}),
-        ("unused", task.unused, {"names": first_few(task.unused, MOST_NAMED)}),
-        ("uneven", task.uneven, {}),
+        *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
+        ("times", task.times is not None, {}),
+        ("uneven", task.uneven and task.times is None, {}),
         ("neither positive", task.balanced, {"names": join(task.classes)}),
         ("groups", task.groups is not None, {"examples": len(task.starts), "count": task.groups}),
         ("no groups", task.groups is None and task.grouped_by, {"grouped_by": task.grouped_by}),
@@ -269,14 +278,18 @@ def remarks_on_task(task: Task) -> list[str]:
     return [f"{task.name}: {words('remarks', code, **slots)}" for code, slots in chosen]
 
 
+def collides(injection: Injection, tokens: int) -> bool:
+    """Whether codes that are added are fewer than tokens, some of which then share one."""
+    return injection.act == "add" and injection.has_codes and len(injection.codes) < tokens
+
+
 def list_remarks(resolved: ResolvedTask) -> list[str]:
     """What to know before training, of encodings too that give several tokens one code."""
     remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
-        if injection is None or injection.act != "add" or arm.spec == "none":
-            continue
-        if (count := len(injection.codes)) < tokens:
+        if injection is not None and collides(injection, tokens):
+            count = len(injection.codes)
             text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
             remarks.append(f"{resolved.task.name}: {text}")
     return remarks
@@ -383,10 +396,12 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
 def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> dict[str, Any]:
     """What the numbers depend on of data, of their splits, and of codes that no name tells."""
     tasks = [entry.task for entry in resolved]
+    timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
+    arrays = {task.name: task.rows for task in tasks} | timed
     return {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
         "splits": dict(split for task in tasks for split in splits_of(task, resamples)),
-        "data": {task.name: fingerprint(task.rows) for task in tasks},
+        "data": {name: fingerprint(array) for name, array in arrays.items()},
         "tables": {
             f"{spec} on {entry.task.name}": fingerprint(injection.table())
             for entry in resolved
@@ -429,6 +444,8 @@ def fingerprint(array: np.ndarray) -> list[float]:
     return [float(f"{number:.6g}") for number in (np.log(size), along)]
 
 
-def settings_in_common(options: Options) -> dict[str, Any]:
-    """What all models of a comparison have in common."""
-    return {k: v for k, v in asdict(options).items() if k not in APART} | RULES
+def settings_in_common(experiment: Experiment) -> dict[str, Any]:
+    """What all models of a comparison have in common; d by dataset where it differs."""
+    settings = {k: v for k, v in asdict(experiment.options).items() if k not in APART} | RULES
+    sizes = {entry.task.name: entry.model.d for entry in experiment.resolved}
+    return settings | {"d": sizes if len({*sizes.values()}) > 1 else max(sizes.values())}

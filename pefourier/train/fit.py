@@ -324,7 +324,8 @@ def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]
     if isinstance(program.model, OrderFree):
         return [(no_rows(), injection.frequencies) for injection in injections]
     p = program.parameters
-    tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in program.injected.items()}
+    fixed = {act: c for act, c in program.injected.items() if c.index.dim() == 2}
+    tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     pairs = []
     for i, injection in enumerate(injections):
         codes, waves = injection.table(), injection.frequencies

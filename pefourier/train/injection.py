@@ -27,6 +27,8 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
+WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
+OF_PLACE = 2**8  # numbers that a place of a window counts for: 2^22 places in all
 OTHERWISE = {  # rotations that are not of queries and keys alike
     "pope": "takes the softplus of queries and keys and doubles their size",
     "rope++": "turns queries a quarter less than keys",
@@ -39,7 +41,7 @@ class Injection:
 
     act: str
     codes: np.ndarray  # (U, k) float64
-    index: np.ndarray  # (places,) row of codes
+    index: np.ndarray  # (places,) row of codes, or of times (W, places) of all windows
     learn: bool
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, defaults too
     places: np.ndarray | None = None  # (U, axes) of the codes of a rotation
@@ -63,8 +65,8 @@ class Injection:
         return Injection(self.act, codes, np.zeros_like(self.index), learn=False)
 
     def table(self) -> np.ndarray:
-        """The code of every place, shape (places, k)."""
-        return np.take(self.codes, self.index, axis=0)
+        """The code of every place, shape (places, k), or of all times the distinct ones."""
+        return np.take(self.codes, self.index, axis=0) if self.index.ndim == 1 else self.codes
 
     def turned(self, change: np.ndarray) -> "Injection":
         """The rotation with other frequencies, by a change (axes, k / 2) of them."""
@@ -72,6 +74,9 @@ class Injection:
         turn = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
         codes = np.hstack([turn.real, turn.imag])
         return replace(self, codes=codes, frequencies=self.frequencies + change)
+
+
+NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
 
 
 def load_injection(
@@ -83,10 +88,13 @@ def load_injection(
     *,
     learn: bool = False,
     grid: tuple[int, ...] = (),
+    times: np.ndarray | None = None,
 ) -> Injection:
     """Load what a SPEC injects for `length` tokens of dimension d and `heads` heads.
 
     Tokens are points of a grid where there is one, for encodings that know of grids.
+
+    With `times` (W, tokens), in steps, codes are those of each window's times, and not trained.
 
     Codes, of rotations their frequencies, are trained with `learn`, and always where they are only
     the start of training; a rotation of a file or of user code, which says none, keeps its angles.
@@ -97,11 +105,12 @@ def load_injection(
     k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.injection]
     k *= 1 + bool(enc.params.get("values"))  # of a lag that both keys and values have codes of
     places = count_places(enc.injection, length)
-    if places * k > NUMBERS:
-        raise PefourierError(
-            f"{spec} has {places} codes of {k} numbers, over {NUMBERS}; choose a larger --patch"
-        )
+    windows, size = (1, k) if times is None else (len(times), OF_PLACE)
+    if places * windows * size > NUMBERS:
+        raise PefourierError(f"{spec} has {places * windows} codes; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
+    if times is not None:
+        return inject_times(enc, times, k)
     table = codes_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
@@ -117,6 +126,21 @@ def load_injection(
         return Injection("rotate", table, indices, trained, params=enc.params, **waves)
     codes, index = np.unique(table, axis=0, return_inverse=True)
     return Injection(enc.injection, codes, index.reshape(-1), trained, enc.params)
+
+
+def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
+    """What an encoding injects at the times (W, T) of each window's tokens; nothing is trained."""
+    if enc.name not in WITH_TIMES.split() or enc.origin != "formula":
+        known = WITH_TIMES.replace(" ", ", ")
+        raise PefourierError(f"{enc.spec} takes no times; --positions time is for {known}")
+    if enc.injection == "bias":  # of lags key - query
+        times = (times[:, None] - times[:, :, None]).reshape(len(times), -1)
+    points, index = np.unique(times.round(9), return_inverse=True)
+    table = np.asarray(enc.table(points), dtype=float)
+    table = in_halves(enc, table, k) if enc.injection == "rotate" else table
+    return Injection(
+        enc.injection, table, index.reshape(times.shape), learn=False, params=enc.params
+    )
 
 
 def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:

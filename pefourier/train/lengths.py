@@ -30,7 +30,7 @@ def score_lengths(
 ) -> list[dict[str, Any]]:
     """Scores of a trained run at the lengths of tasks, or why there are none.
 
-    `load` gives what a SPEC injects, by classifier, SPEC and seed.
+    `load` gives what a SPEC injects, by classifier, SPEC, seed and task.
     """
     fold, rows = stack.task.folds[outcome.member.fold], []
     labels, macro = stack.task.labels[fold.valid], stack.task.positive is None
@@ -60,10 +60,10 @@ def injection_at(
     if isinstance(model, OrderFree):
         return None
     run = stack.runs[outcome.member.number]
-    longer = load(model, run.arm.spec, run.seed)
+    longer = load(model, run.arm.spec, run.seed, stack.task)
     if run.arm.rms is not None:
         trained = replace(model, length=stack.task.length)
-        unscaled = load(trained, run.arm.spec, run.seed)
+        unscaled = load(trained, run.arm.spec, run.seed, stack.task)
         longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
     return lengthen(outcome, longer, model.tokens)
 

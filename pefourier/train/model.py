@@ -30,7 +30,7 @@ from torch import Tensor
 from pefourier.encodings.checks import WIDEST, check_count
 from pefourier.errors import PefourierError
 from pefourier.train.injection import ACTS, Injection
-from pefourier.train.options import Inject, Options
+from pefourier.train.options import LEAST_D, Inject, Options
 
 FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to which attention is written out
 Drop = Callable[[Tensor], Tensor]
@@ -43,14 +43,17 @@ class StackCodes:
     """Codes of one act for all members of a stack, padded to the largest number of them."""
 
     codes: Tensor  # (M, U, k)
-    index: Tensor  # (M, places)
+    index: Tensor  # (M, places), or of times (M, W, places) of all windows
     trained: bool  # some of them
     learn: Tensor  # which are, to be broadcast to `start`, bool
     start: Tensor  # of training: the codes, or (M, axes, k / 2) frequencies of rotations
     places: Tensor | None = None  # (M, U, axes) of rotations
 
-    def table(self, trained: Tensor | None) -> Tensor:
-        """Codes of all places, those under training from `trained`, which began as `start`."""
+    def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
+        """Codes of all places, those under training from `trained`, which began as `start`.
+
+        They are (M, places, k), or (M, B, places, k) where places are times of `windows` (M, B).
+        """
         codes = self.codes
         if trained is not None and self.places is not None:
             from pefourier.nn import turn  # with all that it imports, for rotations alone
@@ -61,8 +64,16 @@ class StackCodes:
             codes = turn(codes, angle.cos(), angle.sin())
         elif trained is not None:
             codes = torch.where(self.learn, trained, codes)
-        index = self.index[:, :, None].expand(-1, -1, codes.shape[2])
-        return codes.gather(1, index)  # (M, places, k)
+        index = self.index
+        if windows is not None and index.dim() == 3:
+            index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
+        rows = index.flatten(1)[:, :, None].expand(-1, -1, codes.shape[2])
+        return codes.gather(1, rows).view(*index.shape, -1)
+
+
+def of_windows(table: Tensor) -> Tensor:
+    """Codes (M, B, places, k) of windows, (M, 1, places, k) where all have the same."""
+    return table if table.dim() == 4 else table[:, None]
 
 
 def stack_codes(
@@ -127,16 +138,15 @@ def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tens
     """
     from pefourier.nn import turn
 
-    cosine, sine = table.chunk(2, dim=2)  # (M, T, pairs)
+    cosine, sine = of_windows(table)[:, :, :, None].chunk(2, dim=4)  # (M, 1 or B, T, 1, pairs)
     square = cosine**2 + sine**2
-    inverse = square[:, :1] / square
-    cosine, sine, inverse = (x[:, None, :, None] for x in (cosine, sine, inverse))
+    inverse = square[:, :, :1] / square
     return turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
 
 
 def bias_of_pairs(table: Tensor, length: int) -> Tensor:
-    """A number for each pair of positions and head, (M, 1, H, T, T), from codes (M, T T, H)."""
-    return torch.unflatten(table, 1, (length, length)).permute(0, 3, 1, 2)[:, None]
+    """A number for each pair of positions and head, (M, 1 or B, H, T, T), from codes (…, H)."""
+    return torch.unflatten(of_windows(table), 2, (length, length)).permute(0, 1, 4, 2, 3)
 
 
 def lags_of_pairs(shape: Sequence[int], device: torch.device) -> Tensor:
@@ -219,7 +229,7 @@ class Transformer:
     length: int  # rows of a window
     channels: int
     classes: int
-    d: int = Options.d
+    d: int = LEAST_D
     heads: int = Options.heads
     layers: int = Options.layers
     patch: int = Options.patch  # rows a token
@@ -229,7 +239,7 @@ class Transformer:
     inject: Inject = "add"
 
     def __post_init__(self) -> None:
-        for key in ("d", "heads", "layers", "patch", "stride", "ffn"):
+        for key in ("heads", "d", "layers", "patch", "stride", "ffn"):
             if getattr(self, key) is not None:
                 check_count(f"--{key}", getattr(self, key), 1, WIDEST)
         if self.inject not in get_args(Inject):
@@ -293,13 +303,15 @@ class Transformer:
         x: Tensor,
         drop: Drop | None = None,
         lengths: Tensor | None = None,
+        windows: Tensor | None = None,
     ) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
 
         Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
+        `windows` (M, B) say which they are, for codes of their times.
         """
         drop = drop or keep_all
-        tables = {act: codes.table(p.get(f"codes.{act}")) for act, codes in injected.items()}
+        tables = {a: codes.table(p.get(f"codes.{a}"), windows) for a, codes in injected.items()}
         h = drop(self.tokens_with_codes(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
@@ -320,8 +332,8 @@ class Transformer:
         if table is None:
             return h
         if self.inject == "concat":
-            table = torch.bmm(table.to(x.dtype), p["inject.w"])
-        return torch.add(h, table[:, None]).to(x.dtype)
+            table = torch.bmm(table.flatten(1, -2).to(x.dtype), p["inject.w"]).view_as(table)
+        return torch.add(h, of_windows(table)).to(x.dtype)
 
     def find_padding(self, lengths: Tensor) -> Tensor:
         """Which tokens (M, B, T) begin behind those that cover so many rows (M, B)."""
@@ -423,7 +435,7 @@ class OrderFree:
     length: int
     channels: int
     classes: int
-    d: int = Options.d
+    d: int = LEAST_D
 
     def shapes(self) -> Shapes:
         """Parameters of one member."""
@@ -441,6 +453,7 @@ class OrderFree:
         x: Tensor,
         drop: Drop | None = None,
         lengths: Tensor | None = None,
+        _windows: Tensor | None = None,
     ) -> Tensor:
         """Logits (M, B, K) of windows (M, B, L, C) as a `Transformer` gives them."""
         padding = None

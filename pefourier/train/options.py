@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
-SYNTHETIC = ("grid", "lags", "order")  # tasks drawn when asked for
+SYNTHETIC = ("grid", "irregular", "lags", "order")  # tasks drawn when asked for
 ORDER_FREE = "order-free"
 BESIDE = ("trees", "minirocket")  # other methods, fitted once a fold
 WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer that no encoding makes
@@ -15,6 +15,7 @@ MOST_SEEDS = 10_000
 # Small sets have a step or two an epoch, in a hundred of which nothing is learned
 STEPS, EPOCHS = 1000, 100
 PATIENCE_STEPS, PATIENCE = 250, 10
+LEAST_D = 32  # dimension of the model, where nothing is said, of windows of few tokens
 LOOK = 25  # steps between two looks at validation windows, at least
 LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
 FIND = 0.1  # difference in F1 asked about, where nothing is said
@@ -29,6 +30,7 @@ HEADINGS = {  # of help, each by the first option below it
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
+Positions = Literal["index", "time"]
 Compile = Literal["auto", "on", "off"]
 
 
@@ -64,28 +66,14 @@ class Options:
         f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
         "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y and optionally "
         "groups (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or a "
-        ".csv with columns id, time, label, optionally group, and channels. Groups, such as "
-        "patients, are not split. Repeatable.",
+        ".csv with columns time, series, label, optionally group, and channels. Repeatable.",
     ] = ("order:length=24,noise=0.25",)
     data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
-    stride: Annotated[
-        int | None, "Rows from one training window to the next (default: those of a window)."
-    ] = None
-    columns: Annotated[
-        str | None,
-        "time=A,…",
-        "Columns of a .csv by role: time=t,series=unit,label=state,group=plant; a role left out "
-        "has the column of its name.",
-    ] = None
-    missing: Annotated[
-        Missing | None,
-        "Value for missing numbers: the previous one of a channel in its series, the channel's "
-        "mean in it, or none (drop the row). By default missing numbers are refused.",
-    ] = None
-    split: Annotated[
-        Split, "How windows are split; random leaks training data and is for comparison only."
-    ] = "blocks"
+    stride: Annotated[int | None, "Rows from one training window to the next."] = None
+    columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
+    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (else refused)."] = None
+    split: Annotated[Split, "How windows are split; random leaks, for comparison only."] = "blocks"
     positive: Annotated[
         tuple[str, ...],
         "NAME",
@@ -93,45 +81,24 @@ class Options:
         "rarer; of recordings the anomaly, of built-in tasks the second; if the rarer has 40% or "
         "more, neither: scores are means over both). Repeatable, one name per dataset.",
     ] = ()
-    test_length: Annotated[
-        str | None,
-        "N,N",
-        "Also test on windows of these lengths, such as 24,48,96; built-in tasks only, which can "
-        "be drawn at any length.",
-    ] = None
+    test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
     encoding: Annotated[
-        tuple[str, ...],
-        "SPEC",
-        "Encoding to train with, SPEC@rms=SIZE to scale it, order-free for a baseline blind to "
-        "order. Repeatable.",
+        tuple[str, ...], "SPEC", "Encoding, SPEC@rms=SIZE to scale it, or order-free. Repeatable."
     ] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
     beside: Annotated[
-        tuple[str, ...],
-        "METHOD",
-        "Another method on the same splits, fitted once per fold: trees (boosted, on means, "
-        "deviations, minima and maxima; scikit-learn) or minirocket (aeon). Repeatable.",
+        tuple[str, ...], "METHOD", "Another method: trees (boosted) or minirocket. Repeatable."
     ] = ()
     seeds: Annotated[int, "Runs with each encoding."] = 8
     folds: Annotated[int | None, "Cross-validation folds to run (default: all, 5 or 1)."] = None
     resamples: Annotated[
-        int | None,
-        "Splits of a set that has a test part: its own, then others drawn with its sizes.",
+        int | None, "Splits of a set with a test part: its own, then drawn ones."
     ] = None
-    learn: Annotated[
-        bool,
-        "Also train fixed vectors, and the frequencies of rotations, from where they start; "
-        "learned tables always are trained.",
-    ] = False
+    learn: Annotated[bool, "Also train fixed vectors, and the frequencies of rotations."] = False
     find: Annotated[
-        float | None,
-        f"Smallest difference in F1 of interest (default: {FIND}): a difference that would be "
-        "detected with 80% power and is not counts as none; otherwise there are too few folds or "
-        "runs.",
+        float | None, f"Difference in F1 to be detected with 80% power (default: {FIND})."
     ] = None
     steps: Annotated[
-        int | None,
-        f"Most updates of the weights (default: {STEPS}, or {EPOCHS} epochs if that is more). "
-        f"Weights are validated after every epoch, or every {LOOK} steps if an epoch is shorter.",
+        int | None, f"Most updates of the weights (default: {STEPS}, or {EPOCHS} epochs if more)."
     ] = None
     epochs: Annotated[int | None, "The same in passes over the training windows."] = None
     patience_steps: Annotated[
@@ -143,31 +110,20 @@ class Options:
     batch_size: Annotated[int, "Windows in a step."] = 32
     rate: Annotated[float, "Learning rate of Adam."] = 3e-3
     warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
-    dropout: Annotated[
-        float,
-        "Share dropped from the input with its vectors, from the output of sub-layers and within "
-        "them.",
-    ] = 0.0
+    dropout: Annotated[float, "Share dropped from inputs, and after and within sub-layers."] = 0.0
     search: Annotated[
-        tuple[str, ...],
-        "KEY=A,B…",
-        "Settings to choose among by validation, separately for each run: rate=3e-4,1e-3,3e-3 "
-        "dropout=0,.2.",
+        tuple[str, ...], "KEY=A,B…", "Settings that each run chooses by validation: rate=1e-3,3e-3."
     ] = ()
-    d: Annotated[int, "Dimension of the model."] = 32
+    d: Annotated[
+        int | None, f"Dimension of the model (default: {LEAST_D}, or a window's tokens if more)."
+    ] = None
     heads: Annotated[int, "Heads of attention."] = 4
     layers: Annotated[int, "Layers of attention."] = 1
     ffn: Annotated[int | None, "Width within the feed-forward layer (default: twice --d)."] = None
     patch: Annotated[int, "Rows in a token."] = 1
-    tokens: Annotated[
-        int | None,
-        "Most tokens of a long window, in place of --patch: each dataset gets its own patch.",
-    ] = None
-    inject: Annotated[
-        Inject,
-        "How vectors enter: added to the first map of the input, or side by side with it "
-        "(concat), by a map of their own.",
-    ] = "add"
+    tokens: Annotated[int | None, "Most tokens of a window, which set --patch by dataset."] = None
+    inject: Annotated[Inject, "How vectors enter: added to the mapped input, or beside it."] = "add"
+    positions: Annotated[Positions, "What is encoded: numbers of tokens, or their times."] = "index"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
     compile: Annotated[
         Compile,
@@ -175,18 +131,11 @@ class Options:
         "enough to save more time than compiling takes.",
     ] = "auto"
     processes: Annotated[
-        int | None,
-        "Processes on this machine that share the work (default: one per core if it is long).",
+        int | None, "Processes that share the work here (default: one per core if it is long)."
     ] = None
     out: Annotated[str | None, "DIR", "Folder for results, written as they come."] = None
-    resume: Annotated[
-        bool,
-        "Continue in --out with the options of its config.json; other options may be left out, "
-        "and must not differ.",
-    ] = False
-    save_models: Annotated[
-        str | None, "DIR", "Folder for trained classifiers, one .safetensors per run."
-    ] = None
+    resume: Annotated[bool, "Continue in --out with the options of its config.json."] = False
+    save_models: Annotated[str | None, "DIR", "Folder for classifiers (.safetensors)."] = None
     plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
 
     def __post_init__(self) -> None:

@@ -1,28 +1,39 @@
 """What would be trained? Told without training.
 
 The same steps as before a training check what is asked, so that what it refuses is refused here,
-and nothing is written.
+and nothing is written. The time is that of a few steps, whose weights are thrown away; the
+difference that can be found is that of folds which differ as much as those of this project's
+results do.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from pefourier.train import device_data, ensembles
 from pefourier.train.data.split import Dropped, Task
-from pefourier.train.ensembles import Experiment, ResolvedTask, count_processes, resolve
+from pefourier.train.ensembles import Experiment, ResolvedTask
+from pefourier.train.injection import NOTHING
 from pefourier.train.options import Options
+from pefourier.train.program import Program, Replica
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
 from pefourier.train.report import tables_in_words, words
 from pefourier.train.request import without_new_folders
 from pefourier.train.run import settle_options
+from pefourier.train.statistics import units_needed
 from pefourier.train.store import Key, key_of
+from pefourier.train.summary import test_to_train
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import paragraph, printable
 
 PARTS = ("train", "valid", "test")
+SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
+TIMED = 3  # steps
+GRID = [i / 100 for i in range(1, 101)]  # differences in F1
 
 
 @dataclass(frozen=True)
@@ -48,11 +59,14 @@ class DatasetPlan:
     split: str
     leaky: bool
     length: int  # rows of a window
+    d: int  # dimension of the model
     runs: int  # that would be trained
     finished: int  # that are there before
     candidates: int  # of --search
     budget: Mapping[str, int]
     dropped: tuple[Dropped, ...]
+    seconds: float  # that training takes at most, roughly; other methods apart
+    detectable: float | None  # difference in F1 that so many folds or runs find; None: none
     conclusion: str
 
 
@@ -63,8 +77,8 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
         rank, ranks = read_rank()
         if rank:
             return ()
-        experiment = resolve(options, rank, ranks)
-        count_processes(experiment, ranks)
+        experiment = ensembles.resolve(options, rank, ranks)
+        ensembles.count_processes(experiment, ranks)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
     if note is not None:
@@ -79,6 +93,10 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
+    seconds = estimate_seconds(resolved, experiment) * unfinished / len(keys)
+    found, units = find_difference(task, experiment.options.seeds)
+    time_and_runs = {"runs": unfinished, "steps": steps, "minutes": max(1, round(seconds / 60))}
+    power = {"units": units, "found": str(found or "no difference"), "sd": str(SPREAD)}
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
@@ -89,13 +107,40 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         split=task.split,
         leaky=task.leaky,
         length=task.length,
+        d=resolved.model.d,
         runs=unfinished,
         finished=len(keys & finished),
         candidates=len(experiment.candidates),
         budget=resolved.schedule.budget,
         dropped=task.dropped,
-        conclusion=f"{task.name}: {unfinished} runs of at most {steps} steps.{dropped}",
+        seconds=round(seconds, 1),
+        detectable=found,
+        conclusion=f"{task.name}: {words('plan', 'conclusion', **time_and_runs, **power)}{dropped}",
     )
+
+
+def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
+    """What all runs of a dataset take if none ends early, by a few steps of the first stack."""
+    size, injections = experiment.description["stack"], resolved.injections
+    runs = next(stack.runs for stack in ensembles.plan_ensembles(resolved, size))
+    members = [Replica(r.arm.name, injections.get(r.arm.spec, NOTHING), 0, r.fold) for r in runs]
+    data = device_data.put_on_device(resolved.task, experiment.device)
+    program = Program(data, resolved.model, members, resolved.schedule, eager=True)
+    program.train(1)
+    began = time.perf_counter()
+    program.train(TIMED)
+    step = (time.perf_counter() - began) / TIMED / len(members)
+    count = len(resolved.runs) * len(experiment.candidates) / experiment.ranks
+    return step * resolved.schedule.steps * count
+
+
+def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
+    """The least difference in F1 that folds, or runs of one fold, find, and what they are."""
+    facts = [ensembles.facts_of_fold(task, number) for number in range(len(task.folds))]
+    several, windows = len(facts) > 1, sum(fact["windows"] for fact in facts)
+    units, ratio = (len(facts), test_to_train(facts)) if several else (seeds, 0.0)
+    found = (f for f in GRID if (units_needed(SPREAD, ratio, f, windows) or np.inf) <= units)
+    return next(found, None), f"{units} {'folds' if several else 'runs'}"
 
 
 def count_windows(task: Task, number: int) -> PlannedFold:

@@ -217,7 +217,7 @@ class Program:
         p = self.parameters if parameters is None else parameters
         x = self.data.windows(index, self.mean, self.scale).to(p["project.w"].dtype)
         lengths = None if self.data.lengths is None else self.data.lengths[index]
-        logits = self.model.logits(p, self.injected, x, drop, lengths)
+        logits = self.model.logits(p, self.injected, x, drop, lengths, index)
         return logits.to(self.weights.dtype)
 
     def step(self) -> None:

@@ -232,6 +232,9 @@ def check_options(options: Options) -> None:
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
     if options.find is not None and not 1e-6 <= options.find <= 1:
         raise PefourierError(f"--find must be from 1e-06 to 1; got {options.find}")
+    without_times = options.learn or options.save_models or options.test_length
+    if without_times and options.positions == "time":
+        raise PefourierError("--positions time excludes --learn, --save-models and --test-length")
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
 

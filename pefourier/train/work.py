@@ -32,7 +32,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, batch_and_steps, put_on_device
 from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
 from pefourier.train.fit import Outcome, fit, score_and_loss
-from pefourier.train.injection import ACTS, Injection, scale_to_rms
+from pefourier.train.injection import NOTHING, Injection, scale_to_rms
 from pefourier.train.metrics import count_confusions, decide, score, score_terms
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
@@ -44,7 +44,6 @@ from pefourier.train.summary import Summary, summarize_runs
 from pefourier.writing.files import remove_old_drafts
 
 Rows = list[dict[str, Any]]  # of results.jsonl
-NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
 
 
 def start_rank(options: Options, *, is_noted: bool) -> Summary | None:
@@ -88,7 +87,7 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
             return None
         params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
         return summarize_runs(
-            [rows[key] for key in keys], params, ensembles.settings_in_common(options)
+            [rows[key] for key in keys], params, ensembles.settings_in_common(experiment)
         )
 
 
@@ -232,7 +231,7 @@ class Work:
         """What a run injects; the order-free baseline and other methods have no codes."""
         injection = resolved.injections.get(run.arm.spec, NOTHING)
         if run.seed and injection.seeded:
-            injection = self.load(resolved.model, run.arm.spec, run.seed)
+            injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
         return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
 
     def keep(self, stack: Ensemble, outcomes: Sequence[Outcome]) -> tuple[Rows, list[bytes]]:
@@ -297,7 +296,7 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
 def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
     """Shares of the four terms of scores of some test windows; [] unless codes are added."""
     task, injection = stack.task, outcome.member.injection
-    added = injection.act == "add" and injection.has_codes and task.lengths is None
+    added = injection.act == "add" and injection.has_codes and task.lengths is task.times is None
     if not isinstance(stack.model, Transformer) or not added:
         return []
     fold = task.folds[outcome.member.fold]

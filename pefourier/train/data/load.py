@@ -3,14 +3,15 @@
 The names of tasks that are drawn, or published and read under --data, ``uea:NAME`` (UCR and
 UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
 with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
-y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv in
-long form.
+y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv
+or .tsv in long form.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 
@@ -31,7 +32,7 @@ BALANCED = 0.4  # share of the rarer of two classes from which on neither is the
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
     """The task that a name or path stands for, cut and split as options say."""
-    if options.columns is not None and Path(name).suffix.lower() != ".csv":
+    if options.columns is not None and READERS.get(Path(name).suffix.lower()) is not from_table:
         raise PefourierError(f"--columns is for .csv files; {shown(name)} is none")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
@@ -43,7 +44,10 @@ def load_task(name: str, options: Options = DEFAULTS) -> Task:
         )
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
-    return replace(task, folds=task.folds[:folds])
+    if options.positions == "time" and task.times is None:
+        raise PefourierError(f"--positions time: {shown(name)} has no times; .csv and irregular do")
+    times = task.times if options.positions == "time" else None
+    return replace(task, folds=task.folds[:folds], times=times)
 
 
 def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
@@ -88,8 +92,10 @@ def find_task(name: str, options: Options) -> Task:
     if suffix in READERS:
         return READERS[suffix](Path(name), options)
     if name.partition(":")[0] in SYNTHETIC:
-        x, y, classes = draw_examples(name)
+        x, y, classes, *times = draw_examples(name)
         task = from_examples(name, x, y, options, classes=classes)
+        if times:
+            task = replace(task, times=times[0].ravel(), uneven=True)
         # fresh draws are as good as folds
         return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
     return from_ts(name, options)
@@ -100,6 +106,9 @@ def check_dataset(name: str) -> None:
     is_file = Path(name).suffix.lower() in (*READERS, ".ts") or (name and Path(name).is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
+    if kind := FOREIGN.get(Path(name).suffix.lower()):
+        script = f"import pandas; pandas.read_{kind}({name!r}).to_csv('data.csv', index=False)"
+        raise PefourierError(f"{shown(name)} is not read; convert it: python -c {quote(script)}")
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     files = f"a {' or '.join(READERS)} file, a .ts folder"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
@@ -122,7 +131,7 @@ def from_archive(path: Path, options: Options) -> Task:
         used = [name for name in stored if name in (*required, *optional)]
         arrays = {name: load_part(file, name, text=name in TEXTS) for name in used}
     unused = tuple(stored[name].label(name) for name in stored if name not in used)
-    return replace(make(path, arrays, options), unused=unused)
+    return replace(make(path, arrays, options), remarks={"unused": unused})
 
 
 def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
@@ -184,4 +193,6 @@ KINDS = (  # of archives: who reads them, arrays that must be there, and that ma
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by their suffix
     ".npz": from_archive,
     ".csv": from_table,
+    ".tsv": from_table,
 }
+FOREIGN = {".parquet": "parquet", ".xlsx": "excel", ".xls": "excel"}  # as pandas calls them

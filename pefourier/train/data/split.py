@@ -18,7 +18,7 @@ that are recorded together only those of one length agree row by row in their co
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -82,8 +82,9 @@ class Task:
     lengths: np.ndarray | None = None  # (W,) rows of each window, the rest is padding; None: all
     own_names: bool = False  # classes as the data name them: no order says which is positive
     uneven: bool = False  # rows are at uneven times, of which only the order counts
-    channels: tuple[str, ...] = ()  # as the data name them
-    unused: tuple[str, ...] = ()  # arrays of a file that play no part, with their shapes
+    times: np.ndarray | None = None  # (N,) of rows, where they are what encodings number
+    # what else to know, by a code of words.toml: names of columns or arrays
+    remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dropped: tuple[Dropped, ...] = ()
     filled: int = 0  # numbers that were missing
     balanced: bool = False  # two classes of which neither is the one to be detected
@@ -92,6 +93,13 @@ class Task:
     def shortest(self) -> int:
         """Rows of the shortest window: fewer than `length` where some are padded."""
         return self.length if self.lengths is None else int(self.lengths.min())
+
+    def times_of_tokens(self, times: np.ndarray, step: int, tokens: int) -> np.ndarray:
+        """Times of tokens since the first of their window, (W, tokens), in mean steps of tokens."""
+        starts = times[self.starts[:, None] + np.arange(tokens) * step]
+        since = starts - starts[:, :1]
+        count = np.count_nonzero(np.diff(since))  # padding has the time of the last row
+        return np.asarray(since * (count / since[:, -1].sum() if count else 1.0))
 
     @property
     def positive(self) -> str | None:

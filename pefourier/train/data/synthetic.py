@@ -54,6 +54,28 @@ def lags(
     return x, far, ("short lag", "long lag")
 
 
+def irregular(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: int = 0) -> Any:
+    """Two equal events at uneven times: a sixth or a half of the window's time apart?
+
+    Rows say nothing: how many are before, between and behind the events is drawn alike for both
+    classes. Times (n, length), as shares of the window's, stand behind the names of classes.
+    """
+    rng = np.random.default_rng(seed)
+    is_long = rng.permutation(np.arange(count) % 2)
+    elapsed = np.where(is_long, 1 / 2, 1 / 6)[:, None]
+    first = rng.random((count, 1)) * (1 - elapsed)
+    share = rng.random((count, length))
+    outside = share * (1 - elapsed)
+    between = np.arange(length) - 2 < rng.integers(0, length - 1, (count, 1))
+    times = first + share * elapsed
+    times = np.where(between, times, outside + elapsed * (outside > first))
+    times[:, :1], times[:, 1:2] = first, first + elapsed
+    order = times.argsort(axis=1)
+    x = rng.normal(0.0, noise, (count, length, 1))
+    mark(x, order.argsort(axis=1)[:, :2], (0, 0))
+    return x, is_long, ("short time", "long time"), np.take_along_axis(times, order, axis=1)
+
+
 def grid(
     *,
     count: int = 1000,
@@ -90,7 +112,7 @@ def mark(x: np.ndarray, places: np.ndarray, channels: tuple[Any, Any]) -> None:
         x[np.arange(len(x)), place, channel] += 1.0
 
 
-TASKS = {task.__name__: task for task in (grid, lags, order)}
+TASKS: dict[str, Any] = {task.__name__: task for task in (grid, irregular, lags, order)}
 
 
 def task_parameters(name: str) -> dict[str, Any]:
@@ -108,7 +130,7 @@ def task_parameters(name: str) -> dict[str, Any]:
     return chosen
 
 
-def draw_examples(name: str) -> Examples:
+def draw_examples(name: str) -> Any:
     """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
     task, _, text = name.partition(":")
     params = task_parameters(name)

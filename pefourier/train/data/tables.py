@@ -2,15 +2,19 @@
 
 Conventions
 -----------
-The first line names the columns: `id` of a series, `time`, `label`, maybe `group`, or what
---columns calls them; all others are channels. Lines may stand in any order; times are numbers, of a
-series they must differ, and only their order counts. Where a label is the same in all lines of
-every series, series are examples of that class, shorter ones padded; where it changes within some,
-they are recordings, and labels are 0 and 1, or names of which the rarer marks anomalies. Cells are
-parted by commas, semicolons or tabs.
+The first line names the columns. Those of `USUAL` names, or those that --columns names, are the
+times, the series, the labels and maybe groups; all others are channels, except columns that hold
+no numbers and those without a name (the row numbers that pandas writes). Without a column of series
+the file is one series. Lines may stand in any order. Times are numbers, or ISO 8601 with or without
+a zone, and differ within a series. Where a label is the same in all lines of every series, series
+are examples of that class, shorter ones padded; where it changes within some, they are recordings,
+and labels are 0 and 1, or names of which the rarer marks anomalies. Cells are parted by commas,
+semicolons or tabs; beside the latter two numbers may have decimal commas.
 """
 
 import csv
+import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +36,17 @@ from pefourier.writing.text import join
 
 LARGEST = 2**30  # bytes
 DELIMITERS = ",;\t"
-ROLES = ("id", "time", "label", "group")
+USUAL = {  # names of the columns of each role, in small letters; "_id" may follow
+    "time": ("time", "timestamp", "datetime", "date", "t"),
+    "series": ("series", "id", "unit", "machine", "patient", "subject"),
+    "label": ("label", "class", "state", "target", "y"),
+    "group": ("group",),
+}
+WEAK = ("date", "t", "y")  # names of channels, too: beside another usual name they are that
+DATE = re.compile(  # ISO 8601, with its zone
+    r"\d{4}-\d\d(-\d\d([T ]\d\d(:\d\d){0,2}([.,]\d+)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?)?"
+)
+POINT = str.maketrans(",", ".")  # for the commas of numbers
 ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
 TYPO = 0.5  # share of series with several labels below which they are taken for mistakes
 
@@ -47,11 +61,12 @@ class LongTable:
     channels: np.ndarray  # (n, C), nan where a number is missing
     lines: np.ndarray  # (n,) number in the file
     names: tuple[str, ...]  # of channels
+    remarks: dict[str, list[str]]  # what to know of its columns, by a code of words.toml
 
     def place(self, row: int, column: str = "") -> str:
         """Where a cell is: the file, the series, the line and maybe the column."""
         where = f"{shown(str(self.path))}, line {self.lines[row]}: series "
-        where += shown(str(self.columns["id"][row]))
+        where += shown(str(self.columns["series"][row]))
         return f"{where}, column {column}" if column else where
 
     def place_of(self, part: np.ndarray, row: int, channel: int) -> str:
@@ -67,14 +82,14 @@ def parse_columns(text: str | None) -> dict[str, str]:
     """The role of each column that --columns names.
 
     >>> parse_columns("time=hour,series=unit")
-    {'hour': 'time', 'unit': 'id'}
+    {'hour': 'time', 'unit': 'series'}
     """
     roles: dict[str, str] = {}
     for item in text.split(",") if text is not None else ():
         key, _, name = (part.strip() for part in item.partition("="))
-        role = "id" if key == "series" else key
-        if role not in ROLES:
-            raise unknown("role of --columns", key, ("time", "series", "label", "group"))
+        role = "series" if key == "id" else key
+        if role not in USUAL:
+            raise unknown("role of --columns", key, tuple(USUAL))
         if not name or role in roles.values() or name in roles:
             raise PefourierError(
                 f"--columns {shown(item)} names no column, or a role or column again; give each "
@@ -88,32 +103,46 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     """Read the columns that have a role, and channels."""
     chosen = parse_columns(columns)
     check_regular(str(path))
-    label = name_of_file(str(path))
-    head, rows, lines = parse_or_refuse(lambda: parse_lines(path), label, ".csv", "write it again")
+    file = name_of_file(str(path))
+    parse = partial(parse_lines, path)
+    head, text, lines, delimiter = parse_or_refuse(parse, file, ".csv", "save it as UTF-8 again")
     roles = roles_of_columns(path, head, chosen)
-    where = {role: roles.index(role) for role in ROLES if role in roles}
-    channels = [i for i, role in enumerate(roles) if role not in ROLES]
-    cells = {role: np.array([row[i].strip() for row in rows]) for role, i in where.items()}
+    where = {role: roles.index(role) for role in USUAL if role in roles}
+    cells = {role: np.array(text[i]) for role, i in where.items()}
+    cells.setdefault("series", np.full(len(lines), path.stem))
+    others = [i for i, role in enumerate(roles) if not role]
+    channels = [i for i in others if head[i] and any(map(is_number, text[i]))]
+    commas, points = ([head[i] for i in channels if mark in "".join(text[i])] for mark in ",.")
+    remarks = {
+        "columns": [f"{head[i]} as {role}" for role, i in where.items()]
+        + ["the whole file as one series"] * ("series" not in where),
+        "left out": [head[i] or f"number {i + 1}" for i in others if i not in channels],
+        "commas": commas,
+    }
     names = tuple(head[i] for i in channels)
-    table = LongTable(path, cells, np.zeros(0), np.zeros(0), lines, names)
+    table = LongTable(path, cells, np.zeros(0), np.zeros(0), lines, names, remarks)
     for role, column in cells.items():
         for row in np.flatnonzero(column == "")[:1]:
             raise PefourierError(f"{table.place(row, head[where[role]])}: it has no {role}")
+    if not channels or (commas and (points or delimiter == ",")):
+        problem = f"numbers of {commas[0]} have commas" if commas else "no other column has numbers"
+        way_out = "write channels with decimal points and no marks of thousands"
+        raise PefourierError(f"{shown(str(path))}: {problem}; {way_out}")
     if all(map(reads_as_number, np.unique(cells["label"]).tolist())):
         cells["label"] = np.array([f"{float(label):g}" for label in cells["label"].tolist()])
-    numbers = {i: read_cells(table, [r[i] for r in rows], head[i]) for i in channels}
-    times = read_cells(table, cells["time"].tolist(), head[where["time"]], is_time=True)
-    return replace(table, times=times, channels=np.column_stack(list(numbers.values())))
+    numbers = [read_cells(table, text[i], head[i]) for i in channels]
+    times = read_times(table, head[where["time"]])
+    return replace(table, times=times, channels=np.column_stack(numbers))
 
 
-def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray]:
-    """The names of columns, the cells of all other lines, and the numbers of these."""
+def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray, str]:
+    """The names of columns, the cells of each below, the numbers of lines, and what parts cells."""
     if path.stat().st_size > LARGEST:
         raise ValueError(f"text of up to {LARGEST} bytes is read")
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        first = stream.readline()
+        delimiter = max(DELIMITERS, key=stream.readline().count)
         stream.seek(0)
-        reader = csv.reader(stream, delimiter=max(DELIMITERS, key=first.count))
+        reader = csv.reader(stream, delimiter=delimiter)
         try:
             lines = [(reader.line_num, row) for row in reader if row]
         except csv.Error as error:
@@ -124,43 +153,72 @@ def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray]:
     for number, row in lines:
         if len(row) != len(head):
             raise ValueError(f"line {number} has {len(row)} cells, the first has {len(head)}")
-    numbers = np.array([number for number, _ in lines])
-    return [cell.strip() for cell in head], [row for _, row in lines], numbers
+    names = ["" if cell.startswith("Unnamed: ") else cell.strip() for cell in head]
+    columns = [list(map(str.strip, column)) for column in zip(*(r for _, r in lines), strict=True)]
+    return names, columns, np.array([number for number, _ in lines]), delimiter
 
 
 def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) -> list[str]:
-    """The role of each column, "" or its name for channels; a role that is chosen stands alone."""
-    usual = ["" if name.lower() in chosen.values() else name.lower() for name in head]
-    roles = [chosen.get(name, role) for name, role in zip(head, usual, strict=True)]
+    """The role of each column, "" of others; a role that is chosen has no other column."""
+    plain = [name.lower().removesuffix("_id") for name in head]
+    roles = [chosen.get(name, "") for name in head]
     problems = [f"has no column {shown(name)}" for name in chosen if name not in head]
-    problems += [f"lacks a column {role}" for role in ROLES[:3] if role not in roles]
-    problems += [f"has several columns {role}" for role in ROLES if roles.count(role) > 1]
-    problems += [] if set(roles) - set(ROLES) else ["lacks columns of channels"]
+    for role, usual in USUAL.items():
+        names, there = (roles, (role,)) if role in roles else (plain, usual)
+        places = [i for i, name in enumerate(names) if name in there and roles[i] in ("", role)]
+        places = [i for i in places if plain[i] not in WEAK] or places
+        if len(places) > 1:
+            problems.append(f"has several columns {role}, {', '.join(head[i] for i in places)}")
+        elif places:
+            roles[places[0]] = role
+        elif role in ("time", "label"):
+            problems.append(f"lacks a column {role} ({', '.join(usual)})")
     if problems:
         raise PefourierError(
             f"{shown(str(path))} {problems[0]}: its first line names {shown(', '.join(head))}; "
-            "expected id, time, label and channels, or --columns time=…,series=…,label=…"
+            "a line is a time of a series; --columns time=NAME,series=NAME,label=NAME names others"
         )
     return roles
 
 
+def is_number(cell: str) -> bool:
+    """Whether a cell has a number, maybe with a decimal comma."""
+    return cell.lower() not in ABSENT and reads_as_number(cell.translate(POINT))
+
+
 def read_cells(
-    table: LongTable, cells: Sequence[str], name: str, *, is_time: bool = False
+    table: LongTable, cells: Sequence[str], name: str, absent: Sequence[str] = ABSENT
 ) -> np.ndarray:
-    """Cells of a column as numbers, nan where one is missing; a time must be there."""
+    """Cells of a column as numbers, nan where one is missing."""
     numbers = np.empty(len(cells))
     for row, cell in enumerate(cells):
         try:
-            numbers[row] = np.nan if cell.strip().lower() in ABSENT else float(cell)
+            numbers[row] = float(cell.translate(POINT))
         except ValueError:
-            numbers[row] = np.inf
-        if np.isinf(numbers[row]) or (is_time and np.isnan(numbers[row])):
+            numbers[row] = np.nan
+        if not math.isfinite(numbers[row]) and cell.lower() not in absent:
             raise PefourierError(
-                f"{table.place(row, name)}: {'a time' if is_time else 'a channel'} must be a "
-                f"finite number; got {shown(cell)}; --columns time=NAME, label=NAME or group=NAME "
-                "says what else a column is"
+                f"{table.place(row, name)}: expected a finite number; got {shown(cell)}; --columns "
+                "time=NAME, label=NAME or group=NAME says what else a column is"
             )
     return numbers
+
+
+def read_times(table: LongTable, name: str) -> np.ndarray:
+    """Times as numbers: those of dates in seconds, in UTC where they have a zone."""
+    cells = table.columns["time"].tolist()
+    if reads_as_number(cells[0].translate(POINT)):
+        return read_cells(table, cells, name, absent=())
+    zones = [match and bool(match["zone"]) for match in map(DATE.fullmatch, cells)]
+    if odd := [row for row, zone in enumerate(zones) if zone is None or zone != zones[0]]:
+        raise PefourierError(
+            f"{table.place(odd[0], name)}: expected numbers or ISO 8601, all with a zone or all "
+            f"without; got {shown(cells[odd[0]])}; pandas.to_datetime reads other forms"
+        )
+    texts, file = [cell.translate(POINT) for cell in cells], name_of_file(str(table.path))
+    parse = partial(np.array, texts, "datetime64[us]")  # of zones it makes UTC, with a warning
+    stamps = parse_or_refuse(parse, file, ".csv", f"write ISO 8601 in column {name}")
+    return np.asarray((stamps - stamps.min()) / np.timedelta64(1, "s"))
 
 
 def from_csv(path: Path, options: Options) -> Task:
@@ -173,20 +231,30 @@ def from_csv(path: Path, options: Options) -> Task:
         parts[i] = part[complete]
         table.channels[parts[i]] = rows
         filled, lost = filled + count, lost + int((~complete).sum())
-    steps = np.concatenate([np.diff(table.times[part]) for part in parts])
+    since = [table.times[part] - table.times[part[0]] for part in parts]
+    steps = np.concatenate([np.diff(times) for times in since])
     uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
-    make = examples_of if are_examples(table, parts, options) else recordings_of
+    make, times = recordings_of, np.concatenate(since)
+    if are_examples(table, parts, options):
+        make, (padded, _) = examples_of, padded_series([t[:, None] for t in since])
+        times = np.maximum.accumulate(padded, axis=1).ravel()  # of padding that of the last row
     task = split.count_missing(make(table, parts, options), filled, lost)
-    return replace(task, uneven=uneven, channels=table.names)
+    spans = np.nanmax(table.channels, axis=0) - np.nanmin(table.channels, axis=0)
+    constant = np.array(table.names)[spans == 0].tolist()
+    remarks = table.remarks | {"channels": [*table.names], "constant": constant}
+    return replace(task, times=times, uneven=uneven, remarks=remarks)
 
 
 def rows_of_series(table: LongTable) -> list[np.ndarray]:
     """The rows of each series in the order of time, series by name."""
-    _, series = np.unique(table.columns["id"], return_inverse=True)
+    _, series = np.unique(table.columns["series"], return_inverse=True)
     order = np.lexsort((table.times, series))
     repeated = (np.diff(series[order]) == 0) & (np.diff(table.times[order]) == 0)
     for row in order[1:][repeated][:1]:
-        raise PefourierError(f"{table.place(row)} has a time twice: {table.columns['time'][row]}")
+        raise PefourierError(
+            f"{table.place(row)} has a time twice: {table.columns['time'][row]}; "
+            "--columns series=NAME names the column that tells series apart"
+        )
     return np.split(order, np.cumsum(np.bincount(series))[:-1])
 
 
@@ -229,7 +297,7 @@ def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Option
     """Windows of series whose rows are labelled, of one group on one side."""
     anomalous, classes = read_anomalies(table, options.positive)
     groups = groups_of(table, parts)
-    names = [str(table.columns["id"][part[0]]) for part in parts]
+    names = [str(table.columns["series"][part[0]]) for part in parts]
     series = [
         recordings.unscaled_series(name, table.channels[part], anomalous[part])
         for name, part in zip(names, parts, strict=True)

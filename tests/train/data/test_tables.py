@@ -46,7 +46,11 @@ def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
     array = from_examples("x", x, np.array(["no", "yes"])[y], lengths=lengths)
     for name in ("rows", "labels", "lengths"):
         np.testing.assert_array_equal(getattr(found, name), getattr(array, name))
-    assert (found.classes, found.shortest, found.channels) == (("no", "yes"), 4, ("a", "b"))
+    assert (found.classes, found.shortest, found.remarks["channels"]) == (
+        ("no", "yes"),
+        4,
+        ["a", "b"],
+    )
     for one, other in zip(found.folds, array.folds, strict=True):
         np.testing.assert_array_equal(one.test, other.test)
         own = np.concatenate([x[i, : lengths[i]] for i in one.train])
@@ -58,18 +62,24 @@ HEAD = "id,time,a,label\n"
 REFUSED = {  # the text of a file, and what is named
     "": "no line",
     HEAD: "no line below",
-    "id,time,a\n1,2,3\n": "column label",
-    "id,time,label\n1,2,3\n": "columns of channels",
+    "id,time,a\n1,2,3\n": "lacks a column label",
+    "id,time,label\n1,2,3\n": "no other column has numbers",
     "id,time,time,a,label\n1,2,3,4,5\n": "several columns time",
     HEAD + "1,2,3\n": "line 2 has 3 cells",
-    HEAD + "1,0,x,0\n": "line 2: series '1', column a",
+    HEAD + "1,0,x,0\n1,1,2,0\n": "line 2: series '1', column a",
     HEAD + "1,0,1e999,0\n": "'1e999'",
     HEAD + "1,0,1,0\n1,1,,0\n": "line 3: series '1', column a is missing",
-    HEAD + "1,0, N/A ,0\n": "column a is missing",
-    HEAD + "1,2024-05-31T12:00,1,0\n": "line 2: series '1', column time",
+    HEAD + "1,0, N/A ,0\n1,1,1,0\n": "column a is missing",
+    HEAD + "1,0,x,0\n": "no other column has numbers",
+    HEAD + "1,31/05/2024 12:00,1,0\n": "line 2: series '1', column time",
+    HEAD + "1,2024-05-31T12:00,1,0\n1,2024-05-31T13:00Z,1,0\n": "line 3: series '1', column time",
+    HEAD + "1,2024-13-31,1,0\n": "Month out of range",
+    HEAD + '1,0,"1,5",0\n': "numbers of a have commas",
+    "id;time;a;label\n1;0;1,5;0\n1;1;1.5;0\n": "numbers of a have commas",
+    "id,machine,time,a,label\n1,1,0,1,0\n": "several columns series, id, machine",
     HEAD + "1,0,1,0\n\n1,nan,1,0\n": "line 4: series '1', column time",
     HEAD + "1,0,1,\n": "line 2: series '1', column label",
-    HEAD + "1,0,1,0\n,0,1,0\n": "line 3: series '', column id",
+    HEAD + "1,0,1,0\n,0,1,0\n": "line 3: series '', column id: it has no series",
     HEAD + "1,0,1,a\n1,1,1,b\n1,2,1,c\n": "'a, b, c'",
     HEAD + "1,0,1,0\n1,0,2,0\n": "line 3: series '1' has a time twice: 0",
     HEAD + "1,0,1,0\n1,1,2,2\n": "must be 0 or 1",
@@ -193,12 +203,12 @@ def test_columns_have_the_roles_that_are_given(tmp_path):
     with pytest.raises(PefourierError, match="--columns"):
         read(path)
     task = read(path, columns="time=hour,series=unit,label=state,group=plant")
-    assert (task.channels, task.groups) == (("v",), 5)
+    assert (task.remarks["channels"], task.groups) == (["v"], 5)
     np.testing.assert_array_equal(task.rows, plain.rows)
     # a role that is given leaves a column of its name a channel
     path = of_series(tmp_path / "z.csv", [0, 1] * 20, head="id,time,y,label")
     task = read(path, columns="label=y")
-    assert (task.channels, task.classes) == (("label",), ("0", "1"))
+    assert (task.remarks["channels"], task.classes) == (["label"], ("0", "1"))
 
 
 @pytest.mark.parametrize(

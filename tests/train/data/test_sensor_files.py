@@ -1,0 +1,217 @@
+"""Files of sensors as people have them: each is read as it is meant, or refused with a way out."""
+
+import numpy as np
+import pytest
+
+from pefourier.errors import PefourierError
+from pefourier.train.data.load import load_task
+from pefourier.train.ensembles import parameters, resolve
+from pefourier.train.options import Options
+from pefourier.train.plan import SPREAD, plan_training
+from pefourier.train.run import run_comparison
+from pefourier.train.statistics import detectable
+
+ROWS, SERIES = 12, 20
+START = np.datetime64("2024-03-30T22:00:00")
+ROLES = ["time as time", "series as series", "label as label"]
+ONE = ["timestamp as time", "label as label", "the whole file as one series"]
+
+
+def table(head, cells, *, rows=lambda _: ROWS, series=SERIES, by=","):
+    """A file of series: `cells` gives those of a line by series, row and random numbers."""
+    rng = np.random.default_rng(0)
+    places = [(s, t) for s in range(series) for t in range(rows(s))]
+    lines = [by.join(cells(s, t, rng.normal(size=3).round(3))) for s, t in places]
+    return "\n".join([head, *lines]) + "\n"
+
+
+def stamp(t, minutes=10):
+    return str(START + np.timedelta64(minutes * t, "m"))
+
+
+def state(t):
+    return "fault" if t in (4, 5) else "ok"
+
+
+FILES = {
+    # as the README writes it
+    "readme.csv": (
+        table("time,series,label,v", lambda s, t, x: [str(t), f"s{s}", "ab"[s % 2], str(x[0])]),
+        {},
+        {"channels": ["v"], "windows": SERIES, "columns": ROLES},
+    ),
+    # times with a zone, and names of states a row
+    "plant.csv": (
+        table(
+            "Timestamp,machine,temp,pressure,state",
+            lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), state(t)],
+        ),
+        {"window": 4},
+        {"channels": ["temp", "pressure"], "windows": 60, "classes": ("ok", "fault")},
+    ),
+    # of a spreadsheet with decimal commas, whose columns have other names
+    "export.csv": (
+        table(
+            "Zeit;Gerät;Wert;Zustand",
+            lambda s, t, x: [stamp(t), f"g{s}", str(x[0]).replace(".", ","), "ab"[s % 2]],
+            by=";",
+        ),
+        {"columns": "time=Zeit,series=Gerät,label=Zustand"},
+        {"channels": ["Wert"], "windows": SERIES, "commas": ["Wert"]},
+    ),
+    # of pandas with its row numbers, of patients with a column of text
+    "ward.csv": (
+        table(
+            ",date,patient_id,ward,hr,class",
+            lambda s, t, x: [
+                str(12 * s + t),
+                stamp(t, 1440)[:10],
+                f"{s}",
+                "a",
+                f"{x[0]}",
+                f"{s % 2}",
+            ],
+        ),
+        {},
+        {"channels": ["hr"], "windows": SERIES, "left out": ["number 1", "ward"]},
+    ),
+    # one recording without a column of series
+    "one.csv": (
+        table(
+            "timestamp,value,label",
+            lambda _, t, x: [stamp(t), str(x[0]), "0" if state(t % 40) == "ok" else "1"],
+            rows=lambda _: 400,
+            series=1,
+        ),
+        {"window": 6},
+        {"channels": ["value"], "columns": ONE},
+    ),
+    # accelerations, whose y is no label, in tabs
+    "moves.tsv": (
+        table(
+            "t\tsubject\tx\ty\tz\ttarget",
+            lambda s, t, x: [str(t / 50), str(s), *map(str, x), "walk" if s % 2 else "run"],
+            by="\t",
+        ),
+        {},
+        {"channels": ["x", "y", "z"], "classes": ("run", "walk"), "uneven": False},
+    ),
+    # of unequal lengths, with a dead sensor and an empty column, at uneven times
+    "uneven.csv": (
+        table(
+            "datetime,unit,dead,level,note,label",
+            lambda s, t, x: [f"{stamp(t * t)}.500Z", str(s), "0.0", str(x[0]), "", str(s % 2)],
+            rows=lambda s: 6 + s % 5,
+        ),
+        {},
+        {"constant": ["dead"], "left out": ["note"], "uneven": True, "shortest": 6},
+    ),
+    # patients with several trials, in milliseconds since 1970
+    "trials.csv": (
+        table(
+            "time,series,group,v,label",
+            lambda s, t, x: [f"{10**12 + 1000 * t}", f"{s}", f"p{s // 4}", str(x[0]), str(s % 2)],
+        ),
+        {},
+        {"channels": ["v"], "groups": 5, "uneven": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_read_as_they_are_meant(tmp_path, name):
+    text, settings, facts = FILES[name]
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    task = load_task(str(tmp_path / name), Options(**settings))
+    found = {"windows": len(task.starts)} | dict(task.remarks)
+    found |= {key: getattr(task, key) for key in facts if hasattr(task, key)}
+    assert {key: found.get(key) for key in facts} == facts
+    for code in ("left out", "commas", "constant"):
+        assert found[code] == facts.get(code, [])
+    tiny = {"encoding": ("none", "dft"), "steps": 2, "seeds": 1, "d": 8, "heads": 2, "folds": 1}
+    summary = run_comparison(Options(dataset=(str(tmp_path / name),), **tiny, **settings))
+    assert len(summary.runs) == 2
+
+
+def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):
+    """The same instants in two zones, the lines shuffled, are the rows of plain numbers."""
+    rng, lines, plain = np.random.default_rng(1), [], []
+    for s in range(SERIES):
+        for t in range(ROWS):
+            v, label = f"{rng.normal():.3f}", s % 2
+            zone = "+02:00" if t % 2 else "-0330"
+            hours = np.timedelta64(120 if t % 2 else -210, "m")
+            lines.append(f"{s},{START + np.timedelta64(10 * t * t, 'm') + hours}{zone},{v},{label}")
+            plain.append(f"{s},{600 * t * t},{v},{label}")
+    rng.shuffle(lines)
+    tasks = []
+    for name, body in (("zoned", lines), ("plain", plain)):
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join(["id,time,v,label", *body]))
+        tasks.append(load_task(str(path)))
+    np.testing.assert_array_equal(tasks[0].rows, tasks[1].rows)
+    assert (tasks[0].uneven, tasks[1].uneven) == (True, True)
+
+
+WIDE = "label," + ",".join(f"v{i}" for i in range(9)) + "\n" + "0,1,2,3,4,5,6,7,8,9\n" * 4
+REFUSED = {
+    "x.parquet": ("", "read_parquet"),
+    "x.xlsx": ("", "read_excel"),
+    "x.XLS": ("", "read_excel"),
+    "wide.csv": (WIDE, "lacks a column time"),
+    "two.csv": ("time,subject,series,v,label\n0,1,1,2,0\n", "subject, series"),
+    "no-series.csv": ("time,device,v,label\n0,a,1,0\n0,b,2,1\n", "--columns series=NAME"),
+    "dates.csv": ("time,v,label\n31.05.2024 12:00,1,0\n", "pandas.to_datetime"),
+    "thousands.csv": ('time,v,label\n0,"1,234",0\n1,"2,345.5",1\n', "marks of thousands"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_files_are_refused_with_a_way_out(tmp_path, name):
+    text, named = REFUSED[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(PefourierError, match=named) as refused:
+        load_task(str(tmp_path / name))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_plan_says_what_is_read_how_long_it_takes_and_what_it_can_find(tmp_path):
+    text = FILES["uneven.csv"][0]
+    (tmp_path / "x.csv").write_text(text)
+    notes = []
+    options = Options(dataset=(str(tmp_path / "x.csv"),), encoding=("none", "dft"), seeds=1)
+    (plan,) = plan_training(options, notes.append)
+    assert plan.seconds > 0
+    assert all(any(word in line for line in notes) for word in ("dead", "note", "unit as series"))
+
+
+@pytest.mark.parametrize("seeds", [3, 8, 30])
+def test_the_difference_of_a_plan_is_what_its_runs_find(seeds):
+    options = Options(dataset=("order:count=400,length=4",), encoding=("none",), seeds=seeds)
+    (plan,) = plan_training(options)
+    windows = sum(plan.folds[0].test)
+
+    def finds(d):
+        return detectable(seeds) * np.sqrt(SPREAD**2 / seeds + d * (1 - d) / windows) <= d
+
+    if seeds < 4:
+        assert plan.detectable is None
+    else:
+        assert finds(plan.detectable)
+        assert not finds(plan.detectable - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("length", "heads", "d"), [(24, 4, 32), (33, 4, 40), (60, 4, 64), (35, 3, 36)]
+)
+def test_a_default_model_is_as_wide_as_a_window_has_tokens(length, heads, d):
+    """No encoding collides then, and a smaller --d says which do."""
+    arms = ("none", "sinusoidal", "dft", "onehot")
+    asked = {"dataset": (f"order:count=40,length={length}",), "encoding": arms, "heads": heads}
+    for own, colliding in ({}, set()), ({"d": 4 * heads}, {"dft", "onehot"}):
+        (entry,) = resolve(Options(**asked, **own)).resolved
+        assert entry.model.d == own.get("d", d)
+        found = {arm for arm, params in parameters(entry).items() if params.get("collides")}
+        assert found == colliding
+        (plan,) = plan_training(Options(**asked, **own, seeds=1))
+        assert plan.d == entry.model.d
