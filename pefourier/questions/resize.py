@@ -41,12 +41,18 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
-from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.geometry.interpolation import (
+    CROPS,
+    METHODS,
+    first_of_crop,
+    resize_lattice,
+    why_not,
+)
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.torus import frequencies_on_axes
+from pefourier.questions.resize_libraries import advice, methods_of, ways_of
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import fields_told
@@ -114,6 +120,7 @@ class Resizing(Result):
         "to": "new",
         "rows before the grid": "prefix",
         "method": "method",
+        "first point of the crop": "crop_point",
         "written to": "out",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
@@ -146,6 +153,9 @@ class Resizing(Result):
     methods: list[Method]  # empty where the table was computed anew
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
     unchanged: int | None  # rows of a sequence's formula that the new length leaves as they are
+    library: str | None = None  # whose source code resizes tables of the model by this method
+    crop: tuple[int, ...] | None = None  # the first point of a crop
+    advice: str = field(default="", metadata={"told": False})
     out: str | None = None  # the file that the table was written to
 
     @cached_property
@@ -167,6 +177,17 @@ class Resizing(Result):
             f" {common - self.unchanged:,} of the first {common:,} rows change, because the "
             "formula depends on the length."
         )
+
+    @property
+    def crop_point(self) -> str | None:
+        """The first point of a crop as it is typed."""
+        return point_of(self.crop) if self.crop else None
+
+    @property
+    def step(self) -> str:
+        """What was done to the table, and in which library it is done."""
+        step = f"a crop from {self.crop_point}" if self.crop else f"{self.method} interpolation"
+        return step + (f" as in {self.library}" if self.library else "")
 
     @property
     def verdict(self) -> str:
@@ -191,9 +212,9 @@ class Resizing(Result):
             notes.append(
                 finding("unseen-phases", count=axis.unseen, total=axis.pairs, axis=axis.axis)
             )
-        kind = self.encodings[0].params.get("model_type") or ""
-        if ways := (type_row(kind) or {}).get("resized"):
-            sources = " and ".join(" by ".join(step) for step in ways)
+        kind = self.encodings[0].params.get("model_type")
+        if kind and (ways := ways_of(self.encodings[0])):
+            sources = join(f"{library} by {join(methods, 'or')}" for library, *methods in ways)
             notes.append(finding("resized-by", kind=printable(kind), ways=sources))
         return notes
 
@@ -203,9 +224,13 @@ class Resizing(Result):
 
 
 def resize_table(
-    encoding: Encoding, new: Sequence[int], method: str = "", formula: Encoding | None = None
+    encoding: Encoding,
+    new: Sequence[int],
+    method: str = "",
+    formula: Encoding | None = None,
+    first: Sequence[int] = (),
 ) -> Resizing:
-    """Resize a table by one of `METHODS`, and compare them all.
+    """Resize a table by one of `METHODS`, and compare all that can be used.
 
     Parameters
     ----------
@@ -215,10 +240,12 @@ def resize_table(
         Sides of the new grid, as many as the old one has; of biases those of the new window, whose
         displacements are 2 H - 1 by 2 W - 1.
     method : str, optional
-        That of the table in the answer; by default bicubic, or the formula where models compute it
-        at every size.
+        That of the table in the answer; by default the model's own where it is known, else bicubic,
+        or the formula where models compute it at every size.
     formula : Encoding, optional
         The same formula on the new grid: its codes there, and which pairs meet unseen phases.
+    first : sequence of int, optional
+        Where method "crop" begins: a point of the old grid, by default the first one.
 
     Examples
     --------
@@ -229,20 +256,23 @@ def resize_table(
     """
     by_formula = encoding.injection == "rotate" or encoding.rebuild_at is not None
     computed = formula if by_formula and not method else None
-    method = ANEW if computed is not None else method or DEFAULT
-    if method not in (*METHODS, ANEW):
-        raise unknown("method", method, METHODS)
     old, new, table_sides = check_new_sides(encoding, new)
     prefix, shape, methods = encoding.domain.prefix, encoding.domain.sides, []
+    libraries = methods_of(encoding, table_sides)
     if computed is not None:
+        method, libraries = ANEW, {}
         make_table = partial(rows_behind, encoding, computed)
         states = picture_of("before", encoding), picture_of("after", computed)
     else:
+        method = method or next(iter(libraries.values()), DEFAULT)
+        first = check_method(encoding, method, table_sides, first)
         front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
-        chosen = resize_lattice(rows, shape, table_sides, method)
+        chosen = resize_lattice(rows, shape, table_sides, method, first)
         make_table = partial(np.concatenate, [front, chosen])
         states = picture("before", rows, shape), picture("after", chosen, table_sides)
-        methods = [compare_method(name, rows, chosen, states[0], table_sides) for name in METHODS]
+        usable = methods_on(encoding, table_sides, method)
+        parts = (rows, chosen, states[0], table_sides, first)
+        methods = [compare_method(name, *parts) for name in usable]
     return Resizing(
         old=old,
         new=new,
@@ -254,8 +284,45 @@ def resize_table(
         methods=methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         unchanged=unchanged_rows(encoding, computed),
+        library=join([name for name, own in libraries.items() if own == method] or [""]) or None,
+        crop=tuple(first) if method in CROPS else None,
+        advice=advice(encoding, libraries, method),
         encodings=(encoding,),
     )
+
+
+def check_method(
+    enc: Encoding, method: str, new: Sequence[int], first: Sequence[int]
+) -> Sequence[int]:
+    """The first point of a crop; refused where a method cannot make the new table."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    sides, lags = enc.domain.sides, enc.domain.kind == "lag"
+    if first and (method != "crop" or len(first) != len(sides)):
+        raise PefourierError(
+            f"--from-crop goes with --method crop and has a number for each side of {size_of(sides)}; "
+            f"got {','.join(map(str, first))} with --method {method}"
+        )
+    if lags and method == "crop":
+        raise PefourierError("--method crop cuts points; a window is cut by --method center-crop")
+    first = first or (0,) * len(sides) if method == "crop" else first_of_crop(sides, new)
+    if reason := why_not(method, sides, new, first):
+        cut = f" from {point_of(first)}" if method == "crop" else ""
+        sizes = f"{size_of(sides)}{cut} to {size_of(new)}"
+        raise PefourierError(f"--method {method} {reason}; got {sizes}")
+    return first
+
+
+def methods_on(enc: Encoding, new: Sequence[int], chosen: str) -> list[str]:
+    """The methods that are compared: the chosen one, and those for tables of its kind."""
+    sides, lags = enc.domain.sides, enc.domain.kind == "lag"
+    left_out = {"crop", "dinov2" if lags or len(sides) == 1 else "geometric"}
+    left_out |= {"geometric", "center-crop"} if len(sides) == 1 else set()
+    return [
+        name
+        for name in METHODS
+        if name == chosen or (name not in left_out and not why_not(name, sides, new, ()))
+    ]
 
 
 def rows_behind(encoding: Encoding, computed: Encoding) -> np.ndarray:
@@ -340,12 +407,17 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
 
 
 def compare_method(
-    name: str, rows: Floats, chosen: Floats, before: Picture, sides: Sequence[int]
+    name: str,
+    rows: Floats,
+    chosen: Floats,
+    before: Picture,
+    sides: Sequence[int],
+    first: Sequence[int] = (),
 ) -> Method:
     """A table as a method resizes it, beside the one chosen: some columns at a time."""
     products, largest = np.zeros((len(sides) + 1, *sides)), 0.0
     for columns in row_blocks(rows.shape[1], NUMBERS_AT_ONCE, len(chosen)):
-        part = resize_lattice(rows[:, columns], before.grid, sides, name)
+        part = resize_lattice(rows[:, columns], before.grid, sides, name, first)
         products += neighbour_products(part, sides)
         largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
     size = before.norm or np.nan

@@ -245,7 +245,7 @@ def test_a_grid_within_a_spec_is_that_from_which(name):
 REFUSED = [
     ("t.npy --from 3x4 --to 6x6", "--prefix 1"),
     ("t.npy --to 6x6", "--from"),
-    (f"t.npy {SIDES} --method dinov2", "dinov2"),
+    (f"t.npy {SIDES} --method dinov3", "dinov3"),
     ("axial --d 8 --from 4x4 --to 5", "4x4"),
     ("window.npy --from 5x5 --to 9x9", "window"),
     ("window.npy --to 9x9", "--from"),
@@ -271,9 +271,9 @@ def test_the_command_answers_and_writes(run):
     (record,) = run("resize", "t.npy", *SIDES.split(), "--out", "new.npy", "--json").results
     assert (record["from"], record["to"], record["prefix"]) == ([3, 4], [6, 5], 1)
     methods = [entry["method"] for entry in record["methods"]]
-    assert methods == ["bicubic", "bilinear", "antialias", "fourier"]
+    assert methods == ["bicubic", "bilinear", "antialias", "fourier", "dinov2"]
     assert np.load("new.npy").shape == (31, 4)
-    assert run("resize", "t.npy", *SIDES.split(), "--csv").out.count("\n") == 5
+    assert run("resize", "t.npy", *SIDES.split(), "--csv").out.count("\n") == 6
 
 
 @pytest.mark.parametrize(
