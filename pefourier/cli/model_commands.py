@@ -370,11 +370,10 @@ def resize(
     method: Annotated[
         Interpolation | None,
         "Method (default: the model's own where it is known, else bicubic; rotations and Swin V2 "
-        "are recomputed by their formula). bicubic: as in torch; bilinear; antialias: bicubic with "
-        "antialias=True; fourier: zero-padded spectrum, mirrored at the edges; dinov2: bicubic "
-        "with scale factor (n + 0.1) / N (facebookresearch/dinov2); geometric: linear between "
-        "geometrically spaced lags, for biases (timm); center-crop: the middle of the grid "
-        "(Stable Diffusion 3); crop: from --from-crop on.",
+        "are recomputed by formula). bicubic: as in torch; bilinear; antialias: bicubic with "
+        "antialias=True; fourier: zero-padded spectrum, mirrored at the edges; dinov2: bicubic by "
+        "a factor (n + 0.1) / N; geometric: of biases, as timm; center-crop: the middle (Stable "
+        "Diffusion 3); crop: from --from-crop on.",
     ] = None,
     from_crop: Annotated[
         Sequence[int] | None,
@@ -399,11 +398,9 @@ def resize(
         check_suffix(out, WRITERS)
     from pefourier import api
 
-    place: dict[str, Any] = {"grid": old or (), "prefix": prefix or 0}
+    place: dict[str, Any] = {"grid": old or (), "prefix": prefix or 0, "d": d}
     try:
-        resizing = api.resize(
-            spec, new, method=method or "", from_crop=from_crop or (), d=d, **place
-        )
+        resizing = api.resize(spec, new, method=method or "", from_crop=from_crop or (), **place)
     except PefourierError as error:
         raise type(error)(str(error).replace("--grid", "--from")) from error
     if out is not None:

@@ -136,9 +136,7 @@ def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
         doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # which is settled
         facts["findings"] = [*doubts, finding("grid-convention", note=row_numbering(enc, behind))]
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **facts)
-    is_of_lags = len(sides) == 1 and len(enc) == 2 * sides[0] - 1
-    hint = f"as lags along an axis of {sides[0]} they are --grid {len(enc)}" if is_of_lags else ""
-    check_fit(shown(enc.label), len(enc), sides, prefix, hint)
+    check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
     placed = replace(enc, domain=domain, params=params)

@@ -75,13 +75,12 @@ def linear_weights(n: int, m: int) -> Floats:
     >>> linear_weights(2, 3) @ np.array([0.0, 1.0])
     array([0. , 0.5, 1. ])
     """
-    places = np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
-    low = np.minimum(np.floor(places).astype(int), n - 1)
-    high = np.minimum(low + 1, n - 1)
-    weights = np.zeros((m, n))
-    np.add.at(weights, (np.arange(m), low), 1 - (places - low))
-    np.add.at(weights, (np.arange(m), high), places - low)
-    return weights
+    return linear_between(np.arange(n, dtype=float), (np.arange(m) + 0.5) * n / m - 0.5)
+
+
+def linear_between(old: Floats, new: NDArray[np.floating]) -> Floats:
+    """Weights of ascending places at others, linear between two and constant beyond the ends."""
+    return np.stack([np.interp(new, old, column) for column in np.eye(len(old))], axis=1)
 
 
 def fourier_weights(n: int, m: int) -> Floats:
@@ -114,9 +113,7 @@ def geometric_weights(n: int, m: int) -> Floats:
         q = (low + high) / 2
         low, high = (low, q) if (1 - q ** (n // 2)) / (1 - q) > m // 2 else (q, high)
     lags = np.cumsum(q ** np.arange(n // 2))
-    places = np.concatenate([-lags[::-1], [0.0], lags])
-    targets = np.arange(m) - m // 2
-    return np.stack([np.interp(targets, places, column) for column in np.eye(n)], axis=1)
+    return linear_between(np.concatenate([-lags[::-1], [0.0], lags]), np.arange(m) - m // 2.0)
 
 
 WEIGHTS: dict[str, Callable[[int, int], Floats]] = {
@@ -128,30 +125,33 @@ WEIGHTS: dict[str, Callable[[int, int], Floats]] = {
     "geometric": geometric_weights,
 }
 EVERY_AXIS = ("dinov2", "geometric")  # which change a side that stays, where another does not
-CROPS = ("center-crop", "crop")
-METHODS = (*WEIGHTS, *CROPS)
+METHODS = (*WEIGHTS, "center-crop", "crop")
 
 
-def first_of_crop(old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
-    """The point of a lattice where its middle begins, as diffusers cuts it for SD3.
+def first_of_crop(
+    method: str, old: Sequence[int], new: Sequence[int], first: Sequence[int] = ()
+) -> tuple[int, ...] | None:
+    """The point where a crop begins: as given, or that of the middle, as diffusers cuts SD3's.
 
-    >>> first_of_crop((96, 96), (64, 49))
-    (16, 23)
+    >>> first_of_crop("center-crop", (96, 96), (64, 49)), first_of_crop("bicubic", (3,), (4,))
+    ((16, 23), None)
     """
-    return tuple((n - m) // 2 for n, m in zip(old, new, strict=True))
+    if method == "crop":
+        return tuple(first) or (0,) * len(old)
+    middle = tuple((n - m) // 2 for n, m in zip(old, new, strict=True))
+    return middle if method == "center-crop" else None
 
 
-def why_not(method: str, old: Sequence[int], new: Sequence[int], first: Sequence[int]) -> str:
+def why_not(method: str, old: Sequence[int], new: Sequence[int], first: Sequence[int] = ()) -> str:
     """Why a method cannot make one lattice of another; empty where it can.
 
-    >>> why_not("geometric", (5, 4), (9, 9), ()), why_not("dinov2", (5, 4), (9, 9), ())
+    >>> why_not("geometric", (5, 4), (9, 9)), why_not("dinov2", (5, 4), (9, 9))
     ('is for biases of a window, with odd sides of displacements', '')
     """
     if method == "geometric" and not all(side % 2 for side in (*old, *new)):
         return "is for biases of a window, with odd sides of displacements"
-    first = first if method == "crop" else first_of_crop(old, new)
-    ends = zip(first, new, old, strict=True)
-    if method in CROPS and not all(0 <= start <= n - m for start, m, n in ends):
+    starts = first_of_crop(method, old, new, first)
+    if starts and not all(0 <= a <= n - m for a, n, m in zip(starts, old, new, strict=True)):
         return "needs the new grid within the old one"
     return ""
 
@@ -171,21 +171,15 @@ def resize_lattice(
     array([1., 2.])
     """
     values = np.asarray(table, dtype=float).reshape(*old, -1)
-    if method in CROPS:
-        first = first if method == "crop" else first_of_crop(old, new)
-        cut = tuple(slice(start, start + m) for start, m in zip(first, new, strict=True))
+    if starts := first_of_crop(method, old, new, first):
+        cut = tuple(slice(start, start + m) for start, m in zip(starts, new, strict=True))
         return values[cut].reshape(-1, values.shape[-1])
-    resizes_all = method in EVERY_AXIS and tuple(old) != tuple(new)
     changes = [changing_columns(values, axis) for axis in range(len(old))]
     for axis, (n, m, changing) in enumerate(zip(old, new, changes, strict=True)):
-        if n != m or resizes_all:
+        if n != m or (method in EVERY_AXIS and tuple(old) != tuple(new)):
             before, after = values.shape[:axis], values.shape[axis + 1 : -1]
             moving = values if changing.all() else values[..., changing]
             resized = WEIGHTS[method](n, m) @ moving.reshape(prod(before), n, -1)
-            resized = resized.reshape(*before, m, *after, -1)
-            if not changing.all():  # all others stay, to the bit
-                values = np.take(values, [0] * m, axis)
-                values[..., changing] = resized
-            else:
-                values = resized
+            values = np.take(values, [0] * m, axis)  # columns that do not change stay, to the bit
+            values[..., changing] = resized.reshape(*before, m, *after, -1)
     return values.reshape(-1, values.shape[-1])

@@ -231,7 +231,27 @@ def test_biases_of_a_network_are_computed_anew():
         np.testing.assert_array_equal(r.table, expected)
         assert (r.verdict, r.after.distinct) == ("computed anew", 961)
     asked = pefourier.resize("swin2", (16, 16), grid=(8, 8), d=3, method="antialias")
+    assert asked.findings == list(asked.encodings[0].findings)
     assert np.abs(asked.table - expected).max() > 1e-4
+
+
+COORDINATES = [  # sign(u) log2(1 + |u|) / 3, u = 8 lag / (side - 1), of the farthest lags
+    ((8, 8), "", (16, 16), ("1.394", "1.057")),
+    ((12, 12), "", (24, 24), ("1.383", "1.057")),
+    ((16, 16), ":pretrained=8x8", (24, 24), ("1.590", "1.394")),
+    ((16, 8), ":pretrained=8x8", (8, 16), ("1.394", "1.057")),
+    ((16, 16), ":pretrained=8x8", (12, 16), None),
+    ((8, 8), ":pretrained=12x12", (12, 12), None),
+]
+
+
+@pytest.mark.parametrize(("old", "pretrained", "new", "said"), COORDINATES)
+def test_coordinates_beyond_those_of_training_are_said(old, pretrained, new, said):
+    r = pefourier.resize(f"swin2{pretrained}", new, grid=old, d=3)
+    notes = [f.message for f in r.findings if f.code == "unseen-coordinates"]
+    assert len(notes) == (said is not None)
+    if said:
+        assert all(number in notes[0] for number in said)
 
 
 @pytest.mark.parametrize("name", ["axial", "axial-rope"])

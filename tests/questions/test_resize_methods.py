@@ -1,19 +1,24 @@
-"""Methods of libraries, against the libraries: transformers, diffusers and torch, timm as recorded."""
+"""Methods of libraries, against transformers, diffusers and torch, and timm as recorded."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from diffusers.models.embeddings import PatchEmbed
+from safetensors.torch import save_file
 from torch.nn.functional import interpolate
 from transformers import BeitConfig, SamVisionConfig
 from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.sam.modeling_sam import SamVisionAttention
 
 import pefourier
+from pefourier.encodings.domain import lags_on, lattice
+from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
+from pefourier.questions.resize_libraries import methods_of
 
 RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_resizes.json").read_text())[
     "cases"
@@ -40,7 +45,7 @@ def test_timm_resizes_as_recorded(case, folder):
     ("side", "new"), [(37, (16, 16)), (16, (37, 23)), (14, (14, 20)), (37, (5, 60))]
 )
 def test_dinov2_scales_as_its_source_code_does(side, new, rng):
-    """interpolate with (n + 0.1) / N, as DinoVisionTransformer.interpolate_pos_encoding calls it."""
+    """By torch with scale factors (n + 0.1) / N, as DinoVisionTransformer calls it."""
     table = rng.normal(size=(1 + side**2, 6)).astype(np.float32)
     planes = torch.tensor(table[1:]).double().reshape(1, side, side, 6).permute(0, 3, 1, 2)
     scale = tuple(float((n + 0.1) / side) for n in new)
@@ -65,7 +70,7 @@ def test_beit_of_transformers_is_bilinear(rng, folder):
     np.testing.assert_allclose(np.moveaxis(made[index], -1, 0), expected, atol=1e-6)
 
 
-def test_lags_of_sam_are_resized_linearly_by_default(rng, folder, run):
+def test_lags_of_sam_are_resized_linearly_by_default(rng, folder):
     table = rng.normal(size=(27, 64)).astype(np.float32)
     np.savez(folder / "sam.npz", rel_pos_h=table)
     module = SamVisionAttention(SamVisionConfig(hidden_size=64, num_attention_heads=1), 14)
@@ -77,9 +82,6 @@ def test_lags_of_sam_are_resized_linearly_by_default(rng, folder, run):
     assert r.verdict == "no longer distinct"
     assert "keep" not in r.conclusion
     assert "library that runs" not in r.conclusion
-    refused = run("resize", "sam.npz", "--from", "14", "--to", "64").err
-    assert "--from 27" in refused
-    assert "--grid" not in refused
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 48), (63, 96), (1, 95)])
@@ -144,3 +146,82 @@ def test_a_window_is_not_cut_anywhere(rng, folder):
     np.save(folder / "t.npy", rng.normal(size=(49, 3)))
     with pytest.raises(PefourierError, match="center-crop"):
         pefourier.resize("t.npy", (3, 3), grid=(4, 4), method="crop")
+
+
+OWN = [  # model type, sides, the method and its library
+    ("dinov2", (8, 8), "bicubic", "transformers 5.23"),
+    ("dinov2_with_registers", (8, 8), "antialias", "transformers 5.23 and facebookresearch/dinov2"),
+    ("clip_vision_model", (8, 8), "bicubic", "transformers 5.23"),
+]
+
+
+@pytest.mark.parametrize(("kind", "new", "method", "library"), OWN)
+def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, folder, rng):
+    name = {
+        "clip_vision_model": "vision_model.embeddings.position_embedding.weight",
+    }.get(kind, "embeddings.position_embeddings")
+    table = rng.normal(size=(37, 16)).astype(np.float32)
+    table = table if kind.startswith("clip") else table[None]
+    save_file({name: torch.tensor(table)}, "model.safetensors")
+    config = {"model_type": kind, "image_size": 96, "patch_size": 16, "hidden_size": 16}
+    (folder / "config.json").write_text(json.dumps(config))
+    r = pefourier.resize(".", new)
+    assert (r.method, r.library) == (method, library)
+    assert f"{method} interpolation as in {library}" in r.conclusion
+    assert "timm" not in r.conclusion
+    asked = pefourier.resize(".", new, method="dinov2")
+    assert "library that runs" in asked.conclusion or asked.library
+    assert ("facebookresearch/dinov2 by dinov2" in str(r.findings)) == (kind == "dinov2")
+
+
+def encoding_of(kind, rows, d, **facts):
+    enc = from_table(np.ones((rows, d)))
+    return replace(enc, params={"model_type": kind}, **facts)
+
+
+WAYS = [  # a library that cannot make the new grid is left out
+    (
+        "audio-spectrogram-transformer",
+        lattice((12, 101)),
+        (12, 50),
+        {"YuanGongND/ast": "center-crop"},
+    ),
+    (
+        "audio-spectrogram-transformer",
+        lattice((12, 101)),
+        (12, 110),
+        {"YuanGongND/ast": "bilinear"},
+    ),
+    ("SD3Transformer2DModel", lattice((96, 96)), (64, 64), {"diffusers 0.42": "center-crop"}),
+    ("SD3Transformer2DModel", lattice((96, 96)), (64, 128), {}),
+    ("timm_wrapper", lattice((14, 14)), (16, 16), {"timm 1.0.31": "antialias"}),
+    ("timm_wrapper", lags_on((7, 7)), (23, 23), {"timm 1.0.31": "geometric"}),
+    (
+        "beit",
+        lags_on((7, 7)),
+        (23, 23),
+        {"transformers 5.23": "bilinear", "timm 1.0.31": "geometric"},
+    ),
+    (
+        "swin",
+        lags_on((7, 7)),
+        (23, 23),
+        {"microsoft/Swin-Transformer": "bicubic", "timm 1.0.31": "geometric"},
+    ),
+    ("llama", lattice((12, 12)), (4, 4), {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "domain", "new", "expected"), WAYS)
+def test_libraries_have_methods_of_their_own(kind, domain, new, expected):
+    assert methods_of(encoding_of(kind, len(domain), 4, domain=domain), new) == expected
+
+
+def test_frames_of_ast_are_cut_as_its_authors_do(rng):
+    """From 50 - int(t / 2) on, as ASTModel does: the table of AudioSet has 12 x 101 patches."""
+    table = rng.normal(size=(2 + 12 * 101, 6))
+    for frames in (50, 51, 100):
+        first = 50 - int(frames / 2)
+        expected = table[2:].reshape(12, 101, 6)[:, first : first + frames].reshape(-1, 6)
+        r = pefourier.resize(table, (12, frames), grid=(12, 101), prefix=2, method="center-crop")
+        np.testing.assert_array_equal(r.table[2:], expected)
