@@ -350,6 +350,7 @@ def resize(
     to: Sequence[int] | str,
     *,
     method: str = "",
+    from_crop: Sequence[int] = (),
     d: Count | None = None,
     **params: Any,
 ) -> Resizing:
@@ -362,8 +363,11 @@ def resize(
     to : sequence of int, or str
         Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
     method : str
-        bicubic (default), bilinear, antialias or fourier; rotations and Swin V2's biases are
-        computed anew where none is given.
+        bicubic, bilinear, antialias, fourier, dinov2, geometric, center-crop or crop; by default
+        the model's own where it is known, else bicubic. Rotations and Swin V2's biases are
+        recomputed where none is given.
+    from_crop : sequence of int
+        First point of the old grid that method "crop" keeps; by default that of index 0.
     d, **params
         As in `check`; `grid` and `prefix` among them.
 
@@ -395,7 +399,7 @@ def resize(
     elif isinstance(encoding, str) and has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
         formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})
-    return resize_table(enc, to, method, formula)
+    return resize_table(enc, to, method or "crop" * bool(from_crop), formula, tuple(from_crop))
 
 
 def encode(

@@ -27,6 +27,7 @@ from pefourier.cli.options import (
     Sides,
     Specs,
     layer_range,
+    point,
     sides,
 )
 from pefourier.cli.process import percentages
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
 Shard = Literal["every", "block", "zigzag"]
-Interpolation = Literal["bicubic", "bilinear", "antialias", "fourier"]
+Interpolation = Literal[
+    "bicubic", "bilinear", "antialias", "fourier", "dinov2", "geometric", "center-crop", "crop"
+]
 
 
 @dataclass(eq=False, repr=False)
@@ -366,9 +369,16 @@ def resize(
     d: Dimension = None,
     method: Annotated[
         Interpolation | None,
-        "Interpolation method (default: bicubic; rotations and Swin V2 are recomputed by their "
-        "formula). bicubic: as in torch; bilinear; antialias: bicubic with antialias=True; "
-        "fourier: zero-padded spectrum, mirrored at the edges.",
+        "Method (default: the model's own where it is known, else bicubic; rotations and Swin V2 "
+        "are recomputed by formula). bicubic: as in torch; bilinear; antialias: bicubic with "
+        "antialias=True; fourier: zero-padded spectrum, mirrored at the edges; dinov2: bicubic by "
+        "a factor (n + 0.1) / N; geometric: of biases, as timm; center-crop: the middle (Stable "
+        "Diffusion 3); crop: from --from-crop on.",
+    ] = None,
+    from_crop: Annotated[
+        Sequence[int] | None,
+        Option("--from-crop", metavar="R,C", parser=point),
+        "Row and column of the old grid where --method crop begins (default: 0,0).",
     ] = None,
     out: Annotated[File, "Table to write: .npy, .npz, .csv, .safetensors."] = None,
 ) -> None:
@@ -388,7 +398,11 @@ def resize(
         check_suffix(out, WRITERS)
     from pefourier import api
 
-    resizing = api.resize(spec, new, method=method or "", d=d, grid=old or (), prefix=prefix or 0)
+    place: dict[str, Any] = {"grid": old or (), "prefix": prefix or 0, "d": d}
+    try:
+        resizing = api.resize(spec, new, method=method or "", from_crop=from_crop or (), **place)
+    except PefourierError as error:
+        raise type(error)(str(error).replace("--grid", "--from")) from error
     if out is not None:
         write_resized(resizing, spec, out, new)
     print_result(replace(resizing, out=out), output, figure)

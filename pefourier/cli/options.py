@@ -67,6 +67,13 @@ def sides(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(str(error)) from error
 
 
+def point(text: str) -> tuple[int, ...]:
+    """A point of a grid such as 3,4, for an option."""
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
+        raise typer.BadParameter(f"{shown(text)} is not a point; write whole numbers such as 3,4")
+    return tuple(map(int, text.split(",")))
+
+
 def format_name(text: str) -> str:
     """A format by its full name, ``bf16:computed`` as ``bfloat16:computed``, for an option."""
     name, colon, how = text.partition(":")

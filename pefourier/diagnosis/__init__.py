@@ -54,7 +54,7 @@ def diagnose(
             if enc.name == "rope" and "inv_freq" in enc.params:
                 findings += irregular_frequencies(enc.params["inv_freq"])
         elif on_grid:
-            identified, findings = diagnose_points(enc, closest, rank)
+            identified, findings = diagnose_points(enc, closest, rank, behind)
         else:
             identified, findings = diagnose_rows(enc, closest, rank)
             counted = f"; row 0 is the first after --prefix {behind}" if behind else ""
@@ -92,11 +92,11 @@ def diagnose_rows(
 
 
 def diagnose_points(
-    enc: Encoding, closest: ClosestPair, rank: int
+    enc: Encoding, closest: ClosestPair, rank: int, behind: int
 ) -> tuple[dict[str, Any] | None, list[Finding]]:
     """The same of the points of a grid, with rules of its own beside those of any rows."""
     table = enc.table()
-    grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest)
+    grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest, prefix=behind)
     identified = grid_rules.identify_on_grid(grid)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]

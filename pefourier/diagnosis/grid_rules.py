@@ -27,6 +27,7 @@ from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
+from pefourier.geometry.grid_readings import better_reading
 from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
 from pefourier.geometry.products import toeplitz_residual_of_rows
 from pefourier.writing.text import agreeing
@@ -36,7 +37,6 @@ WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # times less than the residual as given is that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
-ALIKE = 0.5  # cosine of neighbours on a grid, and by how much it is above that on another
 NEARLY = 1e-3  # of a step of coordinates, that of float32
 ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 
@@ -49,6 +49,7 @@ class GridFacts:
     sides: tuple[int, ...]
     eps: float
     closest: ClosestPair
+    prefix: int = 0  # rows before them
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,28 +144,15 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
-    """Codes whose neighbours are alike on another grid of as many points, and not on theirs."""
-    n, sides = len(facts.table), facts.sides
-    if len(sides) != 2 or 1 in sides or facts.table.size > SEARCHED:
+    """Vectors whose neighbours are alike on another grid, or from another row on, not on theirs."""
+    readings = None if facts.columns is not None else better_reading(facts.table, facts.sides)
+    if readings is None or any(order_of_rows(facts)) or any(flat_codes(facts)):
         return
-    if facts.columns is not None or any(order_of_rows(facts)) or any(flat_codes(facts)):
-        return
-    grids = [(height, n // height) for height in range(2, n // 2 + 1) if n % height == 0]
-    cosine = {grid: neighbour_cosine(facts.table, grid) for grid in grids}
-    best = max(cosine, key=cosine.__getitem__)
-    if cosine[best] >= ALIKE and cosine[best] - cosine[sides] >= ALIKE:
-        found, present, grid = cosine[best], cosine[sides], size_of(best)
-        given = size_of(sides)
-        yield finding("neighbours-elsewhere", grid=grid, sides=given, cosine=found, present=present)
-
-
-def neighbour_cosine(table: Table, sides: tuple[int, int]) -> float:
-    """Mean cosine of neighbours, without the mean code, along the axis where it is smaller."""
-    codes = np.asarray(table, dtype=float) - np.mean(table, axis=0, dtype=float)
-    norms = np.linalg.norm(codes, axis=1, keepdims=True)
-    unit = (codes / np.where(norms > 0, norms, 1.0)).reshape(*sides, -1)
-    down, right = (unit[1:] * unit[:-1]).sum(axis=-1), (unit[:, 1:] * unit[:, :-1]).sum(axis=-1)
-    return float(min(down.mean(), right.mean()))
+    better, given = readings
+    grid, sides, row = size_of(better.grid), size_of(facts.sides), facts.prefix + better.start
+    shape = "axes" if sorted(better.grid) == sorted(given.grid) else "shape"
+    slots = {"grid": grid, "sides": sides, "row": row, "better": better, "given": given}
+    yield finding("neighbours-elsewhere", "shifted" if better.start else shape, **slots)
 
 
 def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:

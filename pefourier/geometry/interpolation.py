@@ -6,9 +6,11 @@ A line of n numbers becomes one of m by a matrix (m, n); several axes are resize
 Number i of the new line stands at :math:`x_i = (i + 1/2) s - 1/2` in the old one, s the numbers of
 the old for one of the new (PyTorch's ``align_corners=False``). Beyond its ends the old line goes
 on with its outermost numbers, but for antialiasing, whose window is cut there and normalised.
+Crops leave numbers as they are.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -18,6 +20,7 @@ from pefourier.encodings.encoding import Floats
 from pefourier.encodings.places import changing_columns
 
 PLAIN, SMOOTH = -0.75, -0.5  # a of the cubic kernel: torch's own, and its antialiased one (PIL's)
+Q_WITHIN = 1e-6  # to which timm bisects
 
 
 def cubic(x: Floats, a: float) -> Floats:
@@ -33,13 +36,13 @@ def cubic(x: Floats, a: float) -> Floats:
     return np.where(x <= 1, inner, np.where(x < 2, far, 0.0))
 
 
-def bicubic_weights(n: int, m: int) -> Floats:
-    """torch's bicubic: four neighbours, a = -0.75.
+def bicubic_weights(n: int, m: int, offset: float = 0.0) -> Floats:
+    """torch's bicubic with the scale factor (m + offset) / n: four neighbours, a = -0.75.
 
     >>> (bicubic_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.0868,  0.4062,  1.213 ,  1.787 ,  2.5938,  3.0868])
     """
-    places = (np.arange(m) + 0.5) * n / m - 0.5
+    places = (np.arange(m) + 0.5) * n / (m + offset) - 0.5
     weights = np.zeros((m, n))
     for k in range(-1, 3):
         place = np.floor(places) + k
@@ -72,13 +75,12 @@ def linear_weights(n: int, m: int) -> Floats:
     >>> linear_weights(2, 3) @ np.array([0.0, 1.0])
     array([0. , 0.5, 1. ])
     """
-    places = np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
-    low = np.minimum(np.floor(places).astype(int), n - 1)
-    high = np.minimum(low + 1, n - 1)
-    weights = np.zeros((m, n))
-    np.add.at(weights, (np.arange(m), low), 1 - (places - low))
-    np.add.at(weights, (np.arange(m), high), places - low)
-    return weights
+    return linear_between(np.arange(n, dtype=float), (np.arange(m) + 0.5) * n / m - 0.5)
+
+
+def linear_between(old: Floats, new: NDArray[np.floating]) -> Floats:
+    """Weights of ascending places at others, linear between two and constant beyond the ends."""
+    return np.stack([np.interp(new, old, column) for column in np.eye(len(old))], axis=1)
 
 
 def fourier_weights(n: int, m: int) -> Floats:
@@ -97,35 +99,87 @@ def fourier_weights(n: int, m: int) -> Floats:
     return weights
 
 
-METHODS: dict[str, Callable[[int, int], Floats]] = {
+def geometric_weights(n: int, m: int) -> Floats:
+    r"""timm's for relative-position biases: linear between lags that grow apart by a factor q.
+
+    Lag k of the old window is at :math:`1 + q + \dots + q^{k-1}` in the new one; timm bisects 1.01
+    to 1.5 for the q that takes the last old lag to the last new one.
+
+    >>> (geometric_weights(5, 7) @ np.arange(5.0)).round(4)
+    array([0.    , 0.3333, 1.    , 2.    , 3.    , 3.6667, 4.    ])
+    """
+    low, high = 1.01, 1.5
+    while high - low > Q_WITHIN:
+        q = (low + high) / 2
+        low, high = (low, q) if (1 - q ** (n // 2)) / (1 - q) > m // 2 else (q, high)
+    lags = np.cumsum(q ** np.arange(n // 2))
+    return linear_between(np.concatenate([-lags[::-1], [0.0], lags]), np.arange(m) - m // 2.0)
+
+
+WEIGHTS: dict[str, Callable[[int, int], Floats]] = {
     "bicubic": bicubic_weights,
     "bilinear": linear_weights,
     "antialias": antialias_weights,
     "fourier": fourier_weights,
+    "dinov2": partial(bicubic_weights, offset=0.1),
+    "geometric": geometric_weights,
 }
+EVERY_AXIS = ("dinov2", "geometric")  # which change a side that stays, where another does not
+METHODS = (*WEIGHTS, "center-crop", "crop")
+
+
+def first_of_crop(
+    method: str, old: Sequence[int], new: Sequence[int], first: Sequence[int] = ()
+) -> tuple[int, ...] | None:
+    """The point where a crop begins: as given, or that of the middle, as diffusers cuts SD3's.
+
+    >>> first_of_crop("center-crop", (96, 96), (64, 49)), first_of_crop("bicubic", (3,), (4,))
+    ((16, 23), None)
+    """
+    if method == "crop":
+        return tuple(first) or (0,) * len(old)
+    middle = tuple((n - m) // 2 for n, m in zip(old, new, strict=True))
+    return middle if method == "center-crop" else None
+
+
+def why_not(method: str, old: Sequence[int], new: Sequence[int], first: Sequence[int] = ()) -> str:
+    """Why a method cannot make one lattice of another; empty where it can.
+
+    >>> why_not("geometric", (5, 4), (9, 9)), why_not("dinov2", (5, 4), (9, 9))
+    ('is for biases of a window, with odd sides of displacements', '')
+    """
+    if method == "geometric" and not all(side % 2 for side in (*old, *new)):
+        return "is for biases of a window, with odd sides of displacements"
+    starts = first_of_crop(method, old, new, first)
+    if starts and not all(0 <= a <= n - m for a, n, m in zip(starts, old, new, strict=True)):
+        return "needs the new grid within the old one"
+    return ""
 
 
 def resize_lattice(
-    table: NDArray[np.floating], old: Sequence[int], new: Sequence[int], method: str
+    table: NDArray[np.floating],
+    old: Sequence[int],
+    new: Sequence[int],
+    method: str,
+    first: Sequence[int] = (),
 ) -> Floats:
-    """The rows (n, d) of one lattice as those of another, axis by axis.
+    """The rows (n, d) of one lattice as those of another, axis by axis; a crop's from `first`.
 
-    A side that stays is left as it is.
+    A side that stays is left as it is, by most methods.
 
     >>> resize_lattice(np.arange(4.0)[:, None], (2, 2), (1, 2), "bilinear").ravel()
     array([1., 2.])
     """
     values = np.asarray(table, dtype=float).reshape(*old, -1)
+    if starts := first_of_crop(method, old, new, first):
+        cut = tuple(slice(start, start + m) for start, m in zip(starts, new, strict=True))
+        return values[cut].reshape(-1, values.shape[-1])
     changes = [changing_columns(values, axis) for axis in range(len(old))]
     for axis, (n, m, changing) in enumerate(zip(old, new, changes, strict=True)):
-        if n != m:
+        if n != m or (method in EVERY_AXIS and tuple(old) != tuple(new)):
             before, after = values.shape[:axis], values.shape[axis + 1 : -1]
             moving = values if changing.all() else values[..., changing]
-            resized = METHODS[method](n, m) @ moving.reshape(prod(before), n, -1)
-            resized = resized.reshape(*before, m, *after, -1)
-            if not changing.all():  # all others stay, to the bit
-                values = np.take(values, [0] * m, axis)
-                values[..., changing] = resized
-            else:
-                values = resized
+            resized = WEIGHTS[method](n, m) @ moving.reshape(prod(before), n, -1)
+            values = np.take(values, [0] * m, axis)  # columns that do not change stay, to the bit
+            values[..., changing] = resized.reshape(*before, m, *after, -1)
     return values.reshape(-1, values.shape[-1])

@@ -27,8 +27,10 @@ from pefourier.encodings.encoding import (
     from_table,
     is_stationary,
     row_blocks,
+    without_prefix,
 )
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.families.relative import log_spaced
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
     BIAS_CODES,
@@ -41,12 +43,13 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
-from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.geometry.grid_readings import better_reading
+from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.torus import frequencies_on_axes
+from pefourier.questions.resize_libraries import methods_of, ways_of
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import fields_told
@@ -146,6 +149,8 @@ class Resizing(Result):
     methods: list[Method]  # empty where the table was computed anew
     unseen: list[Unseen]  # by axis; none where frequencies are not declared
     unchanged: int | None  # rows of a sequence's formula that the new length leaves as they are
+    library: str | None = None  # whose source code resizes tables of the model by this method
+    crop: tuple[int, ...] | None = None  # the first point of a crop
     out: str | None = None  # the file that the table was written to
 
     @cached_property
@@ -169,6 +174,17 @@ class Resizing(Result):
         )
 
     @property
+    def step(self) -> str:
+        """What was done to the table, and in which library it is done."""
+        step = f"a crop from {point_of(self.crop)}" if self.crop else f"{self.method} interpolation"
+        return step + (f" as in {self.library}" if self.library else "")
+
+    @property
+    def unsure(self) -> bool:
+        """Whether another method than this one may be the model's own."""
+        return len(self.old) > 1 and not self.library
+
+    @property
     def verdict(self) -> str:
         """Whether codes can still be told apart, and whether models interpolate them at all."""
         if not self.before.norm:
@@ -186,14 +202,14 @@ class Resizing(Result):
     @property
     def findings(self) -> list[Finding]:
         """What is known of the table, and which pairs of a formula meet phases never seen."""
-        notes = list(self.encodings[0].findings)
-        for axis in (axis for axis in self.unseen if axis.unseen):
-            notes.append(
-                finding("unseen-phases", count=axis.unseen, total=axis.pairs, axis=axis.axis)
-            )
-        kind = self.encodings[0].params.get("model_type") or ""
-        if ways := (type_row(kind) or {}).get("resized"):
-            sources = " and ".join(" by ".join(step) for step in ways)
+        unseen = [(a.unseen, a.pairs, a.axis) for a in self.unseen if a.unseen]
+        notes = [finding("unseen-phases", count=n, total=m, axis=axis) for n, m, axis in unseen]
+        notes = [*self.encodings[0].findings, *notes]
+        if self.method == ANEW and self.encodings[0].name == "swin2":
+            notes += unseen_coordinates(self.encodings[0], self.old, self.new)
+        kind = self.encodings[0].params.get("model_type")
+        if kind and (ways := ways_of(self.encodings[0])):
+            sources = join(f"{library} by {join(methods, 'or')}" for library, *methods in ways)
             notes.append(finding("resized-by", kind=printable(kind), ways=sources))
         return notes
 
@@ -203,9 +219,13 @@ class Resizing(Result):
 
 
 def resize_table(
-    encoding: Encoding, new: Sequence[int], method: str = "", formula: Encoding | None = None
+    encoding: Encoding,
+    new: Sequence[int],
+    method: str = "",
+    formula: Encoding | None = None,
+    first: Sequence[int] = (),
 ) -> Resizing:
-    """Resize a table by one of `METHODS`, and compare them all.
+    """Resize a table by one of `METHODS`, and compare all that can be used.
 
     Parameters
     ----------
@@ -215,10 +235,12 @@ def resize_table(
         Sides of the new grid, as many as the old one has; of biases those of the new window, whose
         displacements are 2 H - 1 by 2 W - 1.
     method : str, optional
-        That of the table in the answer; by default bicubic, or the formula where models compute it
-        at every size.
+        That of the table in the answer; by default the model's own where it is known, else bicubic,
+        or the formula where models compute it at every size.
     formula : Encoding, optional
         The same formula on the new grid: its codes there, and which pairs meet unseen phases.
+    first : sequence of int, optional
+        Where method "crop" begins: a point of the old grid, by default the first one.
 
     Examples
     --------
@@ -229,20 +251,22 @@ def resize_table(
     """
     by_formula = encoding.injection == "rotate" or encoding.rebuild_at is not None
     computed = formula if by_formula and not method else None
-    method = ANEW if computed is not None else method or DEFAULT
-    if method not in (*METHODS, ANEW):
-        raise unknown("method", method, METHODS)
     old, new, table_sides = check_new_sides(encoding, new)
     prefix, shape, methods = encoding.domain.prefix, encoding.domain.sides, []
+    libraries = methods_of(encoding, table_sides)
     if computed is not None:
+        method, libraries = ANEW, {}
         make_table = partial(rows_behind, encoding, computed)
         states = picture_of("before", encoding), picture_of("after", computed)
     else:
+        method = method or next(iter(libraries.values()), DEFAULT)
+        check_method(encoding, method, table_sides, first)
         front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
-        chosen = resize_lattice(rows, shape, table_sides, method)
+        chosen = resize_lattice(rows, shape, table_sides, method, first)
         make_table = partial(np.concatenate, [front, chosen])
         states = picture("before", rows, shape), picture("after", chosen, table_sides)
-        methods = [compare_method(name, rows, chosen, states[0], table_sides) for name in METHODS]
+        usable = methods_on(encoding, table_sides, method)
+        methods = [compare_method(name, rows, chosen, states, first) for name in usable]
     return Resizing(
         old=old,
         new=new,
@@ -254,8 +278,57 @@ def resize_table(
         methods=methods,
         unseen=[] if formula is None else unseen_phases(encoding, formula),
         unchanged=unchanged_rows(encoding, computed),
-        encodings=(encoding,),
+        library=join([name for name, own in libraries.items() if own == method] or [""]) or None,
+        crop=first_of_crop(method, shape, table_sides, first),
+        encodings=(encoding if computed is not None else with_doubts(encoding),),
     )
+
+
+def with_doubts(enc: Encoding) -> Encoding:
+    """A table with what tells that its rows are not the points of their grid."""
+    points, sides = without_prefix(enc), enc.domain.sides
+    is_read = enc.domain.kind == "position" and enc.origin != "formula" and len(sides) > 1
+    if not is_read or better_reading(table := points.table(), sides) is None:
+        return enc
+    from pefourier.diagnosis import grid_rules
+
+    closest, prefix = closest_pair(points), enc.domain.prefix
+    facts = grid_rules.GridFacts(table, sides, enc.eps, closest, prefix=prefix)
+    rules = grid_rules.order_of_rows, grid_rules.neighbours_of_another_grid
+    return replace(enc, findings=(*(f for rule in rules for f in rule(facts)), *enc.findings))
+
+
+def check_method(enc: Encoding, method: str, new: Sequence[int], first: Sequence[int]) -> None:
+    """Refuse a method that cannot make the new table."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    sides, lags = enc.domain.sides, enc.domain.kind == "lag"
+    if first and (method != "crop" or len(first) != len(sides)):
+        reason = "does not go with this --from-crop; --method crop takes a number for each side"
+    elif lags and method == "crop":
+        reason = "is for points; center-crop cuts a window"
+    else:
+        reason = why_not(method, sides, new, first)
+    if reason:
+        sizes = f"{size_of(sides)}{f' from {point_of(first)}' if first else ''} to {size_of(new)}"
+        raise PefourierError(f"--method {method} {reason}; got {sizes}")
+
+
+def methods_on(enc: Encoding, new: Sequence[int], chosen: str) -> list[str]:
+    """The methods that are compared: those for tables of its kind, and the chosen one."""
+    sides, names = enc.domain.sides, [*METHODS[:4]]
+    if len(sides) > 1:
+        names += ["geometric" if enc.domain.kind == "lag" else "dinov2", "center-crop"]
+    usable = [name for name in names if not why_not(name, sides, new)]
+    return list(dict.fromkeys([*usable, chosen]))
+
+
+def unseen_coordinates(enc: Encoding, old: Sequence[int], new: Sequence[int]) -> list[Finding]:
+    """Whether Swin V2's network meets coordinates beyond those of its windows in training."""
+    first = np.array(enc.params.get("pretrained") or old)
+    *trained, reached = log_spaced(np.array([first, old, new]) - 1, first)
+    beyond = sorted((r, k) for r, k in zip(reached, np.max(trained, 0), strict=True) if r > k)
+    return [finding("unseen-coordinates", reached=r, known=k) for r, k in beyond[-1:]]
 
 
 def rows_behind(encoding: Encoding, computed: Encoding) -> np.ndarray:
@@ -340,12 +413,13 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
 
 
 def compare_method(
-    name: str, rows: Floats, chosen: Floats, before: Picture, sides: Sequence[int]
+    name: str, rows: Floats, chosen: Floats, states: Sequence[Picture], first: Sequence[int]
 ) -> Method:
     """A table as a method resizes it, beside the one chosen: some columns at a time."""
+    before, sides = states[0], states[1].grid
     products, largest = np.zeros((len(sides) + 1, *sides)), 0.0
     for columns in row_blocks(rows.shape[1], NUMBERS_AT_ONCE, len(chosen)):
-        part = resize_lattice(rows[:, columns], before.grid, sides, name)
+        part = resize_lattice(rows[:, columns], before.grid, sides, name, first)
         products += neighbour_products(part, sides)
         largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
     size = before.norm or np.nan

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.fft import dct, idct
 
-from pefourier.geometry.interpolation import METHODS, resize_lattice
+from pefourier.geometry.interpolation import WEIGHTS, resize_lattice
 
 
 @pytest.mark.parametrize(("n", "m"), [(4, 6), (9, 4), (14, 24), (5, 5)])
@@ -13,9 +13,9 @@ def test_fourier_is_scipys_spectrum_with_zeros_added(n, m):
     waves = np.zeros(m)
     waves[: min(n, m)] = dct(line, norm="ortho")[:m]
     expected = idct(waves, norm="ortho") * np.sqrt(m / n)
-    np.testing.assert_allclose(METHODS["fourier"](n, m) @ line, expected, atol=1e-13)
+    np.testing.assert_allclose(WEIGHTS["fourier"](n, m) @ line, expected, atol=1e-13)
     if m > n:  # nothing is lost
-        np.testing.assert_allclose(METHODS["fourier"](m, n) @ expected, line, atol=1e-13)
+        np.testing.assert_allclose(WEIGHTS["fourier"](m, n) @ expected, line, atol=1e-13)
 
 
 def test_axes_of_any_number_are_resized_one_by_one():

@@ -45,3 +45,14 @@ def mean_products(table, sides):
     means = np.bincount(inverse.ravel(), weights=products) / np.bincount(inverse.ravel())
     n = len(table)
     return products.reshape(n, n), means[inverse.ravel()].reshape(n, n)
+
+
+def smooth_table(rng, sides, d=24, reach=2**0.5, noise=0.0):
+    """A table that changes slowly along each axis of a grid, as trained ones do, and noise."""
+    table = rng.normal(size=(*sides, d))
+    for axis, side in enumerate(sides):
+        lags = np.subtract.outer(np.arange(side), np.arange(side))
+        factor = np.linalg.cholesky(np.exp(-((lags / reach) ** 2) / 2) + 1e-9 * np.eye(side))
+        table = np.moveaxis(np.tensordot(factor, np.moveaxis(table, axis, 0), 1), 0, axis)
+    rows = table.reshape(-1, d)
+    return rows + noise * rng.normal(size=rows.shape)

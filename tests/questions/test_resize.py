@@ -231,7 +231,27 @@ def test_biases_of_a_network_are_computed_anew():
         np.testing.assert_array_equal(r.table, expected)
         assert (r.verdict, r.after.distinct) == ("computed anew", 961)
     asked = pefourier.resize("swin2", (16, 16), grid=(8, 8), d=3, method="antialias")
+    assert asked.findings == list(asked.encodings[0].findings)
     assert np.abs(asked.table - expected).max() > 1e-4
+
+
+COORDINATES = [  # sign(u) log2(1 + |u|) / 3, u = 8 lag / (side - 1), of the farthest lags
+    ((8, 8), "", (16, 16), ("1.394", "1.057")),
+    ((12, 12), "", (24, 24), ("1.383", "1.057")),
+    ((16, 16), ":pretrained=8x8", (24, 24), ("1.590", "1.394")),
+    ((16, 8), ":pretrained=8x8", (8, 16), ("1.394", "1.057")),
+    ((16, 16), ":pretrained=8x8", (12, 16), None),
+    ((8, 8), ":pretrained=12x12", (12, 12), None),
+]
+
+
+@pytest.mark.parametrize(("old", "pretrained", "new", "said"), COORDINATES)
+def test_coordinates_beyond_those_of_training_are_said(old, pretrained, new, said):
+    r = pefourier.resize(f"swin2{pretrained}", new, grid=old, d=3)
+    notes = [f.message for f in r.findings if f.code == "unseen-coordinates"]
+    assert len(notes) == (said is not None)
+    if said:
+        assert all(number in notes[0] for number in said)
 
 
 @pytest.mark.parametrize("name", ["axial", "axial-rope"])
@@ -245,7 +265,7 @@ def test_a_grid_within_a_spec_is_that_from_which(name):
 REFUSED = [
     ("t.npy --from 3x4 --to 6x6", "--prefix 1"),
     ("t.npy --to 6x6", "--from"),
-    (f"t.npy {SIDES} --method dinov2", "dinov2"),
+    (f"t.npy {SIDES} --method dinov3", "dinov3"),
     ("axial --d 8 --from 4x4 --to 5", "4x4"),
     ("window.npy --from 5x5 --to 9x9", "window"),
     ("window.npy --to 9x9", "--from"),
@@ -271,9 +291,9 @@ def test_the_command_answers_and_writes(run):
     (record,) = run("resize", "t.npy", *SIDES.split(), "--out", "new.npy", "--json").results
     assert (record["from"], record["to"], record["prefix"]) == ([3, 4], [6, 5], 1)
     methods = [entry["method"] for entry in record["methods"]]
-    assert methods == ["bicubic", "bilinear", "antialias", "fourier"]
+    assert methods == ["bicubic", "bilinear", "antialias", "fourier", "dinov2"]
     assert np.load("new.npy").shape == (31, 4)
-    assert run("resize", "t.npy", *SIDES.split(), "--csv").out.count("\n") == 5
+    assert run("resize", "t.npy", *SIDES.split(), "--csv").out.count("\n") == 6
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+r"""Do rows fit another grid than theirs, or one that begins at another row?
+
+Conventions
+-----------
+On the grid of a trained table, lines (rows, columns, frames) are like those beside them, and the
+end of a line of points is unlike the start of the next: the *least* mean cosine of two neighbouring
+lines is above the mean cosine of the *ends*. Where rows are read on a wrong grid, or one row late,
+some lines lie across ends. Cosines are those of vectors without their mean. A grid begins at
+row `start`, which is negative where its first rows are missing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from pefourier.encodings.encoding import Floats
+from pefourier.geometry.precision import NUMBERS_AT_ONCE, Table
+
+ALIKE = 0.1, 0.3  # least mean cosine on a grid that rows fit, between these what chance leaves
+CHANCE = 3.0  # times the scatter of means of cosines of vectors that have nothing in common
+BETTER = 0.4  # by how much contrast is higher than on the grid as given
+LEFT_OUT = 5  # rows beside a grid that are tried
+SHARE = 16  # one of so many rows may be left out
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Rows read as a grid."""
+
+    start: int
+    grid: tuple[int, ...]
+    least: float
+    ends: float
+
+    @property
+    def contrast(self) -> float:
+        """How much neighbouring lines are more alike than ends."""
+        return self.least - self.ends
+
+
+def better_reading(table: Table, sides: Sequence[int]) -> tuple[Reading, Reading] | None:
+    """A grid that rows fit much better than theirs, and theirs; None where there is none.
+
+    Of all grids that leave out as few rows it is the one with the highest contrast.
+
+    >>> y, x = np.indices((5, 8)).reshape(2, -1)
+    >>> rows = np.stack([np.cos(y / 2), np.sin(y / 2), np.cos(x / 2), np.sin(x / 2)], axis=1)
+    >>> better_reading(rows, (8, 5))[0].grid, better_reading(rows, (5, 8))
+    ((5, 8), None)
+    """
+    grid, n = tuple(side for side in sides if side > 1), len(table)
+    if len(grid) < 2:
+        return None
+    unit = unit_rows(table)
+    line_means = means_of_lines(unit)
+
+    def read(start: int, grid: tuple[int, ...], apart: float) -> Reading:
+        """Rows read as a grid, the fastest axis first, up to one that they do not fit."""
+        reading = Reading(start, grid, 1.0, -1.0)
+        for axis in reversed(range(len(grid))):
+            step, stop = prod(grid[axis + 1 :]), start + prod(grid)
+            *lines, ends = line_means(step, grid[axis], start, stop)
+            ends = ends if step == 1 else reading.ends
+            reading = Reading(start, grid, min(reading.least, *lines), ends)
+            if not fits(reading, apart):
+                break
+        return reading
+
+    def fits(reading: Reading, apart: float) -> bool:
+        """Whether lines are more alike than by chance, and than ends by what is asked."""
+        alike = np.clip(CHANCE / np.sqrt(unit.size / max(reading.grid)), *ALIKE)
+        return apart == -np.inf or (reading.least >= alike and reading.contrast >= apart)
+
+    given = read(0, grid, -np.inf)
+    apart = max(0.0, given.contrast + BETTER)
+    for left_out in range(min(LEFT_OUT, n // SHARE) + 1 if given.contrast < 1 - BETTER else 0):
+        grids = [*product(range(left_out + 1), grids_of(n - left_out, len(grid)))]
+        grids += [(left_out, grid), (-left_out, grid)]
+        readings = [read(*place, apart) for place in grids]
+        if fitting := [reading for reading in readings if fits(reading, apart)]:
+            return max(fitting, key=lambda reading: reading.contrast), given
+    return None
+
+
+def unit_rows(table: Table) -> Table:
+    """The rows without their mean, of length 1; of large tables with some of their columns."""
+    rows = np.asarray(table[:, :: -(-table.size // NUMBERS_AT_ONCE)], dtype=np.float32)
+    rows = rows - rows.mean(axis=0)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(norms > 0, norms, 1))
+
+
+def means_of_lines(unit: Table) -> Callable[[int, int, int, int], list[float]]:
+    """Mean cosines of the lines of an axis with the next: of rows `step` apart, by line.
+
+    There are `side` lines on an axis of rows from `start` to `stop`. The last mean is that of the
+    last line with the first of the next.
+    """
+
+    @cache
+    def cosines(step: int) -> Floats:
+        return np.asarray(np.einsum("nd,nd->n", unit[step:], unit[: len(unit) - step]))
+
+    @cache
+    def means(step: int, side: int, start: int, stop: int) -> list[float]:
+        k = np.arange(max(start, 0), min(stop, len(unit)) - step)
+        line = (k - start) // step % side
+        sums, counts = np.bincount(line, cosines(step)[k], side), np.bincount(line, None, side)
+        return list((sums / np.maximum(counts, 1)).tolist())
+
+    return means
+
+
+def grids_of(count: int, axes: int) -> list[tuple[int, ...]]:
+    """All sides of at least 2 that make so many points.
+
+    >>> grids_of(12, 2), grids_of(8, 3)
+    ([(2, 6), (3, 4), (4, 3), (6, 2)], [(2, 2, 2)])
+    """
+    if axes == 1:
+        return [(count,)] if count > 1 else []
+    divisors = [side for side in range(2, count // 2 + 1) if count % side == 0]
+    return [(side, *rest) for side in divisors for rest in grids_of(count // side, axes - 1)]

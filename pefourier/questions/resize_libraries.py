@@ -1,0 +1,29 @@
+"""Which library resizes the tables of a model by which method?
+
+Rows of model types name libraries under ``resized``, and under ``resized_lags`` for biases and
+vectors of lags: each with its methods, of which it uses the first that can make the new grid.
+"""
+
+from collections.abc import Sequence
+
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.sources.huggingface import type_row
+from pefourier.geometry.interpolation import why_not
+
+
+def ways_of(enc: Encoding) -> list[list[str]]:
+    """Libraries that resize a table, each before its methods; none where none is known."""
+    by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
+    kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
+    key = "resized_lags" if by_lag or enc.domain.kind == "lag" else "resized"
+    ways: list[list[str]] = (type_row(kind) or {}).get(key, [])
+    return ways
+
+
+def methods_of(enc: Encoding, new: Sequence[int]) -> dict[str, str]:
+    """The method of each library that can make a lattice of this size out of a table."""
+    return {
+        library: fitting[0]
+        for library, *methods in ways_of(enc)
+        if (fitting := [name for name in methods if not why_not(name, enc.domain.sides, new)])
+    }

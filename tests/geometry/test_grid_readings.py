@@ -1,0 +1,159 @@
+"""Tables read on a wrong grid: each slip is found with the right grid, and right tables have none.
+
+Tables are drawn as trained ones are: Gaussian processes that change slowly along each axis, with
+noise up to 0.7 of their size, in 32 to 384 dimensions. Cosines of neighbours are then 0.5 to 0.95.
+"""
+
+import numpy as np
+import pytest
+from grids import smooth_table, table_on
+
+from pefourier.encodings import load
+from pefourier.encodings.grids import size_of
+from pefourier.geometry.grid_readings import better_reading, means_of_lines, unit_rows
+from pefourier.questions.check_faithful import check_faithful
+from pefourier.questions.resize import resize_table
+
+IMAGES = [(14, 14), (12, 27), (16, 16), (10, 24), (15, 17), (7, 7), (14, 20), (24, 24)]
+VIDEOS = [(8, 14, 14), (4, 7, 7), (16, 8, 12), (6, 10, 8)]
+MISREAD = {"neighbours-elsewhere", "grid-transposed", "row-order", "prefix-shift", "flat-index"}
+
+
+def drawn(rng, sides, widths=(64, 128, 384)):
+    """A trained table, and the row of a class token."""
+    d = int(rng.choice(widths)) // (len(sides) - 1)
+    table = smooth_table(rng, sides, d, reach=rng.uniform(1.2, 4), noise=rng.uniform(0.05, 0.7))
+    return table + 0.5 * rng.normal(size=d), rng.normal(size=(1, d))
+
+
+def slips_of(rng, sides, widths=(64, 128, 384)):
+    """Rows with the grid that is told, then the right one and the row where it begins."""
+    table, token = drawn(rng, sides, widths)
+    n = len(table)
+    yield np.vstack([table, token])[1:], sides, sides, -1
+    yield np.vstack([token, table])[:-1], sides, sides, 1
+    yield np.roll(table, 1, axis=0), sides, sides, 1
+    yield np.roll(table, -1, axis=0), sides, sides, -1
+    if len(sides) == 3:
+        last = np.moveaxis(table.reshape(*sides, -1), 0, 2)
+        yield last.reshape(table.shape), sides, (*sides[1:], sides[0]), 0
+        yield table, (*sides[1:], sides[0]), sides, 0
+        return
+    if sides[0] != sides[1]:
+        yield table, sides[::-1], sides, 0
+    if others := [h for h in range(4, n // 4 + 1) if n % h == 0 and h not in sides]:
+        height = int(rng.choice(others))
+        yield table, (height, n // height), sides, 0
+    if sides == (15, 17):
+        yield np.vstack([token, table]), (16, 16), sides, 1
+
+
+def check_readings(seed):
+    rng = np.random.default_rng(seed)
+    for sides in (IMAGES[seed % len(IMAGES)], VIDEOS[seed % len(VIDEOS)]):
+        for table, told, grid, row in slips_of(rng, sides):
+            better, given = better_reading(table, told)
+            assert (better.grid, better.start, given.grid) == (grid, row, told)
+        assert better_reading(drawn(rng, sides)[0], sides) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_slips_are_found_and_right_tables_have_none(seed):
+    check_readings(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_slips_are_found_in_all_of_many_draws(seed):
+    check_readings(seed)
+
+
+def check_answers(rng, sides):
+    """Warnings of both commands, behind a row that is told as a prefix."""
+    for table, told, grid, row in slips_of(rng, sides, (64,)):
+        (warning,) = misread(table, told)
+        expected = f"a {size_of(grid)} grid"
+        expected += f" that begins at row {row + 1}" if row else ","
+        assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
+        assert expected in warning.message
+        assert ("transposed" in warning.message) == (sorted(told) == sorted(grid) and not row)
+    assert misread(drawn(rng, sides, (64,))[0], sides) == []
+
+
+def misread(table, sides):
+    """What tells that rows are not those of a grid, of check-faithful and resize alike."""
+    placed = table_on(sides, np.vstack([table[:1], table]), prefix=1)
+    found = [f for f in check_faithful(placed).findings if f.code in MISREAD]
+    assert [f for f in resize_table(placed, sides).findings if f.code in MISREAD] == found
+    return found
+
+
+@pytest.mark.parametrize("sides", [(7, 7), (5, 9), (4, 5, 6)])
+def test_check_faithful_and_resize_warn_alike(sides, rng):
+    check_answers(rng, sides)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sides", [*IMAGES[:7], *VIDEOS])
+def test_both_commands_warn_of_all_slips(sides, rng):
+    check_answers(rng, sides)
+
+
+def test_a_formula_on_a_wrong_grid_is_told_by_resize():
+    """Rows down the columns: an error that check-faithful has a rule of its own for."""
+    table = load("axial:convention=rt-detr", None, 64, grid=(7, 11)).table()
+    found = resize_table(table_on((7, 11), table), (9, 9)).findings
+    assert [f.code for f in found] == ["grid-transposed"]
+    right = load("axial:convention=mae", None, 64, grid=(7, 11)).table()
+    assert resize_table(table_on((7, 11), right), (9, 9)).findings == []
+
+
+@pytest.mark.long
+def test_report_warns_as_well(run, folder, rng):
+    table, token = drawn(rng, (7, 7), (64,))
+    np.save(folder / "t.npy", np.vstack([table, token]))
+    done = run("report", "t.npy", "--grid", "7x7", "--prefix", "1")
+    assert "7x7 grid that begins at row 0" in " ".join(done.out.split())
+
+
+def test_means_of_lines_are_those_of_a_double_loop(rng):
+    grid, start = (3, 4, 5), -2
+    unit = unit_rows(rng.normal(size=(58, 6)))
+    means = means_of_lines(unit)
+    places = {np.ravel_multi_index(p, grid) + start: p for p in np.ndindex(*grid)}
+    inside = {row: p for row, p in places.items() if 0 <= row < 58}
+    for axis, step in enumerate((20, 5, 1)):
+        for line in range(grid[axis] - 1):
+            pairs = [
+                unit[r] @ unit[r + step]
+                for r, p in inside.items()
+                if p[axis] == line and r + step in inside
+            ]
+            assert means(step, grid[axis], start, start + 60)[line] == pytest.approx(
+                np.mean(pairs), abs=1e-6
+            )
+    ends = [unit[r] @ unit[r + 1] for r, p in inside.items() if p[2] == 4 and r + 1 in inside]
+    assert means(1, 5, start, start + 60)[4] == pytest.approx(np.mean(ends), abs=1e-6)
+
+
+RIGHT = [  # tables that look odd, and stand where they are told to
+    ("a sequence", (196,), (14, 14)),
+    ("rows apart", (14,), (14, 14)),
+    ("frames apart", (7, 7), (8, 7, 7)),
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "drawn_on", "told"), RIGHT)
+def test_tables_without_neighbours_are_no_other_grids(name, drawn_on, told, seed):
+    rng = np.random.default_rng(seed)
+    parts = np.prod(told) // np.prod(drawn_on)
+    table = [smooth_table(rng, drawn_on, 32, 3.0, 0.1) for _ in range(parts)]
+    assert better_reading(np.vstack(table), told) is None, name
+
+
+def test_noise_is_on_no_grid(rng):
+    for sides in ((3, 3), (14, 14), (4, 5, 6)):
+        assert better_reading(rng.normal(size=(np.prod(sides), 8)), sides) is None
+    assert better_reading(np.zeros((12, 4)), (3, 4)) is None
+    assert better_reading(rng.normal(size=(12, 8)), (1, 12)) is None
