@@ -419,7 +419,9 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Ten
     m = cosine.shape[-1]
     turning = x[..., : 2 * m].to(torch.promote_types(x.dtype, cosine.dtype))
     shape, axis = ((2, m), -2) if layout == "halves" else ((m, 2), -1)
-    a, b = torch.unflatten(turning, -1, shape).unbind(axis)  # whose gradient is one copy, not two sums
+    a, b = torch.unflatten(turning, -1, shape).unbind(
+        axis
+    )  # whose gradient is one copy, not two sums
     pair = a * cosine - b * sine, b * cosine + a * sine
     turned = torch.stack(pair, axis).flatten(-2).to(x.dtype)
     return turned if 2 * m == x.shape[-1] else torch.cat([turned, x[..., 2 * m :]], dim=-1)

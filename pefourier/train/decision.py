@@ -8,9 +8,9 @@ On a dataset it is
 * no difference: none is, and for each pair there are units to find the difference asked about;
 * too few: none is, and for some pair there are not.
 
-Baselines, encodings scaled by @rms beside others that are not, and encodings whose training was cut
-short are left out, by name. Each pair has one p: with a reference that of Holm's method over all
-differences from references, else that over all pairs.
+Baselines, encodings scaled by @rms beside others that are not, encodings whose training was cut
+short and those that give several tokens one vector are left out, by name. Each pair has one p: with
+a reference that of Holm's method over all differences from references, else that over all pairs.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -57,16 +57,16 @@ def decide(
     differences: Mapping[str, Difference],
     chance: Chance,
     find: float,
-    cut_short: Iterable[str],
+    excluded: Mapping[str, str],
 ) -> Decision:
     """The decision on a dataset by F1 of all runs and what differences from references there are.
 
     >>> swing = np.array([0.01, -0.01, 0.01, -0.01])
     >>> runs = {"a": 0.8 + swing, "b": 0.801 - swing, "trees": 0.9 + swing, "c": 0.5 + swing}
-    >>> decide(runs, {}, Chance(np.zeros(4), windows=900), 0.1, ()).best
+    >>> decide(runs, {}, Chance(np.zeros(4), windows=900), 0.1, {}).best
     ('b', 'a')
     """
-    names, left_out = compared(runs, dict.fromkeys(cut_short, "cut short"))
+    names, left_out = compared(runs, excluded)
     if len(names) < 2:
         verdict = "cut short" if "cut short" in left_out.values() else "alone"
         return Decision(verdict, tuple(names), left_out=left_out)

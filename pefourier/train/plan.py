@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from pefourier.train import device_data, ensembles
+from pefourier.train.chance import chance_of
 from pefourier.train.data.split import Dropped, Task
 from pefourier.train.ensembles import Experiment, ResolvedTask
 from pefourier.train.injection import NOTHING
@@ -26,13 +27,13 @@ from pefourier.train.request import without_new_folders
 from pefourier.train.run import settle_options
 from pefourier.train.statistics import units_needed
 from pefourier.train.store import Key, key_of
-from pefourier.train.summary import test_to_train
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import paragraph, printable
 
 PARTS = ("train", "valid", "test")
 SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
 TIMED = 3  # steps
+RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
 GRID = [i / 100 for i in range(1, 101)]  # differences in F1
 
 
@@ -136,10 +137,17 @@ def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
 
 def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
     """The least difference in F1 that folds, or runs of one fold, find, and what they are."""
-    facts = [ensembles.facts_of_fold(task, number) for number in range(len(task.folds))]
-    several, windows = len(facts) > 1, sum(fact["windows"] for fact in facts)
-    units, ratio = (len(facts), test_to_train(facts)) if several else (seeds, 0.0)
-    found = (f for f in GRID if (units_needed(SPREAD, ratio, f, windows) or np.inf) <= units)
+    numbers = range(len(task.folds))
+    facts = [ensembles.facts_of_fold(task, number) | {"fold": number} for number in numbers]
+    several = len(facts) > 1
+    units = len(facts) if several else seeds
+    tested = np.concatenate([task.labels[fold.test] for fold in task.folds])
+    counts = np.bincount(tested, minlength=len(task.classes))
+    mistakes = (1 - RIGHT) * counts / max(len(counts) - 1, 1)  # spread over the other classes
+    table = np.diag(RIGHT * counts - mistakes) + mistakes[:, None]
+    chance = chance_of(facts, {"planned": table}, np.arange(units) * several)
+    pair = ("planned", "planned")
+    found = (f for f in GRID if (units_needed(SPREAD, f, chance, pair) or np.inf) <= units)
     return next(found, None), f"{units} {'folds' if several else 'runs'}"
 
 

@@ -12,7 +12,7 @@ from pefourier.train.decision import Decision
 from pefourier.train.metrics import TERMS
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.summary import LEAKY, MEASURES, DatasetSummary, Summary
+from pefourier.train.summary import COLLIDES, LEAKY, MEASURES, DatasetSummary, Summary
 from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import (
@@ -71,14 +71,19 @@ def triple_cell(data: DatasetSummary, encoding: str) -> str:
     if encoding not in data.scores:
         return "–"
     triple = " / ".join(three_decimals(data.scores[encoding][m].mean) for m in MEASURES[:3])
-    return triple + " †" * (encoding in data.cut_short)
+    return triple + f" {exclusion_mark(data, encoding)}".rstrip()
+
+
+def exclusion_mark(data: DatasetSummary, encoding: str) -> str:
+    """The mark of an encoding that is not compared: training was cut short, or vectors collide."""
+    return {"cut short": "†", COLLIDES: "‡"}.get(data.excluded.get(encoding, ""), "")
 
 
 def marked_f1(data: DatasetSummary, encoding: str) -> str:
     """Mean F1 with the mark of its verdict."""
     if encoding not in data.scores:
         return "–"
-    mark = "†" if encoding in data.cut_short else MARKS.get(data.verdicts.get(encoding, ""), "")
+    mark = exclusion_mark(data, encoding) or MARKS.get(data.verdicts.get(encoding, ""), "")
     return three_decimals(data.scores[encoding]["f1"].mean) + mark
 
 
@@ -168,7 +173,7 @@ def answer_table(summary: Summary) -> Table:
         body = [[e, *(marked_f1(data, e) for data in summary.datasets)] for e in names]
         body = [[*row, number(summary.ranks.get(row[0]), 3)] for row in body]
         head = ["F1", *(data.dataset for data in summary.datasets), "rank"]
-        return "▲ better, ▼ worse than its reference, † cut short", [head, *body]
+        return "▲ better, ▼ worse than its reference, † cut short, ‡ vectors collide", [head, *body]
     (data,) = summary.datasets
     references = dict.fromkeys(d.reference for d in data.differences.values())
     several = len(references) > 1  # scaled encodings have one of their size

@@ -25,6 +25,7 @@ REFERENCE = "sinusoidal"
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LEAKY = "leaky split"
 Rows = Sequence[Mapping[str, Any]]  # of results.jsonl
+COLLIDES = "vectors collide"  # of encodings that give several tokens one vector
 CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
 
 
@@ -80,6 +81,11 @@ class DatasetSummary(Decision):
         share = (counts[1] if positive else max(counts)) / sum(counts)
         scores = {"precision": share / k, "recall": 1 / k, "f1": 2 * share / (1 + share) / k}
         return scores | {"accuracy": share, "auprc": share if positive else 1 / k}
+
+    @property
+    def excluded(self) -> dict[str, str]:
+        """Why encodings are not compared, those that could be with other options."""
+        return exclusions(self.scores, self.cut_short, self.params)
 
     @property
     def longer(self) -> str:
@@ -171,7 +177,7 @@ def decide_all(
     if len(datasets) == 1:
         return Decision(**{f.name: getattr(datasets[0], f.name) for f in fields(Decision)})
     names = dict.fromkeys(e for data in datasets for e in data.scores)
-    excluded = {e: "cut short" for data in datasets for e in data.cut_short}
+    excluded = {e: why for data in datasets for e, why in data.excluded.items()}
     excluded |= {e: "not on all" for e in names if e not in ranks}
     found = {data.verdict for data in datasets}
     if "leaky" not in found and (by_ranks := decide_ranks(names, ranks, p, excluded)):
@@ -197,7 +203,7 @@ def summarize_dataset(
         for f in samples.values()
     )
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
-    decision = decide(samples["f1"], differences, chance, find, cut)
+    decision = decide(samples["f1"], differences, chance, find, exclusions(values, cut, params))
     return DatasetSummary(
         **vars(Decision("leaky") if leaky else decision),
         **facts,
@@ -211,6 +217,14 @@ def summarize_dataset(
         lengths={e: lengths for e, of in paired.items() if (lengths := summarize_lengths(of))},
         confusion={e: counts.tolist() for e, counts in confusions.items()},
     )
+
+
+def exclusions(
+    names: Iterable[str], cut_short: Iterable[str], params: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """Why encodings are not compared: vectors that collide, or training that was cut short."""
+    colliding = (e for e in names if params.get(e, {}).get("collides"))
+    return dict.fromkeys(cut_short, "cut short") | dict.fromkeys(colliding, COLLIDES)
 
 
 def rows_by(key: str, rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:

@@ -180,12 +180,15 @@ def test_drawn_runs_come_to_every_verdict():
     cases = {"best": "ac", "tied": "abc", "no difference": "ab", "alone": "a"}
     for verdict, names in cases.items():
         runs = {e: level[e] + rng.permutation(swing) for e in names}
-        found = decision.decide(runs, {}, of_five, 0.1, ())
+        found = decision.decide(runs, {}, of_five, 0.1, {})
         assert (found.verdict, set(found.best)) == (verdict, {*names} - {"c"})
-        assert "a" in decision.decide(runs, {}, of_five, 0.1, "a").left_out
+        assert "a" in decision.decide(runs, {}, of_five, 0.1, {"a": "cut short"}).left_out
     few = {e: level[e] + 0 * swing[:3] for e in "ac"}
-    assert decision.decide(few, {}, Chance(np.arange(3)), 0.1, ()).verdict == "too few"
-    assert decision.decide(runs | few, {}, of_five, 0.1, ("a", "c")).verdict == "cut short"
+    assert decision.decide(few, {}, Chance(np.arange(3)), 0.1, {}).verdict == "too few"
+    assert (
+        decision.decide(runs | few, {}, of_five, 0.1, dict.fromkeys("ac", "cut short")).verdict
+        == "cut short"
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,3 +237,18 @@ def test_ranks_decide_over_datasets_where_they_tell_something():
     records = [r for r in report.json_records(found) if r["spec"] == "sinusoidal"]
     assert {r["average_rank"] for r in records} == {2.0}
     assert as_json(report.summary_page(found))
+
+
+def test_an_encoding_whose_vectors_collide_is_not_compared():
+    """It is marked, left out by name, and not best however high its scores."""
+    rows = [
+        result(e, score, seed=seed)
+        for seed in range(6)
+        for e, score in (("dft", 0.9 + seed / 100), ("rope", 0.8 + seed / 90), ("none", 0.4))
+    ]
+    params = {"one": {"dft": {"collides": True}}}
+    free, marked = (summary.summarize_runs(rows, p, {}) for p in ({}, params))
+    assert (free.best[0], marked.best[0]) == ("dft", "rope")
+    assert marked.left_out == {"dft": "vectors collide"}
+    assert marked.datasets[0].excluded == marked.left_out
+    assert [report.triple_cell(d.datasets[0], "dft")[-1] for d in (free, marked)] == ["5", "‡"]

@@ -76,7 +76,7 @@ def test_uneven_times_have_the_codes_of_a_formula(spec, rng):
 @pytest.mark.parametrize("sizes", [SIZES, replace(SIZES, inject="concat", layers=2)])
 def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch, few, sizes):
     """In a stack of all encodings, in another order of windows, some of them padded."""
-    monkeypatch.setattr(model, "FEW_TOKENS", few)
+    monkeypatch.setitem(model.FEW_TOKENS, "cpu", few)
     times = drawn_times(rng)
     members = [at(spec, times) for spec in SPECS]
     p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
