@@ -33,6 +33,7 @@ from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
+from pefourier.questions.compared_grids import are_on_grids, compare_on_grids
 from pefourier.questions.model_layers import (
     compare_layers,
     has_layers,
@@ -48,6 +49,7 @@ from pefourier.questions.outcome import (
     Two,
     compare_numbers,
     compare_waves,
+    uncompared,
 )
 from pefourier.questions.result import Result
 from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
@@ -123,8 +125,8 @@ class Comparison(Outcome, Result):
     @property
     def differences(self) -> str:
         """How many units differ, or are missing, or have other positions."""
-        if self.unit == "factors":
-            return "The attention factor differs"
+        if self.unit in ("factors", "grids"):
+            return f"The {'attention factor differs' if self.unit == 'factors' else 'grids differ'}"
         if self.counted == 1:
             return f"The only {self.unit.removesuffix('s')} differs"
         verb = agreeing(self.differing, "differs", "differ")
@@ -166,6 +168,8 @@ class Comparison(Outcome, Result):
     @property
     def consequence(self) -> str:
         """What an equivalence means for trained weights."""
+        if "crop" in self.transform:
+            return "The points that both have, have the same vectors."
         rotates = any(
             enc.injection == "rotate" or enc.operator is not None for enc in self.encodings
         )
@@ -219,6 +223,10 @@ def compare(
         first, second = bare_of_prefix(first), bare_of_prefix(second)
     encodings, pairs = (first, second), read_pairs(first, second)
     is_long = pairs is not None and len(first) * first.dim > LARGE and tolerance is None
+    on_grids = are_on_grids(first, second)
+    if on_grids and first.domain.sides != second.domain.sides:
+        numbers = uncompared("grids", lengths, (first.dim, second.dim))
+        return conclude(compare_on_grids(numbers, encodings), encodings, tolerance)
     numbers = compare_numbers(first, second, MOST_ROWS if is_long else None)
     if numbers.max_difference is None and pairs is not None:
         numbers = compare_waves(numbers, pairs)
@@ -229,7 +237,9 @@ def compare(
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs is not None and turn_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
-    if outcome.verdict == "different" and first.dim == second.dim and not is_explained:
+    if on_grids:
+        outcome = compare_on_grids(outcome, encodings)
+    elif outcome.verdict == "different" and first.dim == second.dim and not is_explained:
         outcome = align_tables(outcome, encodings)
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
     if tolerance is not None and outcome.verdict == "the same":
@@ -396,6 +406,7 @@ def differing_units(result: Comparison) -> list[Finding]:
     is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
     if result.first_place and is_plain:
         kind, tried = ("tried", result.tried) if result.tried else ("plain", {})
+        kind = "grid" if tried and are_on_grids(*result.encodings) else kind
         return [finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)]
     if result.pairs and units and worst is not None:
         return [*notes, finding("pairs-differ", "unknown", places=places, worst=worst)]

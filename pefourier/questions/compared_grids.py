@@ -1,0 +1,211 @@
+"""Are tables on grids the same, but for the order of points, a part of them, or coordinates?
+
+Conventions
+-----------
+Rows are compared by their numbers; where one is a rotation, or a table that has its waves twice, by
+the waves of pairs, whatever their columns. A cause is named only if the first, changed by it, is
+the second to rounding, at every point that both have.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, permutations
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.diagnosis.config_errors import Cause
+from pefourier.diagnosis.grid_formulas import (
+    ALIKE,
+    Changes,
+    GridWaves,
+    fit_change,
+    fit_grid_waves,
+)
+from pefourier.diagnosis.pairs import PairDifference, Places, apart
+from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, OperatorEncoding, without_prefix
+from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import WORDS
+from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.questions.alignment import align_tables
+from pefourier.questions.moved_rows import FACTOR, with_factors
+from pefourier.questions.operators import rotates
+from pefourier.questions.outcome import Outcome, Two
+
+SAMPLE = 64  # points that show whether an order is that of a table
+CAUSES = {"rho": "base", "axes": "axes"}  # codes of settings; those of others: coordinates
+EXCHANGE = str.maketrans("xy", "yx")
+Sides = tuple[int, ...]
+
+
+def are_on_grids(*encodings: Encoding) -> bool:
+    """Whether rows of all are the points of grids of as many axes, and no functions turn them."""
+    kinds = {(enc.domain.kind, len(enc.domain.sides)) for enc in encodings}
+    is_code = any(isinstance(enc, OperatorEncoding) for enc in encodings)
+    return not is_code and len(kinds) == 1 and kinds.pop() > ("position", 1)
+
+
+def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
+    """What leads from one table to another, or by what they differ."""
+    first, second = (without_prefix(enc) for enc in encodings)
+    sides = first.domain.sides, second.domain.sides
+    has_shape = sides[0] == sides[1] and first.dim == second.dim
+    if has_shape and (outcome.verdict != "different" or outcome.operator is not None):
+        return outcome
+    a, b = np.asarray(first.table(), dtype=float), np.asarray(second.table(), dtype=float)
+    pairs = fit_grid_waves(a, sides[0], first.eps), fit_grid_waves(b, sides[1], second.eps)
+    waves = None
+    if pairs[0] and pairs[1] and len(pairs[0].start) == len(pairs[1].start):
+        waves = pairs[0], pairs[1]
+        if any(map(rotates, encodings)) or any(w.copies for w in waves):
+            return compare_rotations_on_grids(outcome, encodings, *waves)
+    aligned = align_tables(outcome, encodings) if has_shape else outcome
+    are_formulas = has_shape and all(enc.origin == "formula" for enc in encodings)
+    is_told = aligned.verdict != "equivalent" and (are_formulas or aligned.verdict != "different")
+    if is_told or first.dim != second.dim or not prefixes_agree(encodings):
+        return aligned
+    changes = fit_change(*waves) if waves else None
+    if aligned.verdict == "equivalent":
+        first_axes, second_axes = (changes or {}).get("axes", ("", ""))
+        is_exchanged = first_axes and first_axes.translate(EXCHANGE) == second_axes
+        axes = {"axes": "y and x exchanged"} if is_exchanged else {}
+        return replace(aligned, transform=aligned.transform | axes)
+    found = match_points((a, b), stored_tolerance(a, b, first, second)[0].max(), sides)
+    if found is not None:
+        return with_points(outcome, *found)
+    if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
+        return with_changes(with_pairs(outcome, *waves), changes)
+    return aligned
+
+
+def compare_rotations_on_grids(
+    outcome: Outcome, encodings: Two, first: GridWaves, second: GridWaves
+) -> Outcome:
+    """The outcome of rotations, or of tables of their waves, pair by pair."""
+    both, m = (first, second), len(first.start)
+    outcome = replace(outcome, first_difference=None, largest_difference=None)
+    outcome = replace(outcome, pair_counts=(m, m), compared=("rotations", "factors"))
+    outcome = with_pairs(outcome, first, second)
+    if not outcome.pairs and first.sides == second.sides and prefixes_agree(encodings, both):
+        if abs(second.factor / first.factor - 1) > max(FACTOR, first.eps, second.eps):
+            return with_factors(outcome, first.factor, second.factor)
+        layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
+        notes = [finding("pairing-unsaid")] * (not layouts & {first.copies, second.copies})
+        if first.has_sines_first != second.has_sines_first:
+            table = ("second", "first")[first.has_sines_first]
+            notes.append(finding("sines-first", table=table))
+        return outcome.with_findings(*notes, verdict="the same", transform={})
+    limit = first.limit(first.omega, max(first.eps, second.eps))
+    found = match_points((first.waves, second.waves), limit, (first.sides, second.sides))
+    if found is not None:
+        return with_points(outcome, *found)
+    changes = fit_change(first, second)
+    return with_changes(outcome, changes) if changes else outcome
+
+
+def match_points(
+    tables: tuple[NDArray[Any], NDArray[Any]], limit: Any, sides: tuple[Sides, Sides]
+) -> tuple[str, Places] | None:
+    """The points of the first table that rows of the second are, and their name; None: others.
+
+    Rows of as many points stand in another order; fewer are a part of the grid, on either side.
+    """
+    (x, y), (whole, part) = tables, sides
+
+    def fits(points: Places) -> bool:
+        sample = np.linspace(0, len(y) - 1, min(SAMPLE, len(y))).astype(int)
+        steps = (sample, slice(None))
+        return all((np.abs(x[points[rows]] - y[rows]) <= limit).all() for rows in steps)
+
+    if len(x) == len(y):
+        return next((order for order in orders_of_points(*sides) if fits(order[1])), None)
+    if len(x) < len(y):
+        found = match_points((y, x), limit, (part, whole))
+        return found and (found[0].replace("first", "second"), found[1])
+    index, room = np.arange(len(x)).reshape(whole), np.subtract(whole, part)
+    begins = np.flatnonzero((np.abs(x - y[0]) <= limit).all(axis=1))
+    for corner in np.transpose(np.unravel_index(begins, whole)):
+        spans = [range(c, c + n) for c, n in zip(corner.tolist(), part, strict=True)]
+        if (corner <= room).all() and fits(index[np.ix_(*spans)].ravel()):
+            names = zip(axis_letters(len(spans)), spans, strict=True)
+            texts = [f"{WORDS.get(axis, axis)} {span[0]} to {span[-1]}" for axis, span in names]
+            return f"{', '.join(texts)} of the first", index[np.ix_(*spans)].ravel()
+    return None
+
+
+def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]:
+    """Orders in which a table may have the points of a grid, by name, but for that of the grid.
+
+    >>> [name for name, _ in orders_of_points((2, 3), (2, 3))]
+    ['y and x exchanged', 'y reversed', 'x reversed', 'y and x reversed']
+    """
+    index, letters = np.arange(prod(sides)).reshape(sides), axis_letters(len(sides))
+    axes = range(len(sides))
+    orders = [("the same rows on another grid", index)] if sides != other else []
+    for order in list(permutations(axes))[1:]:
+        moved = [letters[k] for k in axes if order[k] != k]
+        name = f"axes in the order {', '.join(letters[k] for k in order)}"
+        name = " and ".join(moved) + " exchanged" if len(moved) == 2 else name
+        orders.append((name, index.transpose(order)))
+    for flipped in (some for k in axes for some in combinations(axes, k + 1)):
+        name = " and ".join(letters[k] for k in flipped) + " reversed"
+        orders.append((name, np.flip(index, flipped)))
+    if not (sides[-2] % 2 or sides[-1] % 2):
+        blocks = rows_of_blocks(sides)
+        orders.append(("blocks of 2 x 2 points", blocks))
+        orders.append(
+            ("raster order, as those of the first in blocks of 2 x 2", np.argsort(blocks))
+        )
+    for name, points in orders:
+        if sides != other or (points.ravel() != index.ravel()).any():
+            yield name, points.ravel()
+
+
+def with_points(outcome: Outcome, name: str, points: Places) -> Outcome:
+    """The outcome of rows in another order, or of a grid that is a part of the other."""
+    outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
+    if outcome.unit == "grids" and name.endswith(("first", "second")):
+        return replace(outcome, verdict="equivalent", transform={"crop": name})
+    moved = int(np.count_nonzero(points != np.arange(len(points))))
+    note = finding("rows-reordered", table="second", moves=name)
+    facts = {"transform": {"rows": name}}
+    return outcome.with_findings(note).with_differences("points", moved, len(points), **facts)
+
+
+def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
+    """The outcome of sinusoids with another base, other axes or other coordinates."""
+    if changes.keys() == {"offset"}:
+        offset = {"offset": " to ".join(changes["offset"])}
+        return replace(outcome, verdict="equivalent", transform=offset, pairs=())
+    codes = dict.fromkeys(CAUSES.get(key, "coordinates") for key in changes)
+    return replace(outcome, cause=Cause("both", (*codes,), changes, {}))
+
+
+def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome:
+    """The outcome with the pairs that differ, and their frequencies along the axis of each."""
+    both, letters, worst = (first, second), axis_letters(len(first.sides)), None
+    limit = first.limit(first.omega, max(first.eps, second.eps))
+    differs = (np.abs(first.omega - second.omega) > ALIKE).any(axis=1)
+    if first.sides == second.sides:
+        residual = apart(first.waves, second.waves)
+        differs, worst = (residual > limit).any(axis=0), float(residual.max())
+    are_known = all(w.is_explained for w in both)
+    pairs = []
+    for i in np.flatnonzero(differs).tolist():
+        axis = "/".join(dict.fromkeys(letters[np.abs(w.omega[i]).argmax()] for w in both))
+        one, two = (float(w.omega[i].sum()) if are_known else None for w in both)
+        ratio = two / one if one and two else None
+        pairs.append(PairDifference(i, axis if are_known else None, one, two, ratio))
+    facts = {"pairs": tuple(pairs), "max_difference": worst, "tolerance": float(limit.max())}
+    return outcome.with_differences("pairs", len(pairs), len(differs), **facts)
+
+
+def prefixes_agree(encodings: Two, waves: Sequence[GridWaves] = ()) -> bool:
+    """Whether rows before the grids, of as many, are the same in all columns or those of waves."""
+    rows = [np.asarray(enc.table()[: enc.domain.prefix], dtype=float) for enc in encodings]
+    if waves:
+        rows = [x[:, w.columns.ravel()] for x, w in zip(rows, waves, strict=True)]
+    return len(rows[0]) != len(rows[1]) or np.allclose(*rows, rtol=0, atol=8 * FLOAT32_EPS)
