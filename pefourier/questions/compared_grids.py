@@ -53,7 +53,8 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     first, second = (without_prefix(enc) for enc in encodings)
     sides = first.domain.sides, second.domain.sides
     has_shape = sides[0] == sides[1] and first.dim == second.dim
-    if has_shape and (outcome.verdict != "different" or outcome.operator is not None):
+    are_formulas = has_shape and all(enc.origin == "formula" for enc in encodings)
+    if has_shape and (outcome.verdict != "different" or (are_formulas and outcome.operator)):
         return outcome
     a, b = np.asarray(first.table(), dtype=float), np.asarray(second.table(), dtype=float)
     pairs = fit_grid_waves(a, sides[0], first.eps), fit_grid_waves(b, sides[1], second.eps)
@@ -63,7 +64,6 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
         if any(map(rotates, encodings)) or any(w.copies for w in waves):
             return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
-    are_formulas = has_shape and all(enc.origin == "formula" for enc in encodings)
     is_told = aligned.verdict != "equivalent" and (are_formulas or aligned.verdict != "different")
     if is_told or first.dim != second.dim or not prefixes_agree(encodings):
         return aligned

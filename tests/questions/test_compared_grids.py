@@ -1,0 +1,157 @@
+"""Tables on grids: the same in any storage, and slips planted and found again."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grids import table_on
+
+from pefourier.encodings import load
+from pefourier.errors import PefourierError
+from pefourier.questions.compare import compare
+from pefourier.questions.matching_pair import load_matching_pair
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+def geometric(count, base):
+    return base ** (-np.arange(count) / count)
+
+
+def angles_of(coordinates, pairs, base):
+    """Phases (n, m) of pairs of each axis in its turn; coordinates are a list of (n,) by axis."""
+    parts = [np.outer(x, geometric(m, base)) for x, m in zip(coordinates, pairs, strict=True)]
+    return np.hstack(parts)
+
+
+def places(sides):
+    return list(np.indices(sides).reshape(len(sides), -1).astype(float))
+
+
+def normalised(sides):
+    """Of DINOv3: centres of patches, from -1 to 1, times 2 pi."""
+    return [2 * np.pi * (2 * (x + 0.5) / n - 1) for x, n in zip(places(sides), sides, strict=True)]
+
+
+def dinov3(sides, d, base=100.0, coordinates=None):
+    return angles_of(coordinates or normalised(sides), [d // 4] * 2, base)
+
+
+def qwen2_vl(sides, d, base=1e4, coordinates=None):
+    return angles_of(coordinates or places(sides), [d // 4] * 2, base)
+
+
+def timm_cat(sides, d, base=1e4, coordinates=None, reference=16):
+    """RotaryEmbeddingCat with ref_feat_shape: indices times reference / side."""
+    scaled = [x * reference / n for x, n in zip(places(sides), sides, strict=True)]
+    return angles_of(coordinates or scaled, [d // 4] * 2, base)
+
+
+def wan(sides, d, base=1e4, coordinates=None):
+    sixth = d // 6
+    return angles_of(coordinates or places(sides), [d // 2 - 2 * sixth, sixth, sixth], base)
+
+
+ROTATIONS = {  # phases, axes, and the SPEC that they are
+    "dinov3": (dinov3, 2, "axial-rope:convention=dinov3"),
+    "qwen2-vl": (qwen2_vl, 2, "axial-rope:convention=qwen2-vl"),
+    "timm": (timm_cat, 2, "axial-rope:convention=eva02,reference=16;16"),
+    "wan": (wan, 3, "axial-rope:convention=wan"),
+}
+
+
+def stored(angles, form):
+    """Cosines and sines in float32 as libraries store them."""
+    cos, sin = np.cos(angles), np.sin(angles)
+    if form == "halves":
+        cos, sin = (np.hstack([x, x]) for x in (cos, sin))
+    elif form in ("doubled", "sines first"):
+        cos, sin = (np.repeat(x, 2, axis=1) for x in (cos, sin))
+    parts = [sin, cos] if form == "sines first" else [cos, sin]
+    return np.hstack(parts).astype(np.float32)
+
+
+FORMS = ("halves", "doubled", "single", "sines first")
+
+
+def drawn(rng, name):
+    """Random sides, at least 4 along an axis and no two alike, and dimension."""
+    _, axes, _ = ROTATIONS[name]
+    sides = rng.permutation(np.arange(5, 17))[:axes] if axes == 2 else rng.permutation(8)[:3] + 3
+    return tuple((2 * sides if name == "qwen2-vl" else sides).tolist()), int(
+        rng.choice([32, 64, 96, 128])
+    )
+
+
+def compared(sides, first, second, other=None):
+    a = table_on(sides, first, eps=EPS)
+    return compare(a, table_on(other or sides, second, eps=EPS))
+
+
+@pytest.mark.parametrize("draws", [2, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_one_rotation_is_the_same_however_it_is_stored(name, draws, rng):
+    phases, _, spec = ROTATIONS[name]
+    for _ in range(draws):
+        sides, d = drawn(rng, name)
+        for form in FORMS:
+            table = table_on(sides, stored(phases(sides, d), form), eps=EPS)
+            found = compare(load(spec, None, d, grid=sides), table)
+            assert (found.verdict, found.transform, found.pairs) == ("the same", {}, ()), (
+                sides,
+                d,
+                form,
+            )
+            assert ("sines-first" in [f.code for f in found.findings]) == (form == "sines first")
+        other = stored(phases(sides, d), FORMS[rng.integers(4)])
+        assert compared(sides, table.table(), other).same
+
+
+def planted(rng, name, sides, d):
+    """A slip of each kind: what is said of it, and the phases with it."""
+    phases, axes, _ = ROTATIONS[name]
+    base = {"dinov3": 100.0}.get(name, 1e4)
+    other = float(rng.choice([b for b in (100.0, 256.0, 1e3, 1e4, 5e5) if b != base]))
+    yield "rho", f"{other:.8g}", phases(sides, d, other)
+    own = {"dinov3": normalised(sides)}.get(name, places(sides))
+    if name == "timm":
+        own = [x * 16 / n for x, n in zip(own, sides, strict=True)]
+    if name in ("timm", "qwen2-vl"):
+        size = int(rng.choice([8, 12, 20, 24]))
+        scaled = [x * size / n for x, n in zip(places(sides), sides, strict=True)]
+        yield "reference", f"y {size}, x {size}", phases(sides, d, base, scaled)
+    factors = rng.choice([0.3, 0.45, 0.55, 0.7], axes)
+    yield "scale", None, phases(sides, d, base, [x * f for x, f in zip(own, factors, strict=True)])
+    moved = [x + s for x, s in zip(own, rng.choice([0.5, 1.0, 3.0, -2.5], axes), strict=True)]
+    yield "offset", None, phases(sides, d, base, moved)
+
+
+@pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_another_base_reference_scale_or_offset_is_found(name, draws, rng):
+    phases, _, spec = ROTATIONS[name]
+    for _ in range(draws):
+        sides, d = drawn(rng, name)
+        first = [
+            load(spec, None, d, grid=sides),
+            table_on(sides, stored(phases(sides, d), "halves"), eps=EPS),
+        ]
+        for key, value, angles in planted(rng, name, sides, d):
+            second = table_on(sides, stored(angles, FORMS[rng.integers(4)]), eps=EPS)
+            for enc in first:
+                found = compare(enc, second)
+                case = (name, sides, d, key, value, found.cause, found.transform, found.verdict)
+                if key == "offset":
+                    assert (found.verdict, list(found.transform)) == ("equivalent", ["offset"]), (
+                        case
+                    )
+                    continue
+                assert found.verdict == "different", case
+                assert found.cause and set(found.cause.changes) == {key}, case
+                if value is not None:
+                    assert (
+                        f"{found.cause.changes[key][1]:.8g}" == value
+                        if key == "rho"
+                        else found.cause.changes[key][1] == value
+                    ), case
