@@ -64,8 +64,8 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
         if any(map(rotates, encodings)) or any(w.copies for w in waves):
             return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
-    is_told = aligned.verdict != "equivalent" and (are_formulas or aligned.verdict != "different")
-    if is_told or first.dim != second.dim or not prefixes_agree(encodings):
+    is_open = aligned.verdict == "equivalent" or not are_formulas  # a better reason may be there
+    if not is_open or first.dim != second.dim or not prefixes_agree(encodings):
         return aligned
     changes = fit_change(*waves) if waves else None
     if aligned.verdict == "equivalent":
@@ -167,7 +167,7 @@ def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]
 def with_points(outcome: Outcome, name: str, points: Places) -> Outcome:
     """The outcome of rows in another order, or of a grid that is a part of the other."""
     outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
-    if outcome.unit == "grids" and name.endswith(("first", "second")):
+    if name.endswith(("of the first", "of the second")):
         return replace(outcome, verdict="equivalent", transform={"crop": name})
     moved = int(np.count_nonzero(points != np.arange(len(points))))
     note = finding("rows-reordered", table="second", moves=name)

@@ -1,8 +1,5 @@
 """Tables on grids: the same in any storage, and slips planted and found again."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from grids import table_on
@@ -121,7 +118,7 @@ def planted(rng, name, sides, d):
         size = int(rng.choice([8, 12, 20, 24]))
         scaled = [x * size / n for x, n in zip(places(sides), sides, strict=True)]
         yield "reference", f"y {size}, x {size}", phases(sides, d, base, scaled)
-    factors = rng.choice([0.3, 0.45, 0.55, 0.7], axes)
+    factors = rng.choice([0.31, 0.4437, 0.557, 0.713], axes)
     yield "scale", None, phases(sides, d, base, [x * f for x, f in zip(own, factors, strict=True)])
     moved = [x + s for x, s in zip(own, rng.choice([0.5, 1.0, 3.0, -2.5], axes), strict=True)]
     yield "offset", None, phases(sides, d, base, moved)
@@ -155,3 +152,107 @@ def test_another_base_reference_scale_or_offset_is_found(name, draws, rng):
                         if key == "rho"
                         else found.cause.changes[key][1] == value
                     ), case
+
+
+def sincos(sides, d, base=1e4, scales=(1.0, 1.0), offsets=(0.0, 0.0)):
+    """The formula of timm: sines of y and x, then cosines."""
+    points = [s * (x + o) for x, s, o in zip(places(sides), scales, offsets, strict=True)]
+    angles = angles_of(points, [d // 4] * 2, base)
+    return np.hstack([np.sin(angles), np.cos(angles)])
+
+
+def random_sides(rng, low=4, high=20):
+    return tuple(rng.permutation(np.arange(low, high))[:2].tolist())
+
+
+@pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
+def test_sinusoids_that_are_added_are_fitted_too(draws, rng):
+    for _ in range(draws):
+        sides, d = random_sides(rng, 5), int(rng.choice([32, 64, 128]))
+        spec = load("axial:convention=timm", None, d, grid=sides)
+        right = table_on(sides, sincos(sides, d).astype(np.float32), eps=EPS)
+        assert (compare(spec, right).verdict, compare(right, right).verdict) == ("the same",) * 2
+        base, size = float(rng.choice([100, 1e3, 256, 5e5])), int(rng.integers(20, 40))
+        scales, offsets = rng.choice([0.31, 0.557], 2), rng.choice([0.5, 1.0, -2.0], 2)
+        slips = {
+            "rho": sincos(sides, d, base),
+            "reference": sincos(sides, d, scales=[size / n for n in sides]),
+            "scale": sincos(sides, d, scales=scales),
+            "offset": sincos(sides, d, offsets=offsets),
+            "rho scale offset": sincos(sides, d, base, scales, offsets),
+        }
+        for keys, table in slips.items():
+            for enc in (spec, right):
+                found = compare(enc, table_on(sides, table.astype(np.float32), eps=EPS))
+                if keys == "offset":
+                    assert (found.verdict, list(found.transform)) == ("equivalent", ["offset"])
+                    continue
+                case = (sides, d, keys, base, scales, offsets, found.cause)
+                assert found.verdict == "different", case
+                assert found.cause, case
+                assert set(found.cause.changes) == set(keys.split()), case
+        swapped = compare(spec, table_on(sides, np.roll(right.table(), d // 4, axis=1), eps=EPS))
+        assert swapped.verdict in ("equivalent", "different")
+
+
+def orders(sides, rng):
+    """Rows of a table in orders that have a name: (name, rows, sides of the second)."""
+    index = np.arange(np.prod(sides)).reshape(sides)
+    if len(sides) == 3:
+        yield "axes in the order y, x, t", index.transpose(1, 2, 0), (*sides[1:], sides[0])
+        yield "t reversed", index[::-1], sides
+        yield "y and x exchanged", index.swapaxes(1, 2), (sides[0], sides[2], sides[1])
+        return
+    yield "y and x exchanged", index.T, sides[::-1]
+    yield "y and x exchanged", index.T, sides
+    yield "x reversed", index[:, ::-1], sides
+    if not (sides[0] % 2 or sides[1] % 2):
+        height, width = sides
+        blocks = index.reshape(height // 2, 2, width // 2, 2).swapaxes(1, 2)
+        yield "blocks of 2 x 2 points", blocks, sides
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["learned", "sincos", "rotation", "video"])
+def test_points_in_another_order_and_crops_are_found(kind, draws, rng):
+    for _ in range(draws):
+        sides, d = random_sides(rng), 32
+        sides = tuple(n + n % 2 for n in sides) if rng.random() < 0.5 else sides
+        if sides[0] == sides[1]:
+            sides = (sides[0], sides[0] + 2)
+        if kind == "video":
+            sides = (int(rng.integers(2, 4)), *sides)
+        size = int(np.prod(sides))
+        table = {
+            "sincos": lambda: sincos(sides, d),
+            "rotation": lambda: stored(qwen2_vl(sides, d), FORMS[rng.integers(3)]),
+        }.get(kind, lambda: rng.standard_normal((size, 12)))().astype(np.float32)
+        for name, rows, other in orders(sides, rng):
+            found = compared(sides, table, table[rows.ravel()], other)
+            assert (found.verdict, found.transform) == ("different", {"rows": name}), (sides, found)
+            moved = int((rows.ravel() != np.arange(size)).sum())
+            assert (found.differing, found.counted) == (moved, size)
+        part = tuple(int(rng.integers(2, n + 1)) for n in sides)
+        if part == sides:
+            continue
+        corner = [int(rng.integers(0, n - p + 1)) for n, p in zip(sides, part, strict=True)]
+        spans = [slice(c, c + p) for c, p in zip(corner, part, strict=True)]
+        crop = table.reshape(*sides, -1)[tuple(spans)].reshape(-1, table.shape[1])
+        names = zip(("frames", "rows", "columns")[-len(sides) :], spans, strict=True)
+        text = ", ".join(f"{name} {s.start} to {s.stop - 1}" for name, s in names)
+        found = compared(sides, table, crop, part)
+        assert (found.verdict, found.transform) == ("equivalent", {"crop": f"{text} of the first"})
+        found = compare(table_on(part, crop, eps=EPS), table_on(sides, table, eps=EPS))
+        assert found.transform == {"crop": f"{text} of the second"}
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(100, marks=pytest.mark.long)])
+def test_of_tables_that_have_nothing_in_common_nothing_is_said(draws, rng):
+    for _ in range(draws):
+        sides = random_sides(rng)
+        tables = rng.standard_normal((2, np.prod(sides), 16)).astype(np.float32)
+        found = compared(sides, *tables)
+        assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
+        noisy = sincos(sides, 32) + rng.standard_normal((np.prod(sides), 32)) * 1e-4
+        found = compared(sides, sincos(sides, 32).astype(np.float32), noisy.astype(np.float32))
+        assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
