@@ -47,6 +47,7 @@ class GridWaves:
     eps: float
     omega: Floats  # (m, axes) radians per step
     start: Floats  # (m,) phase at the first point
+    offset: float = 0.0  # of coordinates, the largest that is declared
 
     @property
     def has_sines_first(self) -> bool:
@@ -61,7 +62,7 @@ class GridWaves:
 
     def limit(self, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
         """Differences of waves that rounding explains, (1, m), of some frequencies (m, axes)."""
-        steps = np.array([sum(self.sides) + offset])
+        steps = np.array([sum(self.sides) + max(self.offset, offset)])
         return pair_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
 
     def formula(self, omega: Floats, start: Floats) -> Complex:

@@ -25,7 +25,13 @@ from pefourier.diagnosis.grid_formulas import (
     fit_grid_waves,
 )
 from pefourier.diagnosis.pairs import PairDifference, Places, apart
-from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, OperatorEncoding, without_prefix
+from pefourier.encodings.encoding import (
+    FLOAT32_EPS,
+    Encoding,
+    Floats,
+    OperatorEncoding,
+    without_prefix,
+)
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import WORDS
@@ -57,8 +63,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     if has_shape and (outcome.verdict != "different" or (are_formulas and outcome.operator)):
         return outcome
     a, b = np.asarray(first.table(), dtype=float), np.asarray(second.table(), dtype=float)
-    pairs = fit_grid_waves(a, sides[0], first.eps), fit_grid_waves(b, sides[1], second.eps)
-    waves = None
+    pairs, waves = (waves_of(first, a), waves_of(second, b)), None
     if pairs[0] and pairs[1] and len(pairs[0].start) == len(pairs[1].start):
         waves = pairs[0], pairs[1]
         if any(map(rotates, encodings)) or any(w.copies for w in waves):
@@ -81,6 +86,17 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     return aligned
 
 
+def waves_of(enc: Encoding, table: Floats) -> GridWaves | None:
+    """The pairs of a table, with frequencies that are declared, where there are such."""
+    waves = fit_grid_waves(table, enc.domain.sides, enc.eps)
+    if waves is not None and enc.measure is not None and enc.measure.frequencies.ndim == 2:
+        for omega in (enc.measure.frequencies, -enc.measure.frequencies):  # of exchanged waves
+            if np.allclose(np.exp(1j * omega), np.exp(1j * waves.omega), atol=1e-6):
+                offset = float(np.abs(enc.measure.offset).max())
+                return replace(waves, omega=omega, offset=offset)
+    return waves
+
+
 def compare_rotations_on_grids(
     outcome: Outcome, encodings: Two, first: GridWaves, second: GridWaves
 ) -> Outcome:
@@ -98,8 +114,9 @@ def compare_rotations_on_grids(
             table = ("second", "first")[first.has_sines_first]
             notes.append(finding("sines-first", table=table))
         return outcome.with_findings(*notes, verdict="the same", transform={})
-    limit = first.limit(first.omega, max(first.eps, second.eps))
-    found = match_points((first.waves, second.waves), limit, (first.sides, second.sides))
+    found = match_points(
+        (first.waves, second.waves), outcome.tolerance, (first.sides, second.sides)
+    )
     if found is not None:
         return with_points(outcome, *found)
     changes = fit_change(first, second)
@@ -187,7 +204,8 @@ def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
 def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome:
     """The outcome with the pairs that differ, and their frequencies along the axis of each."""
     both, letters, worst = (first, second), axis_letters(len(first.sides)), None
-    limit = first.limit(first.omega, max(first.eps, second.eps))
+    fastest = np.maximum(*(np.abs(waves.omega) for waves in both))
+    limit = first.limit(fastest, max(first.eps, second.eps))
     differs = (np.abs(first.omega - second.omega) > ALIKE).any(axis=1)
     if first.sides == second.sides:
         residual = apart(first.waves, second.waves)
