@@ -31,6 +31,7 @@ from pefourier.geometry.waves import SinusoidPairs, common_offset, on_circles
 LIMIT = 4  # times the rounding of a wave, within which a fitted formula is a table
 STILL = 8  # units of rounding: what moves less over a side stands still
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative, to which fitted numbers are short
+STEEP = 0.05  # the least power that leads from frequencies of one base to those of another
 ALIKE = 1e-4  # relative, within which powers and scales are those of the other table
 Changes = dict[str, tuple[Any, Any]]
 
@@ -179,8 +180,11 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
     axes = [np.where(m.any(axis=1), m.argmax(axis=1), len(AXES)) for m in moves]
     speeds = np.array([np.abs(waves.omega).max(axis=1) for waves in (first, second)])
     main = both[axes[1][both] == np.bincount(axes[1][both]).argmax()]
-    power = np.polyfit(*np.log(speeds[:, main]), 1, w=speeds[:, main].min(axis=0))[0]
-    base = base_of(speeds[0, main], len(both)) if abs(power - 1) > ALIKE else 1.0
+    logs, power, base = np.log(speeds[:, main]), 1.0, 1.0
+    if np.ptp(logs[0]) > ALIKE:
+        power = float(np.polyfit(*logs, 1, w=speeds[:, main].min(axis=0))[0])
+    if abs(power - 1) > ALIKE and STEEP < abs(power) < 1 / STEEP:
+        base = base_of(speeds[0, main], len(both))
     for slack in SLACKS if base is not None else ():
         rho = shortest(base**power, slack)
         exponent = np.log(rho) / np.log(base) if base != 1 else 1.0

@@ -410,7 +410,7 @@ def differing_units(result: Comparison) -> list[Finding]:
     is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
     if result.first_place and is_plain:
         kind, tried = ("tried", result.tried) if result.tried else ("plain", {})
-        kind = "grid" if tried and are_on_grids(*result.encodings) else kind
+        kind = "grid" if "axes" in tried else kind
         return [finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)]
     if result.pairs and units and worst is not None:
         return [*notes, finding("pairs-differ", "unknown", places=places, worst=worst)]

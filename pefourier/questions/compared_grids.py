@@ -26,10 +26,12 @@ from pefourier.diagnosis.grid_formulas import (
 )
 from pefourier.diagnosis.pairs import PairDifference, Places, apart
 from pefourier.encodings.encoding import (
+    BLOCK,
     FLOAT32_EPS,
     Encoding,
     Floats,
     OperatorEncoding,
+    row_blocks,
     without_prefix,
 )
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
@@ -41,6 +43,7 @@ from pefourier.questions.moved_rows import FACTOR, with_factors
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import Outcome, Two
 
+LARGEST = 2**25  # numbers of tables in which waves are looked for
 SAMPLE = 64  # points that show whether an order is that of a table
 CAUSES = {"rho": "base", "axes": "axes"}  # codes of settings; those of others: coordinates
 EXCHANGE = str.maketrans("xy", "yx")
@@ -49,9 +52,10 @@ Sides = tuple[int, ...]
 
 def are_on_grids(*encodings: Encoding) -> bool:
     """Whether rows of all are the points of grids of as many axes, and no functions turn them."""
-    kinds = {(enc.domain.kind, len(enc.domain.sides)) for enc in encodings}
+    axes = {len(enc.domain.sides) for enc in encodings}
+    are_points = all(enc.domain.kind == "position" for enc in encodings)
     is_code = any(isinstance(enc, OperatorEncoding) for enc in encodings)
-    return not is_code and len(kinds) == 1 and kinds.pop() > ("position", 1)
+    return are_points and not is_code and len(axes) == 1 and axes.pop() > 1
 
 
 def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
@@ -70,7 +74,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
             return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
     is_open = aligned.verdict == "equivalent" or not are_formulas  # a better reason may be there
-    if not is_open or first.dim != second.dim or not prefixes_agree(encodings):
+    if not is_open or first.dim != second.dim or prefix_rows_apart(encodings):
         return aligned
     changes = fit_change(*waves) if waves else None
     if aligned.verdict == "equivalent":
@@ -78,17 +82,17 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
         is_exchanged = first_axes and first_axes.translate(EXCHANGE) == second_axes
         axes = {"axes": "y and x exchanged"} if is_exchanged else {}
         return replace(aligned, transform=aligned.transform | axes)
-    found = match_points((a, b), stored_tolerance(a, b, first, second)[0].max(), sides)
+    found = match_points((a, b), float(stored_tolerance(a, b, first, second)[0].max()), sides)
     if found is not None:
         return with_points(outcome, *found)
     if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
         return with_changes(with_pairs(outcome, *waves), changes)
-    return aligned
+    return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
 
 
 def waves_of(enc: Encoding, table: Floats) -> GridWaves | None:
     """The pairs of a table, with frequencies that are declared, where there are such."""
-    waves = fit_grid_waves(table, enc.domain.sides, enc.eps)
+    waves = fit_grid_waves(table, enc.domain.sides, enc.eps) if table.size <= LARGEST else None
     if waves is not None and enc.measure is not None and enc.measure.frequencies.ndim == 2:
         for omega in (enc.measure.frequencies, -enc.measure.frequencies):  # of exchanged waves
             if np.allclose(np.exp(1j * omega), np.exp(1j * waves.omega), atol=1e-6):
@@ -105,7 +109,10 @@ def compare_rotations_on_grids(
     outcome = replace(outcome, first_difference=None, largest_difference=None)
     outcome = replace(outcome, pair_counts=(m, m), compared=("rotations", "factors"))
     outcome = with_pairs(outcome, first, second)
-    if not outcome.pairs and first.sides == second.sides and prefixes_agree(encodings, both):
+    if not outcome.pairs and first.sides == second.sides:
+        if apart_before := prefix_rows_apart(encodings, both):
+            before = encodings[0].domain.prefix
+            return outcome.with_differences("rows before the grid", apart_before, before)
         if abs(second.factor / first.factor - 1) > max(FACTOR, first.eps, second.eps):
             return with_factors(outcome, first.factor, second.factor)
         layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
@@ -114,9 +121,8 @@ def compare_rotations_on_grids(
             table = ("second", "first")[first.has_sines_first]
             notes.append(finding("sines-first", table=table))
         return outcome.with_findings(*notes, verdict="the same", transform={})
-    found = match_points(
-        (first.waves, second.waves), outcome.tolerance, (first.sides, second.sides)
-    )
+    tables, limit = (first.waves, second.waves), outcome.tolerance or 0.0
+    found = match_points(tables, limit, (first.sides, second.sides))
     if found is not None:
         return with_points(outcome, *found)
     changes = fit_change(first, second)
@@ -124,7 +130,7 @@ def compare_rotations_on_grids(
 
 
 def match_points(
-    tables: tuple[NDArray[Any], NDArray[Any]], limit: Any, sides: tuple[Sides, Sides]
+    tables: tuple[NDArray[Any], NDArray[Any]], limit: float, sides: tuple[Sides, Sides]
 ) -> tuple[str, Places] | None:
     """The points of the first table that rows of the second are, and their name; None: others.
 
@@ -134,8 +140,8 @@ def match_points(
 
     def fits(points: Places) -> bool:
         sample = np.linspace(0, len(y) - 1, min(SAMPLE, len(y))).astype(int)
-        steps = (sample, slice(None))
-        return all((np.abs(x[points[rows]] - y[rows]) <= limit).all() for rows in steps)
+        parts = (sample, *row_blocks(len(y), BLOCK, y.shape[1]))
+        return all((np.abs(x[points[rows]] - y[rows]) <= limit).all() for rows in parts)
 
     if len(x) == len(y):
         return next((order for order in orders_of_points(*sides) if fits(order[1])), None)
@@ -143,7 +149,8 @@ def match_points(
         found = match_points((y, x), limit, (part, whole))
         return found and (found[0].replace("first", "second"), found[1])
     index, room = np.arange(len(x)).reshape(whole), np.subtract(whole, part)
-    begins = np.flatnonzero((np.abs(x - y[0]) <= limit).all(axis=1))
+    begins = np.flatnonzero(np.abs(x[:, 0] - y[0, 0]) <= limit)
+    begins = begins[(np.abs(x[begins] - y[0]) <= limit).all(axis=1)]
     for corner in np.transpose(np.unravel_index(begins, whole)):
         spans = [range(c, c + n) for c, n in zip(corner.tolist(), part, strict=True)]
         if (corner <= room).all() and fits(index[np.ix_(*spans)].ravel()):
@@ -221,9 +228,13 @@ def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome
     return outcome.with_differences("pairs", len(pairs), len(differs), **facts)
 
 
-def prefixes_agree(encodings: Two, waves: Sequence[GridWaves] = ()) -> bool:
-    """Whether rows before the grids, of as many, are the same in all columns or those of waves."""
+def prefix_rows_apart(encodings: Two, waves: Sequence[GridWaves] = ()) -> int:
+    """How many rows before grids, of as many, differ, in all columns or those of waves."""
     rows = [np.asarray(enc.table()[: enc.domain.prefix], dtype=float) for enc in encodings]
     if waves:
         rows = [x[:, w.columns.ravel()] for x, w in zip(rows, waves, strict=True)]
-    return len(rows[0]) != len(rows[1]) or np.allclose(*rows, rtol=0, atol=8 * FLOAT32_EPS)
+    if rows[0].shape != rows[1].shape:
+        return 0
+    eps = max(FLOAT32_EPS, *(enc.eps for enc in encodings))
+    limit = 8 * eps * np.abs(rows[0]).max(initial=0.0)
+    return int((np.abs(rows[0] - rows[1]) > limit).any(axis=1).sum())
