@@ -219,8 +219,11 @@ def fit_line(
         own = 1.0  # the first pair has an exponent, too
     logs = np.log(goal) - power * np.log(omega / own)
     scale = float(np.exp(np.average(logs, weights=goal**2)))
-    side = second.sides[k]
-    scale = own if abs(scale / own - 1) < ALIKE else shortest(scale * side, slack) / side
+    points = scale * second.sides[k]
+    if abs(scale / own - 1) < ALIKE:
+        scale = own
+    elif abs(points - np.rint(points)) < slack * points:  # those of a reference
+        scale = float(np.rint(points)) / second.sides[k]
     expected = scale * (omega / own) ** power
     offsets = [
         common_offset(SinusoidPairs(mine, mine, speed, phase, speed), 4)[0]

@@ -1,15 +1,17 @@
 """Tables on grids: the same in any storage, and slips planted and found again."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from grids import table_on
 
 from pefourier.encodings import load
-from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
-from pefourier.questions.matching_pair import load_matching_pair
 
 EPS = float(np.finfo(np.float32).eps)
+RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_axes.json").read_text())
 
 
 def geometric(count, base):
@@ -60,7 +62,10 @@ ROTATIONS = {  # phases, axes, and the SPEC that they are
 
 def stored(angles, form):
     """Cosines and sines in float32 as libraries store them."""
-    cos, sin = np.cos(angles), np.sin(angles)
+    return in_form(np.cos(angles), np.sin(angles), form)
+
+
+def in_form(cos, sin, form):
     if form == "halves":
         cos, sin = (np.hstack([x, x]) for x in (cos, sin))
     elif form in ("doubled", "sines first"):
@@ -126,6 +131,14 @@ def planted(rng, name, sides, d):
     yield "offset", None, phases(sides, d, base, moved)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["eva02", "eva02,reference=6;6", "timm", "dinov3"])
+def test_rotations_of_timm_as_recorded_are_the_same(name, form):
+    cos, sin = np.split(np.array(RECORDED[f"axial-rope {name}"]), 2, axis=1)
+    table = table_on((3, 4), in_form(cos, sin, form), eps=EPS)
+    assert compare(load(f"axial-rope:convention={name}", None, 16, grid=(3, 4)), table).same
+
+
 @pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_another_base_reference_scale_or_offset_is_found(name, draws, rng):
@@ -142,18 +155,14 @@ def test_another_base_reference_scale_or_offset_is_found(name, draws, rng):
                 found = compare(enc, second)
                 case = (name, sides, d, key, value, found.cause, found.transform, found.verdict)
                 if key == "offset":
-                    assert (found.verdict, list(found.transform)) == ("equivalent", ["offset"]), (
-                        case
-                    )
+                    assert (found.verdict, list(found.transform)) == ("equivalent", [key]), case
                     continue
                 assert found.verdict == "different", case
-                assert found.cause and set(found.cause.changes) == {key}, case
-                if value is not None:
-                    assert (
-                        f"{found.cause.changes[key][1]:.8g}" == value
-                        if key == "rho"
-                        else found.cause.changes[key][1] == value
-                    ), case
+                assert found.cause, case
+                assert set(found.cause.changes) == {key}, case
+                second_value = found.cause.changes[key][1]
+                text = f"{second_value:.8g}" if key == "rho" else second_value
+                assert value in (None, text), case
 
 
 def sincos(sides, d, base=1e4, scales=(1.0, 1.0), offsets=(0.0, 0.0)):
@@ -198,7 +207,7 @@ def test_sinusoids_that_are_added_are_fitted_too(draws, rng):
         assert (found.verdict, found.transform["axes"]) == ("equivalent", "y and x exchanged")
 
 
-def orders(sides, rng):
+def orders(sides):
     """Rows of a table in orders that have a name: (name, rows, sides of the second)."""
     index = np.arange(np.prod(sides)).reshape(sides)
     if len(sides) == 3:
@@ -226,11 +235,12 @@ def test_points_in_another_order_and_crops_are_found(kind, draws, rng):
         if kind == "video":
             sides = (int(rng.integers(2, 4)), *sides)
         size = int(np.prod(sides))
-        table = {
-            "sincos": lambda: sincos(sides, d),
-            "rotation": lambda: stored(qwen2_vl(sides, d), FORMS[rng.integers(3)]),
-        }.get(kind, lambda: rng.standard_normal((size, 12)))().astype(np.float32)
-        for name, rows, other in orders(sides, rng):
+        table = rng.standard_normal((size, 12)).astype(np.float32)
+        if kind == "sincos":
+            table = sincos(sides, d).astype(np.float32)
+        elif kind == "rotation":
+            table = stored(qwen2_vl(sides, d), FORMS[rng.integers(3)])
+        for name, rows, other in orders(sides):
             found = compared(sides, table, table[rows.ravel()], other)
             assert (found.verdict, found.transform) == ("different", {"rows": name}), (sides, found)
             moved = int((rows.ravel() != np.arange(size)).sum())
@@ -259,3 +269,63 @@ def test_of_tables_that_have_nothing_in_common_nothing_is_said(draws, rng):
         noisy = sincos(sides, 32) + rng.standard_normal((np.prod(sides), 32)) * 1e-4
         found = compared(sides, sincos(sides, 32).astype(np.float32), noisy.astype(np.float32))
         assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
+
+
+def test_rotations_differ_by_their_factor_and_rows_before_the_grid():
+    sides, first = (5, 6), stored(qwen2_vl((5, 6), 32), "halves")
+    found = compared(sides, first, 1.25 * first)
+    assert (found.verdict, found.cause.misreadings) == ("different", ("mscale",))
+    before = np.repeat([[1.0, 0.0]], 32, axis=1).astype(np.float32)
+    tables = [np.vstack([x, first]) for x in (before, -before)]
+    pair = [table_on(sides, table, 1, eps=EPS) for table in tables]
+    found = compare(*pair)
+    assert (found.differing, found.counted, found.unit) == (1, 1, "rows before the grid")
+    assert compare(pair[0], pair[0]).same
+
+
+@pytest.mark.parametrize("method", ["bicubic", "bilinear", "antialias"])
+@pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
+def test_resizes_in_float32_are_one(method, draws, rng):
+    """Those of torch in float32 and in float64; a table that differs by more is another."""
+    torch = pytest.importorskip("torch")
+    options = {"mode": method.replace("antialias", "bicubic"), "antialias": method == "antialias"}
+    for _ in range(draws):
+        side, size = (int(n) for n in rng.permutation(np.arange(5, 30))[:2])
+        table = torch.from_numpy(rng.standard_normal((1, 24, side, side)))
+        resized = [
+            torch.nn.functional.interpolate(x, (size, size), **options)[0].flatten(1).T.float()
+            for x in (table.float(), table)
+        ]
+        first, second = (table_on((size, size), np.asarray(x), eps=EPS) for x in resized)
+        assert compare(first, second).same
+        moved = second.table().copy()
+        moved[1, 2] += 5e-6 * np.abs(moved).max()
+        assert not compare(first, table_on((size, size), moved, eps=EPS)).same
+
+
+def test_grids_of_their_own_on_the_command_line(run, tmp_path):
+    names = [tmp_path / name for name in ("full.npy", "crop.npy", "rotation.npz")]
+    full = load("axial:convention=diffusers,reference=8;8", None, 32, grid=(12, 12)).table()
+    np.save(names[0], full.astype(np.float32))
+    crop = full.reshape(12, 12, -1)[2:10, 3:9].reshape(-1, 32)
+    np.save(names[1], crop.astype(np.float32))
+    crops = ["--grid", "12x12", "--grid-second", "8x6", "--json"]
+    for first in (names[0], "axial:convention=diffusers,reference=8;8"):
+        done = run("compare", first, names[1], *crops)
+        text = "rows 2 to 9, columns 3 to 8 of the first"
+        assert (done.status, done.results[0]["transform"]) == (1, {"crop": text})
+    done = run("compare", "axial:convention=diffusers", names[1], "--grid", "8x6", "--json")
+    assert done.results[0]["cause"]["changes"] == {
+        "scale": ["y 2, x 2.66667", "y 0.666667, x 0.666667"],
+        "offset": ["y 0, x 0", "y 2, x 3"],
+    }
+    angles = dinov3((6, 7), 32)
+    cos, sin = (np.tile(f(angles), (1, 2)).astype(np.float32) for f in (np.cos, np.sin))
+    np.savez(names[2], cos=cos, sin=sin)
+    for size in ([], ["--d", 32]):
+        spec = "axial-rope:convention=dinov3"
+        done = run("compare", spec, names[2], "--grid", "6x7", *size, "--json")
+        assert (done.status, done.results[0]["verdict"]) == (0, "the same")
+    done = run("compare", names[0], names[1], "--grid-second", "8x6")
+    assert done.status == 2
+    assert "--grid" in done.err
