@@ -196,8 +196,8 @@ def compare(
     from pefourier.report.render import answer_of, renderer_named
     from pefourier.writing.page import Reason
 
-    sources, own = options.sources(split=False), {"tolerance": tolerance, **options.sizes}
-    comparison = api.compare(*sources, grid_second=grid_second, **own)
+    sources, sizes = options.sources(split=False), options.sizes
+    comparison = api.compare(*sources, **sizes, tolerance=tolerance, grid_second=grid_second)
     answers, renderer = [answer_of(comparison)], renderer_named("compare")
     if permutation is not None:
         write_permutation(permutation, comparison.operator)

@@ -83,9 +83,10 @@ def fit_grid_waves(table: Floats, sides: tuple[int, ...], eps: float) -> GridWav
     """
     eps = max(eps, FLOAT32_EPS)
     for pairs in column_pairs(table, sides):
-        if not all(on_circles(rows, *pairs, eps) for rows in (table[:16], table)):
+        if not all(on_circles(rows, pairs[0], pairs[1], eps) for rows in (table[:16], table)):
             continue
-        waves, columns = table[:, pairs[0]] + 1j * table[:, pairs[1]], pairs
+        waves: Complex = table[:, pairs[0]] + 1j * table[:, pairs[1]]
+        columns = pairs
         factor = float(np.abs(waves[0]).mean())
         if np.ptp(np.abs(waves[0])) > NEAR * factor:
             continue
@@ -106,7 +107,7 @@ def column_pairs(table: Floats, sides: tuple[int, ...]) -> Iterator[Places]:
     m = table.shape[1] // 2
     own = axis_columns(table.reshape(*sides, -1)) or []
     begins = sorted(int(columns[0]) for columns in own if len(columns))
-    blocks = np.diff([0, *begins[1:], 2 * m]) // 2
+    blocks = (np.diff([0, *begins[1:], 2 * m]) // 2).tolist()
     for layout, sizes in (("halves", [m]), ("interleaved", [m]), ("axis-halves", blocks)):
         if 2 * sum(sizes) == table.shape[1]:
             yield np.array(columns_of_blocks(layout, sizes))
@@ -180,9 +181,10 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
     axes = [np.where(m.any(axis=1), m.argmax(axis=1), len(AXES)) for m in moves]
     speeds = np.array([np.abs(waves.omega).max(axis=1) for waves in (first, second)])
     main = both[axes[1][both] == np.bincount(axes[1][both]).argmax()]
-    logs, power, base = np.log(speeds[:, main]), 1.0, 1.0
+    base: float | None = 1.0
+    power, logs = 1.0, np.log(speeds[:, main])
     if np.ptp(logs[0]) > ALIKE:
-        power = float(np.polyfit(*logs, 1, w=speeds[:, main].min(axis=0))[0])
+        power = float(np.polyfit(logs[0], logs[1], 1, w=speeds[:, main].min(axis=0))[0])
     if abs(power - 1) > ALIKE and STEEP < abs(power) < 1 / STEEP:
         base = base_of(speeds[0, main], len(both))
     for slack in SLACKS if base is not None else ():

@@ -242,8 +242,7 @@ def compare(
         outcome = compare_on_grids(outcome, encodings)
     elif outcome.verdict == "different" and first.dim == second.dim and not is_explained:
         outcome = align_tables(outcome, encodings)
-    is_apart = outcome.verdict in ("different", "equivalent")
-    if is_apart and not outcome.transform.keys() - {"rows"} and are_one_resize(outcome, encodings):
+    if are_one_resize(outcome, encodings):
         outcome = replace(outcome, verdict="the same", findings=(), positions=(), transform={})
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
     if tolerance is not None and outcome.verdict == "the same":

@@ -9,7 +9,7 @@ the second to rounding, at every point that both have.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 from math import prod
 from typing import Any
 
@@ -76,16 +76,17 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     is_open = aligned.verdict == "equivalent" or not are_formulas  # a better reason may be there
     if not is_open or first.dim != second.dim or prefix_rows_apart(encodings):
         return aligned
-    changes = fit_change(*waves) if waves else None
+    changes = (fit_change(*waves) if waves else None) or {}
+    axes = changes.get("axes", ("", ""))
+    exchange = {"axes": "y and x exchanged"} if axes[0].translate(EXCHANGE) == axes[1] != "" else {}
     if aligned.verdict == "equivalent":
-        first_axes, second_axes = (changes or {}).get("axes", ("", ""))
-        is_exchanged = first_axes and first_axes.translate(EXCHANGE) == second_axes
-        axes = {"axes": "y and x exchanged"} if is_exchanged else {}
-        return replace(aligned, transform=aligned.transform | axes)
+        return replace(aligned, transform=aligned.transform | exchange)
     found = match_points((a, b), float(stored_tolerance(a, b, first, second)[0].max()), sides)
     if found is not None:
         return with_points(outcome, *found)
     if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
+        if exchange and len(changes) == 1:
+            return replace(outcome, verdict="equivalent", transform=exchange)
         return with_changes(with_pairs(outcome, *waves), changes)
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
 
@@ -140,7 +141,7 @@ def match_points(
 
     def fits(points: Places) -> bool:
         sample = np.linspace(0, len(y) - 1, min(SAMPLE, len(y))).astype(int)
-        parts = (sample, *row_blocks(len(y), BLOCK, y.shape[1]))
+        parts: list[Any] = [sample, *row_blocks(len(y), BLOCK, y.shape[1])]
         return all((np.abs(x[points[rows]] - y[rows]) <= limit).all() for rows in parts)
 
     if len(x) == len(y):
@@ -168,13 +169,15 @@ def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]
     """
     index, letters = np.arange(prod(sides)).reshape(sides), axis_letters(len(sides))
     axes = range(len(sides))
-    orders = [("the same rows on another grid", index)] if sides != other else []
+    orders: list[tuple[str, Places]] = []
+    if sides != other:
+        orders.append(("the same rows on another grid", index))
     for order in list(permutations(axes))[1:]:
         moved = [letters[k] for k in axes if order[k] != k]
         name = f"axes in the order {', '.join(letters[k] for k in order)}"
         name = " and ".join(moved) + " exchanged" if len(moved) == 2 else name
         orders.append((name, index.transpose(order)))
-    for flipped in (some for k in axes for some in combinations(axes, k + 1)):
+    for flipped in chain(*(combinations(axes, k + 1) for k in axes)):
         name = " and ".join(letters[k] for k in flipped) + " reversed"
         orders.append((name, np.flip(index, flipped)))
     if not (sides[-2] % 2 or sides[-1] % 2):
@@ -237,4 +240,4 @@ def prefix_rows_apart(encodings: Two, waves: Sequence[GridWaves] = ()) -> int:
         return 0
     eps = max(FLOAT32_EPS, *(enc.eps for enc in encodings))
     limit = 8 * eps * np.abs(rows[0]).max(initial=0.0)
-    return int((np.abs(rows[0] - rows[1]) > limit).any(axis=1).sum())
+    return np.count_nonzero(np.any(np.abs(rows[0] - rows[1]) > limit, axis=1))

@@ -140,12 +140,23 @@ def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None)
 
 
 def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
-    """Whether two learned tables in float32 differ as little as two interpolations of one may."""
-    worst, tolerance = outcome.max_difference, outcome.tolerance
-    if worst is None or any(enc.origin == "formula" for enc in encodings):
+    """Whether two learned tables in float32 differ as little as two interpolations of one may.
+
+    Numbers that a scale alone explains, to less than a unit of the largest, are scaled.
+    """
+    worst, is_apart = outcome.max_difference, outcome.verdict in ("different", "equivalent")
+    are_stored = all(enc.origin != "formula" for enc in encodings)
+    if (
+        worst is None
+        or not (is_apart and are_stored)
+        or outcome.transform.keys() - {"rows", "scale"}
+    ):
         return False
     size = largest_number(np.asarray(encodings[0].table(), dtype=float))
-    return tolerance == size * 4 * FLOAT32_EPS and worst <= size * INTERPOLATED
+    change = size * abs(outcome.transform.get("scale", 1.0) - 1)
+    is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # where nothing turns
+    is_scaled = bool(change) and worst <= size * FLOAT32_EPS
+    return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
 
 
 def compare_waves(numbers: Outcome, pairs: tuple[PairWaves, PairWaves]) -> Outcome:
