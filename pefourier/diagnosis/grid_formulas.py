@@ -16,13 +16,7 @@ import numpy as np
 
 from pefourier.diagnosis.pairs import NEAR, Complex, Places, apart, copies_of, pair_tolerance
 from pefourier.diagnosis.wave_formulas import shortest
-from pefourier.encodings.columns import (
-    AXES,
-    Layout,
-    columns_of_blocks,
-    describe_axes,
-    split_pairs,
-)
+from pefourier.encodings.columns import AXES, Layout, columns_of_blocks, describe_axes, split_pairs
 from pefourier.encodings.encoding import Floats
 from pefourier.encodings.places import axis_columns, by_axis
 from pefourier.geometry.precision import FLOAT32_EPS
@@ -51,11 +45,6 @@ class GridWaves:
     offset: float = 0.0  # of coordinates, the largest that is declared
 
     @property
-    def has_sines_first(self) -> bool:
-        """Whether the first column is a sine."""
-        return bool(self.columns[1, 0] < self.columns[0, 0])
-
-    @property
     def is_explained(self) -> bool:
         """Whether the frequencies hold at all points."""
         residual = apart(self.formula(self.omega, self.start), self.waves)
@@ -78,8 +67,8 @@ def fit_grid_waves(table: Floats, sides: tuple[int, ...], eps: float) -> GridWav
 
     >>> angles = np.arange(12)[:, None] // 4 * np.array([1.0, 0.1])
     >>> found = fit_grid_waves(np.hstack([np.cos(angles), np.sin(angles)]), (3, 4), 1e-16)
-    >>> found.omega.round(9).tolist(), found.has_sines_first
-    ([[1.0, 0.0], [0.1, 0.0]], False)
+    >>> found.omega.round(9).tolist(), found.columns.tolist()
+    ([[1.0, 0.0], [0.1, 0.0]], [[0, 1], [2, 3]])
     """
     eps = max(eps, FLOAT32_EPS)
     for pairs in column_pairs(table, sides):
@@ -187,7 +176,9 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
         power = float(np.polyfit(logs[0], logs[1], 1, w=speeds[:, main].min(axis=0))[0])
     if abs(power - 1) > ALIKE and STEEP < abs(power) < 1 / STEEP:
         base = base_of(speeds[0, main], len(both))
-    for slack in SLACKS if base is not None else ():
+    if base is None:
+        return None
+    for slack in SLACKS:
         rho = shortest(base**power, slack)
         exponent = np.log(rho) / np.log(base) if base != 1 else 1.0
         omega, start = np.zeros_like(first.omega), first.start.copy()

@@ -170,7 +170,7 @@ class Comparison(Outcome, Result):
     def consequence(self) -> str:
         """What an equivalence means for trained weights."""
         if "crop" in self.transform:
-            return "The points that both have, have the same vectors."
+            return "Points that both grids have share their vectors."
         rotates = any(
             enc.injection == "rotate" or enc.operator is not None for enc in self.encodings
         )

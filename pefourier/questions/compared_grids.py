@@ -24,7 +24,7 @@ from pefourier.diagnosis.grid_formulas import (
     fit_change,
     fit_grid_waves,
 )
-from pefourier.diagnosis.pairs import PairDifference, Places, apart
+from pefourier.diagnosis.pairs import Bools, PairDifference, Places, apart
 from pefourier.encodings.encoding import (
     BLOCK,
     FLOAT32_EPS,
@@ -118,8 +118,9 @@ def compare_rotations_on_grids(
             return with_factors(outcome, first.factor, second.factor)
         layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
         notes = [finding("pairing-unsaid")] * (not layouts & {first.copies, second.copies})
-        if first.has_sines_first != second.has_sines_first:
-            table = ("second", "first")[first.has_sines_first]
+        has_sines_first = [bool(w.columns[1, 0] < w.columns[0, 0]) for w in both]
+        if any(has_sines_first) and not all(has_sines_first):
+            table = ("first", "second")[has_sines_first.index(True)]
             notes.append(finding("sines-first", table=table))
         return outcome.with_findings(*notes, verdict="the same", transform={})
     tables, limit = (first.waves, second.waves), outcome.tolerance or 0.0
@@ -216,11 +217,11 @@ def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome
     both, letters, worst = (first, second), axis_letters(len(first.sides)), None
     fastest = np.maximum(*(np.abs(waves.omega) for waves in both))
     limit = first.limit(fastest, max(first.eps, second.eps))
-    differs = (np.abs(first.omega - second.omega) > ALIKE).any(axis=1)
+    differs: Bools = np.any(np.abs(first.omega - second.omega) > ALIKE, axis=1)
     if first.sides == second.sides:
         residual = apart(first.waves, second.waves)
-        differs, worst = (residual > limit).any(axis=0), float(residual.max())
-    are_known = all(w.is_explained for w in both)
+        differs, worst = np.any(residual > limit, axis=0), float(residual.max())
+    are_known = all(w.is_explained and (w.omega != 0).sum(axis=1).max() == 1 for w in both)
     pairs = []
     for i in np.flatnonzero(differs).tolist():
         axis = "/".join(dict.fromkeys(letters[np.abs(w.omega[i]).argmax()] for w in both))
@@ -240,4 +241,4 @@ def prefix_rows_apart(encodings: Two, waves: Sequence[GridWaves] = ()) -> int:
         return 0
     eps = max(FLOAT32_EPS, *(enc.eps for enc in encodings))
     limit = 8 * eps * np.abs(rows[0]).max(initial=0.0)
-    return np.count_nonzero(np.any(np.abs(rows[0] - rows[1]) > limit, axis=1))
+    return int(np.count_nonzero(np.any(np.abs(rows[0] - rows[1]) > limit, axis=1)))
