@@ -7,7 +7,7 @@ the waves of pairs, whatever their columns. A cause is named only if the first, 
 the second to rounding, at every point that both have.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, combinations, permutations
 from math import prod
@@ -74,7 +74,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
             return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
     is_open = aligned.verdict == "equivalent" or not are_formulas  # a better reason may be there
-    if not is_open or first.dim != second.dim or prefix_rows_apart(encodings):
+    if not is_open or first.dim != second.dim or prefix_rows_apart(encodings, ..., ...):
         return aligned
     changes = (fit_change(*waves) if waves else None) or {}
     axes = changes.get("axes", ("", ""))
@@ -110,16 +110,17 @@ def compare_rotations_on_grids(
     outcome = replace(outcome, first_difference=None, largest_difference=None)
     outcome = replace(outcome, pair_counts=(m, m), compared=("rotations", "factors"))
     outcome = with_pairs(outcome, first, second)
+    columns = [waves.columns.ravel() for waves in both]
     if not outcome.pairs and first.sides == second.sides:
-        if apart_before := prefix_rows_apart(encodings, both):
+        if apart_before := prefix_rows_apart(encodings, *columns):
             before = encodings[0].domain.prefix
             return outcome.with_differences("rows before the grid", apart_before, before)
         if abs(second.factor / first.factor - 1) > max(FACTOR, first.eps, second.eps):
             return with_factors(outcome, first.factor, second.factor)
         layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
         notes = [finding("pairing-unsaid")] * (not layouts & {first.copies, second.copies})
-        has_sines_first = [bool(w.columns[1, 0] < w.columns[0, 0]) for w in both]
-        if any(has_sines_first) and not all(has_sines_first):
+        has_sines_first = [bool(places[0] > places[m]) for places in columns]
+        if sum(has_sines_first) == 1:
             table = ("first", "second")[has_sines_first.index(True)]
             notes.append(finding("sines-first", table=table))
         return outcome.with_findings(*notes, verdict="the same", transform={})
@@ -169,11 +170,8 @@ def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]
     ['y and x exchanged', 'y reversed', 'x reversed', 'y and x reversed']
     """
     index, letters = np.arange(prod(sides)).reshape(sides), axis_letters(len(sides))
-    axes = range(len(sides))
-    orders: list[tuple[str, Places]] = []
-    if sides != other:
-        orders.append(("the same rows on another grid", index))
-    for order in list(permutations(axes))[1:]:
+    axes, orders = range(len(sides)), []
+    for order in permutations(axes):
         moved = [letters[k] for k in axes if order[k] != k]
         name = f"axes in the order {', '.join(letters[k] for k in order)}"
         name = " and ".join(moved) + " exchanged" if len(moved) == 2 else name
@@ -184,9 +182,7 @@ def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]
     if not (sides[-2] % 2 or sides[-1] % 2):
         blocks = rows_of_blocks(sides)
         orders.append(("blocks of 2 x 2 points", blocks))
-        orders.append(
-            ("raster order, as those of the first in blocks of 2 x 2", np.argsort(blocks))
-        )
+        orders.append(("raster order, blocks of 2 x 2 in the first", np.argsort(blocks)))
     for name, points in orders:
         if sides != other or (points.ravel() != index.ravel()).any():
             yield name, points.ravel()
@@ -232,13 +228,13 @@ def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome
     return outcome.with_differences("pairs", len(pairs), len(differs), **facts)
 
 
-def prefix_rows_apart(encodings: Two, waves: Sequence[GridWaves] = ()) -> int:
-    """How many rows before grids, of as many, differ, in all columns or those of waves."""
-    rows = [np.asarray(enc.table()[: enc.domain.prefix], dtype=float) for enc in encodings]
-    if waves:
-        rows = [x[:, w.columns.ravel()] for x, w in zip(rows, waves, strict=True)]
-    if rows[0].shape != rows[1].shape:
+def prefix_rows_apart(encodings: Two, *columns: Any) -> int:
+    """How many rows before grids, of as many, differ in some columns of each."""
+    first, second = (
+        np.asarray(enc.table()[: enc.domain.prefix], dtype=float)[:, places]
+        for enc, places in zip(encodings, columns, strict=True)
+    )
+    if first.shape != second.shape:
         return 0
-    eps = max(FLOAT32_EPS, *(enc.eps for enc in encodings))
-    limit = 8 * eps * np.abs(rows[0]).max(initial=0.0)
-    return int(np.count_nonzero(np.any(np.abs(rows[0] - rows[1]) > limit, axis=1)))
+    limit = 8 * max(FLOAT32_EPS, *(enc.eps for enc in encodings)) * np.abs(first).max(initial=0.0)
+    return int(np.count_nonzero(np.any(np.abs(first - second) > limit, axis=1)))
