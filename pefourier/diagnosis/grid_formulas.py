@@ -26,6 +26,8 @@ LIMIT = 4  # times the rounding of a wave, within which a fitted formula is a ta
 STILL = 8  # units of rounding: what moves less over a side stands still
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative, to which fitted numbers are short
 STEEP = 0.05  # the least power that leads from frequencies of one base to those of another
+BENT = 1e-2  # radians a step, by which a frequency is off those of a geometric grid
+FARTHEST = 1e-2  # of a wave's size: rounding that is larger explains nothing
 ALIKE = 1e-4  # relative, within which powers and scales are those of the other table
 Changes = dict[str, tuple[Any, Any]]
 
@@ -53,7 +55,8 @@ class GridWaves:
     def limit(self, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
         """Differences of waves that rounding explains, (1, m), of some frequencies (m, axes)."""
         steps = np.array([sum(self.sides) + max(self.offset, offset)])
-        return pair_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
+        limit = pair_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
+        return np.minimum(limit, FARTHEST)
 
     def formula(self, omega: Floats, start: Floats) -> Complex:
         """Waves of other frequencies and first phases on the same grid."""
@@ -123,6 +126,8 @@ def fit_frequencies(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple
 def unfolded(omega: Floats) -> Floats:
     """Geometric frequencies of an axis, those beyond half a turn a step as slower ones say.
 
+    Others are left as they are.
+
     >>> unfolded(np.array([8 - 4 * np.pi, 4 - 2 * np.pi, 2, 1, 0.5])).round(9)
     array([8. , 4. , 2. , 1. , 0.5])
     """
@@ -135,6 +140,8 @@ def unfolded(omega: Floats) -> Floats:
         if abs(slow[k - 2]) > NEAR:  # else rounding may have made it
             expected = slow[k - 1] ** 2 / slow[k - 2]
             slow[k] += 2 * np.pi * np.rint((expected - slow[k]) / (2 * np.pi))
+            if abs(slow[k] - expected) > BENT:
+                return omega
     return slow[order]
 
 

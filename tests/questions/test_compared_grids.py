@@ -271,6 +271,23 @@ def test_of_tables_that_have_nothing_in_common_nothing_is_said(draws, rng):
         assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
 
 
+@pytest.mark.parametrize("draws", [5, pytest.param(100, marks=pytest.mark.long)])
+def test_waves_of_any_frequencies_differ_where_they_differ(draws, rng):
+    """Of learned frequencies and of rows in any order, whose fit says nothing of rounding."""
+    for _ in range(draws):
+        sides, m = random_sides(rng), 8
+        omega = rng.uniform(0, np.pi, (2, m)) * rng.integers(0, 2, (2, m))
+        angles = np.stack(places(sides), axis=1) @ omega
+        rows = rng.permutation(len(angles))
+        for phases in (angles, angles[rows], wan((*sides, 2), 48)[: len(angles)]):
+            right = table_on(sides, stored(phases, "halves"), eps=EPS)
+            noise = 1e-3 * rng.standard_normal(phases.shape)
+            found = compare(right, table_on(sides, stored(phases + noise, "doubled"), eps=EPS))
+            assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
+            assert found.tolerance < 1e-3
+            assert compared(sides, right.table(), stored(phases, "single")).same
+
+
 def test_rotations_differ_by_their_factor_and_rows_before_the_grid():
     sides, first = (5, 6), stored(qwen2_vl((5, 6), 32), "halves")
     found = compared(sides, first, 1.25 * first)
