@@ -219,12 +219,11 @@ def compare(
     if outcome is not None:
         return conclude(outcome, encodings)
     first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
-    lengths = len(first), len(second)
+    lengths, on_grids = (len(first), len(second)), are_on_grids(first, second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = bare_of_prefix(first), bare_of_prefix(second)
     encodings, pairs = (first, second), read_pairs(first, second)
     is_long = pairs is not None and len(first) * first.dim > LARGE and tolerance is None
-    on_grids = are_on_grids(first, second)
     if on_grids and first.domain.sides != second.domain.sides:
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
         return conclude(compare_on_grids(numbers, encodings), encodings, tolerance)

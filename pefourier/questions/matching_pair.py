@@ -49,8 +49,7 @@ def load_matching_pair(
     if kinds[0] == "code" and kinds[1] != "code":  # which takes the size of the other
         second, first = load_matching_pair(b, a, length, d, params)
         return first, second
-    are_models = MODELS.issuperset(kinds)
-    placing = {key: value for key, value in params.items() if key in PLACES}
+    are_models, placing = MODELS.issuperset(kinds), {k: params[k] for k in PLACES & params.keys()}
     size = {key: value for key, value in {"length": length, "d": d}.items() if value}
     load_as = partial(load_first if are_models else load, length=length, d=d)
     load_a, load_b = (
@@ -59,8 +58,7 @@ def load_matching_pair(
     )
     load_b = partial(load_b, grid=grid_second) if grid_second else load_b
     first = load_a()
-    if grid_second and len(first.domain.sides) < 2:
-        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
+    check_has_grid(first, grid_second)
     try:
         second = load_b()
     except PefourierError:  # code of another size only
@@ -79,6 +77,12 @@ def load_matching_pair(
         is_fixed = kinds[0] == "name" or length is not None or bool(placing)
         second = code_beside(first, second, load_b, d, is_fixed=is_fixed)
     return on_common_grid(first, second)
+
+
+def check_has_grid(first: Encoding, grid_second: Any) -> None:
+    """Refuse a grid of the second alone."""
+    if grid_second and len(first.domain.sides) < 2:
+        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
 
 
 def load_first(source: Any, **size: Any) -> Encoding:
