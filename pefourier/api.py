@@ -155,12 +155,14 @@ def compare(
     length: Count | None = None,
     d: Count | None = None,
     tolerance: float | None = None,
+    grid_second: str | Sequence[int] | None = None,
     **params: Any,
 ) -> Comparison:
     """Are two implementations the same encoding? What leads from one to the other, or where not.
 
     A named encoding takes the length and dimension of what it is compared with. With a `tolerance`
-    two are equal whose numbers, as they are, differ by no more than that.
+    two are equal whose numbers, as they are, differ by no more than that. ``grid_second`` are the
+    sides of the second's own grid, beside the first's ``grid``.
 
     Examples
     --------
@@ -172,7 +174,8 @@ def compare(
 
     if tolerance is not None:
         check_tolerance(tolerance)
-    return compare_encodings(*load_matching_pair(a, b, length, d, params), tolerance)
+    pair = load_matching_pair(a, b, length, d, params, grid_second)
+    return compare_encodings(*pair, tolerance)
 
 
 def relations(encoding: Source, **params: Any) -> Relations:

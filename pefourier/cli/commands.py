@@ -24,6 +24,7 @@ from pefourier.cli.options import (
     Lattice,
     OutputOptions,
     Points,
+    Sides,
     Sigma,
     format_name,
     parse_points,
@@ -171,6 +172,10 @@ def compare(
         "Write the permutation of a head's rows that turns the first rotation into the second "
         "(.npy or .json).",
     ] = None,
+    grid_second: Annotated[
+        Sides,
+        "Sides of the grid of the second SPEC, if it differs from --grid, such as a crop.",
+    ] = None,
 ) -> None:
     """Are two implementations the same encoding?
 
@@ -191,7 +196,8 @@ def compare(
     from pefourier.report.render import answer_of, renderer_named
     from pefourier.writing.page import Reason
 
-    comparison = api.compare(*options.sources(split=False), **options.sizes, tolerance=tolerance)
+    sources, sizes = options.sources(split=False), options.sizes
+    comparison = api.compare(*sources, **sizes, tolerance=tolerance, grid_second=grid_second)
     answers, renderer = [answer_of(comparison)], renderer_named("compare")
     if permutation is not None:
         write_permutation(permutation, comparison.operator)

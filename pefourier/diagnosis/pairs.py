@@ -188,7 +188,7 @@ def table_forms(rows: Floats, eps: float) -> list[PairForm]:
 LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 
 
-def copies_of(rows: Floats) -> Layout | None:
+def copies_of(rows: NDArray[Any]) -> Layout | None:
     """How columns stand twice, if all do.
 
     >>> copies_of(np.array([[1, 2, 1, 2]])), copies_of(np.array([[1, 1, 2, 2]]))

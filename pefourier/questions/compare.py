@@ -33,6 +33,7 @@ from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
+from pefourier.questions.compared_grids import are_on_grids, compare_on_grids
 from pefourier.questions.model_layers import (
     compare_layers,
     has_layers,
@@ -46,8 +47,10 @@ from pefourier.questions.outcome import (
     HeadDifference,
     Outcome,
     Two,
+    are_one_resize,
     compare_numbers,
     compare_waves,
+    uncompared,
 )
 from pefourier.questions.result import Result
 from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
@@ -123,8 +126,8 @@ class Comparison(Outcome, Result):
     @property
     def differences(self) -> str:
         """How many units differ, or are missing, or have other positions."""
-        if self.unit == "factors":
-            return "The attention factor differs"
+        if self.unit in ("factors", "grids"):
+            return f"The {'attention factor differs' if self.unit == 'factors' else 'grids differ'}"
         if self.counted == 1:
             return f"The only {self.unit.removesuffix('s')} differs"
         verb = agreeing(self.differing, "differs", "differ")
@@ -166,6 +169,8 @@ class Comparison(Outcome, Result):
     @property
     def consequence(self) -> str:
         """What an equivalence means for trained weights."""
+        if "crop" in self.transform:
+            return "Points that both grids have share their vectors."
         rotates = any(
             enc.injection == "rotate" or enc.operator is not None for enc in self.encodings
         )
@@ -214,11 +219,14 @@ def compare(
     if outcome is not None:
         return conclude(outcome, encodings)
     first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
-    lengths = len(first), len(second)
+    lengths, on_grids = (len(first), len(second)), are_on_grids(first, second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = bare_of_prefix(first), bare_of_prefix(second)
     encodings, pairs = (first, second), read_pairs(first, second)
     is_long = pairs is not None and len(first) * first.dim > LARGE and tolerance is None
+    if on_grids and first.domain.sides != second.domain.sides:
+        numbers = uncompared("grids", lengths, (first.dim, second.dim))
+        return conclude(compare_on_grids(numbers, encodings), encodings, tolerance)
     numbers = compare_numbers(first, second, MOST_ROWS if is_long else None)
     if numbers.max_difference is None and pairs is not None:
         numbers = compare_waves(numbers, pairs)
@@ -229,8 +237,12 @@ def compare(
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs is not None and turn_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
-    if outcome.verdict == "different" and first.dim == second.dim and not is_explained:
+    if on_grids:
+        outcome = compare_on_grids(outcome, encodings)
+    elif outcome.verdict == "different" and first.dim == second.dim and not is_explained:
         outcome = align_tables(outcome, encodings)
+    if are_one_resize(outcome, encodings):
+        outcome = replace(outcome, verdict="the same", findings=(), positions=(), transform={})
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
     if tolerance is not None and outcome.verdict == "the same":
         outcome = replace(outcome, verdict="different", unit="columns")
@@ -396,6 +408,7 @@ def differing_units(result: Comparison) -> list[Finding]:
     is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
     if result.first_place and is_plain:
         kind, tried = ("tried", result.tried) if result.tried else ("plain", {})
+        kind = "grid" if "axes" in tried else kind
         return [finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)]
     if result.pairs and units and worst is not None:
         return [*notes, finding("pairs-differ", "unknown", places=places, worst=worst)]

@@ -14,7 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from pefourier.diagnosis.pairs import LAYOUTS, copies_of
 from pefourier.diagnosis.settings import BY_LENGTH
+from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import BiasEncoding, Encoding, OperatorEncoding
 from pefourier.encodings.grids import on_common_grid
@@ -40,21 +42,23 @@ def load_matching_pair(
     length: Count | None = None,
     d: Count | None = None,
     params: Mapping[str, Any] | None = None,
+    grid_second: Any = None,
 ) -> tuple[Encoding, Encoding]:
-    """Two encodings that are compared."""
+    """Two encodings that are compared; the second may have a grid of its own."""
     kinds, params = (source_of(a), source_of(b)), params or {}
     if kinds[0] == "code" and kinds[1] != "code":  # which takes the size of the other
         second, first = load_matching_pair(b, a, length, d, params)
         return first, second
-    are_models = MODELS.issuperset(kinds)
-    placing = {key: value for key, value in params.items() if key in PLACES}
+    are_models, placing = MODELS.issuperset(kinds), {k: params[k] for k in PLACES & params.keys()}
     size = {key: value for key, value in {"length": length, "d": d}.items() if value}
     load_as = partial(load_first if are_models else load, length=length, d=d)
     load_a, load_b = (
         partial(load_as, source, **(params if kind == "name" or "name" not in kinds else placing))
         for source, kind in zip((a, b), kinds, strict=True)
     )
+    load_b = partial(load_b, grid=grid_second) if grid_second else load_b
     first = load_a()
+    check_has_grid(first, grid_second)
     try:
         second = load_b()
     except PefourierError:  # code of another size only
@@ -73,6 +77,12 @@ def load_matching_pair(
         is_fixed = kinds[0] == "name" or length is not None or bool(placing)
         second = code_beside(first, second, load_b, d, is_fixed=is_fixed)
     return on_common_grid(first, second)
+
+
+def check_has_grid(first: Encoding, grid_second: Any) -> None:
+    """Refuse a grid of the second alone."""
+    if grid_second and len(first.domain.sides) < 2:
+        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
 
 
 def load_first(source: Any, **size: Any) -> Encoding:
@@ -112,12 +122,23 @@ def size_and_place(reference: Encoding, domain: Domain) -> dict[str, Any]:
         return size_of_lags(reference)
     is_operator = isinstance(reference, OperatorEncoding)
     d = head_size(reference) if is_operator else reference.dim
+    if reference.domain.grid and not is_operator:
+        d = width_of_waves(reference)
+        if domain.grid and domain.grid != reference.domain.grid:
+            return {"d": d}
     size: dict[str, Any] = {"length": len(reference), "d": d}
     if domain.grid and domain.grid == reference.domain.grid:
         return size | {"prefix": reference.domain.prefix}
     if domain.kind != "position" or domain.grid:
         return size
     return size | {"grid": reference.domain.grid, "prefix": reference.domain.prefix}
+
+
+def width_of_waves(enc: Encoding) -> int:
+    """Columns of a table, half of them where its cosines and sines stand twice."""
+    table = enc.table()
+    pairs = [split_pairs(table, layout) for layout in LAYOUTS] if enc.dim % 4 == 0 else []
+    return enc.dim // (2 if any(copies_of(a) and copies_of(b) for a, b in pairs) else 1)
 
 
 def size_of_lags(reference: Encoding) -> dict[str, Any]:

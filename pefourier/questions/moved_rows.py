@@ -294,7 +294,7 @@ def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) 
         positions=tuple(run for of_axis in runs for run in of_axis),
     )
     is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
-    return with_factors(outcome, first, second) if is_scaled else outcome
+    return with_factors(outcome, first.factor, second.factor) if is_scaled else outcome
 
 
 def kind_of_tokens(positions: Places) -> str:
@@ -310,7 +310,7 @@ def kind_of_tokens(positions: Places) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
+def with_factors(outcome: Outcome, first: float, second: float) -> Outcome:
     """The outcome of rotations that differ by the factor on cosines and sines."""
-    changes = {"attention_factor": (first.factor, second.factor)}
+    changes = {"attention_factor": (first, second)}
     return outcome.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.pairs import PairDifference, PairWaves, apart, pair_tolerance
 from pefourier.diagnosis.row_positions import PositionRun
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, largest_number
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.operators import OperatorComparison
@@ -20,6 +20,7 @@ from pefourier.writing.text import ranges
 Field = Literal["layers", "rotations", "windows", "factors"]
 Two = tuple[Encoding, Encoding]
 MOST = 12  # layers that are listed by number
+INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number, by which resizes in float32 may differ
 MOST_ROWS = 4096  # of long tables of waves that are compared number by number
 
 
@@ -136,6 +137,26 @@ def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None)
         first_difference=first_place(beyond),
         largest_difference=(int(row), int(column)) if residual[row, column] else None,
     )
+
+
+def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
+    """Whether two learned tables in float32 differ as little as two interpolations of one may.
+
+    Numbers that a scale alone explains, to less than a unit of the largest, are scaled.
+    """
+    worst, is_apart = outcome.max_difference, outcome.verdict in ("different", "equivalent")
+    are_stored = all(enc.origin != "formula" for enc in encodings)
+    if (
+        worst is None
+        or not (is_apart and are_stored)
+        or outcome.transform.keys() - {"rows", "scale"}
+    ):
+        return False
+    size = largest_number(np.asarray(encodings[0].table(), dtype=float))
+    change = size * abs(outcome.transform.get("scale", 1.0) - 1)
+    is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # where nothing turns
+    is_scaled = bool(change) and worst <= size * FLOAT32_EPS
+    return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
 
 
 def compare_waves(numbers: Outcome, pairs: tuple[PairWaves, PairWaves]) -> Outcome:

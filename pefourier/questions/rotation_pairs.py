@@ -185,7 +185,7 @@ def compare_equal_pairs(
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
         if is_rotary:
-            return with_factors(outcome, first, second)
+            return with_factors(outcome, first.factor, second.factor)
         if outcome.max_difference is not None:
             return outcome  # their numbers say it, whatever the order of columns
         return replace(outcome, verdict="equivalent", transform={"scale": ratio})

@@ -1,13 +1,16 @@
 """Codes on several axes: equal to public implementations, and to one another where these are."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from grids import table_on
 
 from pefourier.encodings import build, load
 from pefourier.encodings.registry import read_conventions
+from pefourier.questions.compare import compare
 
 FLOAT32 = float(np.finfo(np.float32).eps)
 RECORDED = json.loads((Path(__file__).parents[2] / "helpers/recorded_axes.json").read_text())
@@ -48,6 +51,18 @@ def test_codes_are_those_of_the_public_implementation(public, family, name):
     enc, made = on(f"{family}:convention={name}", grid, d), make(grid, d)
     made = made if family == "axial" else np.hstack([np.asarray(part, float) for part in made])
     np.testing.assert_allclose(cos_and_sin(enc), made, atol=tolerance(enc), rtol=0)
+
+
+@pytest.mark.parametrize("name", ROTATIONS.split())
+def test_cosines_and_sines_of_libraries_are_the_same_in_any_storage(public, name):
+    grid, d, make = public.ROTATIONS[name]
+    enc = on(f"axial-rope:convention={name}", grid, d)
+    cos, sin = (np.asarray(part, dtype=np.float32) for part in make(grid, d))
+    twice = [partial(np.tile, reps=(1, 2)), partial(np.repeat, repeats=2, axis=1)]
+    for store in (np.asarray, *twice):
+        for parts in ((cos, sin), (sin, cos)):
+            table = np.hstack([store(part) for part in parts])
+            assert compare(enc, table_on(grid, table, eps=FLOAT32)).same
 
 
 def cos_and_sin(enc):

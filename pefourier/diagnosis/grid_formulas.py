@@ -1,0 +1,248 @@
+r"""Sinusoids on the points of a grid: the columns of pairs, frequencies and coordinates of axes.
+
+Conventions
+-----------
+Rows are the points of a grid in raster order. Pair i has the waves :math:`a \cos \theta_i` and
+:math:`a \sin \theta_i`, in a table once or twice each. Where one axis k gives its phase,
+:math:`\theta_i = \sigma_k \rho^{-e_i} (p_k + o_k)`: scale :math:`\sigma_k` (the frequency of the
+axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pefourier.diagnosis.pairs import NEAR, Complex, Places, apart, copies_of, pair_tolerance
+from pefourier.diagnosis.wave_formulas import shortest
+from pefourier.encodings.columns import AXES, Layout, columns_of_blocks, describe_axes, split_pairs
+from pefourier.encodings.encoding import Floats
+from pefourier.encodings.places import axis_columns, by_axis
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.waves import SinusoidPairs, common_offset, on_circles
+
+LIMIT = 4  # times the rounding of a wave, within which a fitted formula is a table
+STILL = 8  # units of rounding: what moves less over a side stands still
+SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative, to which fitted numbers are short
+STEEP = 0.05  # the least power that leads from frequencies of one base to those of another
+BENT = 1e-2  # radians a step, by which a frequency is off those of a geometric grid
+FARTHEST = 1e-2  # of a wave's size: rounding that is larger explains nothing
+ALIKE = 1e-4  # relative, within which powers and scales are those of the other table
+Changes = dict[str, tuple[Any, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class GridWaves:
+    """The pairs of a table on a grid."""
+
+    waves: Complex  # (n, m), of size 1
+    sides: tuple[int, ...]
+    columns: Places  # of cosines and of sines, (2, m)
+    copies: Layout | None  # where each wave stands twice
+    factor: float
+    eps: float
+    omega: Floats  # (m, axes) radians per step
+    start: Floats  # (m,) phase at the first point
+    offset: float = 0.0  # of coordinates, the largest that is declared
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the frequencies hold at all points."""
+        residual = apart(self.formula(self.omega, self.start), self.waves)
+        return bool((residual <= LIMIT * self.limit(self.omega, self.eps)).all())
+
+    def limit(self, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
+        """Differences of waves that rounding explains, (1, m), of some frequencies (m, axes)."""
+        steps = np.array([sum(self.sides) + max(self.offset, offset)])
+        limit = pair_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
+        return np.minimum(limit, FARTHEST)
+
+    def formula(self, omega: Floats, start: Floats) -> Complex:
+        """Waves of other frequencies and first phases on the same grid."""
+        places = np.indices(self.sides).reshape(len(self.sides), -1).T
+        waves: Complex = np.exp(1j * (places @ omega.T + start))
+        return waves
+
+
+def fit_grid_waves(table: Floats, sides: tuple[int, ...], eps: float) -> GridWaves | None:
+    """The pairs of a table (n, d) on a grid; None where its columns do not pair up.
+
+    >>> angles = np.arange(12)[:, None] // 4 * np.array([1.0, 0.1])
+    >>> found = fit_grid_waves(np.hstack([np.cos(angles), np.sin(angles)]), (3, 4), 1e-16)
+    >>> found.omega.round(9).tolist(), found.columns.tolist()
+    ([[1.0, 0.0], [0.1, 0.0]], [[0, 1], [2, 3]])
+    """
+    eps = max(eps, FLOAT32_EPS)
+    for pairs in column_pairs(table, sides):
+        if not all(on_circles(rows, pairs[0], pairs[1], eps) for rows in (table[:16], table)):
+            continue
+        waves: Complex = table[:, pairs[0]] + 1j * table[:, pairs[1]]
+        columns = pairs
+        factor = float(np.abs(waves[0]).mean())
+        if np.ptp(np.abs(waves[0])) > NEAR * factor:
+            continue
+        if copies := copies_of(waves):
+            waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]
+        omega, start = fit_frequencies(waves / factor, sides, eps)
+        speed = np.abs(omega).max(axis=1)
+        slow = waves[:, np.where(speed > 0, speed, np.inf).argmin()]
+        if np.abs(slow.real).sum() < np.abs(slow.imag).sum():  # slow phases are near 0
+            waves, columns = 1j * waves.conj(), columns[::-1]
+            omega, start = -omega, np.pi / 2 - start
+        return GridWaves(waves / factor, sides, columns, copies, factor, eps, omega, start)
+    return None
+
+
+def column_pairs(table: Floats, sides: tuple[int, ...]) -> Iterator[Places]:
+    """Columns that may be cosines and sines, (2, m): in halves, side by side, in halves of axes."""
+    m = table.shape[1] // 2
+    own = axis_columns(table.reshape(*sides, -1)) or []
+    begins = sorted(int(columns[0]) for columns in own if len(columns))
+    blocks = (np.diff([0, *begins[1:], 2 * m]) // 2).tolist()
+    for layout, sizes in (("halves", [m]), ("interleaved", [m]), ("axis-halves", blocks)):
+        if 2 * sum(sizes) == table.shape[1]:
+            yield np.array(columns_of_blocks(layout, sizes))
+
+
+def fit_frequencies(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple[Floats, Floats]:
+    """Frequencies (m, axes) and first phases (m,) of waves (n, m), by least squares."""
+    grid, places = waves.reshape(*sides, -1), np.indices(sides).reshape(len(sides), -1).T
+    lines = [np.moveaxis(grid, axis, 0) for axis in range(len(sides))]
+    steps = [(line[1:] * line[:-1].conj()).reshape(-1, waves.shape[1]) for line in lines]
+    omega = np.angle([step.sum(axis=0) for step in steps]).T
+    left = waves * np.exp(-1j * (places @ omega.T))
+    start = np.angle(left.sum(axis=0))
+    residual, middle = np.angle(left * np.exp(-1j * start)), places.mean(axis=0)
+    away = places - middle
+    drift = (away.T @ residual).T / np.maximum((away**2).sum(axis=0), 1)
+    omega += drift
+    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
+    for column in omega.T:
+        column[column != 0] = unfolded(column[column != 0])
+    return omega, start + residual.mean(axis=0) - drift @ middle
+
+
+def unfolded(omega: Floats) -> Floats:
+    """Geometric frequencies of an axis, those beyond half a turn a step as slower ones say.
+
+    Others are left as they are.
+
+    >>> unfolded(np.array([8 - 4 * np.pi, 4 - 2 * np.pi, 2, 1, 0.5])).round(9)
+    array([8. , 4. , 2. , 1. , 0.5])
+    """
+    if len(omega) < 3:
+        return omega
+    bends = [abs(s[1] ** 2 - s[0] * s[2]) / (s[:3] ** 2).max() for s in (omega, omega[::-1])]
+    order = slice(None, None, 1 if bends[0] < bends[1] else -1)  # from slow frequencies on
+    slow = omega[order].copy()
+    for k in range(2, len(slow)):
+        if abs(slow[k - 2]) > NEAR:  # else rounding may have made it
+            expected = slow[k - 1] ** 2 / slow[k - 2]
+            slow[k] += 2 * np.pi * np.rint((expected - slow[k]) / (2 * np.pi))
+            if abs(slow[k] - expected) > BENT:
+                return omega
+    return slow[order]
+
+
+def base_of(omega: Floats, pairs: int) -> float | None:
+    """The base of geometric frequencies (m,) of one axis, in as few digits as may be; None: others.
+
+    The exponents' divisor is the pairs of the axis, one less, or the pairs of all axes.
+
+    >>> base_of(100.0 ** (-np.arange(8) / 7), 16)
+    100.0
+    """
+    places = np.arange(len(omega))
+    line = np.polyfit(places, np.log(omega), 1, w=omega)
+    if (np.abs(np.exp(np.polyval(line, places)) - omega) > ALIKE * omega.max()).any():
+        return None
+    powers = (np.exp(abs(line[0]) * n) for n in (len(omega), len(omega) - 1, pairs))
+    bases = [shortest(float(power), ALIKE) for power in powers]
+    base = next((x for x in bases if x == float(f"{x:.2e}")), bases[0])
+    return base if line[0] < 0 else 1 / base
+
+
+def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
+    """Settings that make the first the second: axes of pairs, base, scale and offset of each axis.
+
+    None where they do not: what they give is compared with the second to rounding.
+    """
+    if first.omega.shape != second.omega.shape or len(first.sides) > len(AXES):
+        return None
+    moves = [waves.omega != 0 for waves in (first, second)]
+    both = np.flatnonzero(np.all([m.sum(axis=1) == 1 for m in moves], axis=0))
+    if len(both) < 2:
+        return None
+    axes = [np.where(m.any(axis=1), m.argmax(axis=1), len(AXES)) for m in moves]
+    speeds = np.array([np.abs(waves.omega).max(axis=1) for waves in (first, second)])
+    main = both[axes[1][both] == np.bincount(axes[1][both]).argmax()]
+    base: float | None = 1.0
+    power, logs = 1.0, np.log(speeds[:, main])
+    if np.ptp(logs[0]) > ALIKE:
+        power = float(np.polyfit(logs[0], logs[1], 1, w=speeds[:, main].min(axis=0))[0])
+    if abs(power - 1) > ALIKE and STEEP < abs(power) < 1 / STEEP:
+        base = base_of(speeds[0, main], len(both))
+    if base is None:
+        return None
+    for slack in SLACKS:
+        rho = shortest(base**power, slack)
+        exponent = np.log(rho) / np.log(base) if base != 1 else 1.0
+        omega, start = np.zeros_like(first.omega), first.start.copy()
+        lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # scales, offsets of each axis
+        for k in np.unique(axes[1][both]):
+            mine = both[axes[1][both] == k]
+            lines[k], omega[mine, k] = fit_line(first, second, mine, (k, exponent, slack))
+            start[mine] = omega[mine, k] * lines[k, 1, 1]
+        limit = second.limit(omega, max(first.eps, second.eps), np.abs(lines[:, 1]).max())
+        if (apart(second.formula(omega, start), second.waves) <= LIMIT * limit).all():
+            shift = len(AXES) - len(first.sides)
+            names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
+            is_moved = (axes[0] != axes[1])[both].any()
+            changes: Changes = {"axes": (names[0], names[1])} if is_moved else {}
+            changes |= {"rho": (base, rho)} if exponent != 1 else {}
+            return changes | changed_lines(lines, first.sides, second.sides)
+    return None
+
+
+def fit_line(
+    first: GridWaves, second: GridWaves, mine: Places, facts: tuple[int, float, float]
+) -> tuple[Floats, Floats]:
+    """Scales and offsets of an axis in two tables, ((first, second), …), and frequencies fitted.
+
+    `facts` are the axis, the power of the first's frequencies, and to what numbers are short.
+    """
+    k, power, slack = facts
+    omega, goal = (np.abs(waves.omega[mine]).max(axis=1) for waves in (first, second))
+    own = omega[0]
+    if power != 1 and abs(np.log(goal[0]) - power * np.log(own)) < ALIKE:
+        own = 1.0  # the first pair has an exponent, too
+    logs = np.log(goal) - power * np.log(omega / own)
+    scale = float(np.exp(np.average(logs, weights=goal**2)))
+    points = scale * second.sides[k]
+    if abs(scale / own - 1) < ALIKE:
+        scale = own
+    elif abs(points - np.rint(points)) < slack * points:  # those of a reference
+        scale = float(np.rint(points)) / second.sides[k]
+    expected = scale * (omega / own) ** power
+    offsets = [
+        common_offset(SinusoidPairs(mine, mine, speed, phase, speed), 4)[0]
+        for speed, phase in ((omega, first.start[mine]), (expected, second.start[mine]))
+    ]
+    near = [x for x in (0.0, offsets[0]) if abs(offsets[1] - x) < ALIKE]
+    offsets[1] = near[-1] if near else shortest(offsets[1], slack)
+    return np.array([[own, scale], offsets]), expected
+
+
+def changed_lines(lines: Floats, *sides: tuple[int, ...]) -> Changes:
+    """Scales, or reference sizes where they are shares of sides, and offsets that differ."""
+    changes: Changes = {}
+    scales, offsets = lines[:, 0].T, np.round(lines[:, 1].T, 4) + 0.0
+    sizes = scales * np.array(sides)
+    if (scales[0] != scales[1]).any():
+        is_size = np.allclose(sizes, np.rint(sizes), rtol=0, atol=ALIKE)
+        key, (a, b) = ("reference", np.rint(sizes)) if is_size else ("scale", scales)
+        changes[key] = by_axis(a, 6), by_axis(b, 6)
+    if (offsets[0] != offsets[1]).any():
+        changes["offset"] = by_axis(offsets[0], 6), by_axis(offsets[1], 6)
+    return changes

@@ -1,0 +1,348 @@
+"""Tables on grids: the same in any storage, and slips planted and found again."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grids import table_on
+
+from pefourier.encodings import load
+from pefourier.questions.compare import compare
+
+EPS = float(np.finfo(np.float32).eps)
+RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_axes.json").read_text())
+
+
+def geometric(count, base):
+    return base ** (-np.arange(count) / count)
+
+
+def angles_of(coordinates, pairs, base):
+    """Phases (n, m) of pairs of each axis in its turn; coordinates are a list of (n,) by axis."""
+    parts = [np.outer(x, geometric(m, base)) for x, m in zip(coordinates, pairs, strict=True)]
+    return np.hstack(parts)
+
+
+def places(sides):
+    return list(np.indices(sides).reshape(len(sides), -1).astype(float))
+
+
+def normalised(sides):
+    """Of DINOv3: centres of patches, from -1 to 1, times 2 pi."""
+    return [2 * np.pi * (2 * (x + 0.5) / n - 1) for x, n in zip(places(sides), sides, strict=True)]
+
+
+def dinov3(sides, d, base=100.0, coordinates=None):
+    return angles_of(coordinates or normalised(sides), [d // 4] * 2, base)
+
+
+def qwen2_vl(sides, d, base=1e4, coordinates=None):
+    return angles_of(coordinates or places(sides), [d // 4] * 2, base)
+
+
+def timm_cat(sides, d, base=1e4, coordinates=None, reference=16):
+    """RotaryEmbeddingCat with ref_feat_shape: indices times reference / side."""
+    scaled = [x * reference / n for x, n in zip(places(sides), sides, strict=True)]
+    return angles_of(coordinates or scaled, [d // 4] * 2, base)
+
+
+def wan(sides, d, base=1e4, coordinates=None):
+    sixth = d // 6
+    return angles_of(coordinates or places(sides), [d // 2 - 2 * sixth, sixth, sixth], base)
+
+
+ROTATIONS = {  # phases, axes, and the SPEC that they are
+    "dinov3": (dinov3, 2, "axial-rope:convention=dinov3"),
+    "qwen2-vl": (qwen2_vl, 2, "axial-rope:convention=qwen2-vl"),
+    "timm": (timm_cat, 2, "axial-rope:convention=eva02,reference=16;16"),
+    "wan": (wan, 3, "axial-rope:convention=wan"),
+}
+
+
+def stored(angles, form):
+    """Cosines and sines in float32 as libraries store them."""
+    return in_form(np.cos(angles), np.sin(angles), form)
+
+
+def in_form(cos, sin, form):
+    if form == "halves":
+        cos, sin = (np.hstack([x, x]) for x in (cos, sin))
+    elif form in ("doubled", "sines first"):
+        cos, sin = (np.repeat(x, 2, axis=1) for x in (cos, sin))
+    parts = [sin, cos] if form == "sines first" else [cos, sin]
+    return np.hstack(parts).astype(np.float32)
+
+
+FORMS = ("halves", "doubled", "single", "sines first")
+
+
+def drawn(rng, name):
+    """Random sides, at least 4 along an axis and no two alike, and dimension."""
+    _, axes, _ = ROTATIONS[name]
+    sides = rng.permutation(np.arange(5, 17))[:axes] if axes == 2 else rng.permutation(8)[:3] + 3
+    return tuple((2 * sides if name == "qwen2-vl" else sides).tolist()), int(
+        rng.choice([32, 64, 96, 128])
+    )
+
+
+def compared(sides, first, second, other=None):
+    a = table_on(sides, first, eps=EPS)
+    return compare(a, table_on(other or sides, second, eps=EPS))
+
+
+@pytest.mark.parametrize("draws", [2, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_one_rotation_is_the_same_however_it_is_stored(name, draws, rng):
+    phases, _, spec = ROTATIONS[name]
+    for _ in range(draws):
+        sides, d = drawn(rng, name)
+        for form in FORMS:
+            table = table_on(sides, stored(phases(sides, d), form), eps=EPS)
+            found = compare(load(spec, None, d, grid=sides), table)
+            assert (found.verdict, found.transform, found.pairs) == ("the same", {}, ()), (
+                sides,
+                d,
+                form,
+            )
+            assert ("sines-first" in [f.code for f in found.findings]) == (form == "sines first")
+        other = stored(phases(sides, d), FORMS[rng.integers(4)])
+        assert compared(sides, table.table(), other).same
+
+
+def planted(rng, name, sides, d):
+    """A slip of each kind: what is said of it, and the phases with it."""
+    phases, axes, _ = ROTATIONS[name]
+    base = {"dinov3": 100.0}.get(name, 1e4)
+    other = float(rng.choice([b for b in (100.0, 256.0, 1e3, 1e4, 5e5) if b != base]))
+    yield "rho", f"{other:.8g}", phases(sides, d, other)
+    own = {"dinov3": normalised(sides)}.get(name, places(sides))
+    if name == "timm":
+        own = [x * 16 / n for x, n in zip(own, sides, strict=True)]
+    if name in ("timm", "qwen2-vl"):
+        size = int(rng.choice([8, 12, 20, 24]))
+        scaled = [x * size / n for x, n in zip(places(sides), sides, strict=True)]
+        yield "reference", f"y {size}, x {size}", phases(sides, d, base, scaled)
+    if name == "qwen2-vl":
+        yield "axes", None, np.roll(phases(sides, d), d // 4, axis=1)
+    factors = rng.choice([0.31, 0.4437, 0.557, 0.713], axes)
+    yield "scale", None, phases(sides, d, base, [x * f for x, f in zip(own, factors, strict=True)])
+    moved = [x + s for x, s in zip(own, rng.choice([0.5, 1.0, 3.0, -2.5], axes), strict=True)]
+    yield "offset", None, phases(sides, d, base, moved)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["eva02", "eva02,reference=6;6", "timm", "dinov3"])
+def test_rotations_of_timm_as_recorded_are_the_same(name, form):
+    cos, sin = np.split(np.array(RECORDED[f"axial-rope {name}"]), 2, axis=1)
+    table = table_on((3, 4), in_form(cos, sin, form), eps=EPS)
+    assert compare(load(f"axial-rope:convention={name}", None, 16, grid=(3, 4)), table).same
+
+
+@pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_another_base_reference_scale_or_offset_is_found(name, draws, rng):
+    phases, _, spec = ROTATIONS[name]
+    for _ in range(draws):
+        sides, d = drawn(rng, name)
+        first = [
+            load(spec, None, d, grid=sides),
+            table_on(sides, stored(phases(sides, d), "halves"), eps=EPS),
+        ]
+        for key, value, angles in planted(rng, name, sides, d):
+            second = table_on(sides, stored(angles, FORMS[rng.integers(4)]), eps=EPS)
+            for enc in first:
+                found = compare(enc, second)
+                case = (name, sides, d, key, value, found.cause, found.transform, found.verdict)
+                if key == "offset":
+                    assert (found.verdict, list(found.transform)) == ("equivalent", [key]), case
+                    continue
+                assert found.verdict == "different", case
+                assert found.cause, case
+                assert set(found.cause.changes) == {key}, case
+                second_value = found.cause.changes[key][1]
+                text = f"{second_value:.8g}" if key == "rho" else second_value
+                assert value in (None, text), case
+
+
+def sincos(sides, d, base=1e4, scales=(1.0, 1.0), offsets=(0.0, 0.0)):
+    """The formula of timm: sines of y and x, then cosines."""
+    points = [s * (x + o) for x, s, o in zip(places(sides), scales, offsets, strict=True)]
+    angles = angles_of(points, [d // 4] * 2, base)
+    return np.hstack([np.sin(angles), np.cos(angles)])
+
+
+def random_sides(rng, low=4, high=20):
+    return tuple(rng.permutation(np.arange(low, high))[:2].tolist())
+
+
+@pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
+def test_sinusoids_that_are_added_are_fitted_too(draws, rng):
+    for _ in range(draws):
+        sides, d = random_sides(rng, 5), int(rng.choice([32, 64, 128]))
+        spec = load("axial:convention=timm", None, d, grid=sides)
+        right = table_on(sides, sincos(sides, d).astype(np.float32), eps=EPS)
+        assert (compare(spec, right).verdict, compare(right, right).verdict) == ("the same",) * 2
+        base, size = float(rng.choice([100, 1e3, 256, 5e5])), int(rng.integers(20, 40))
+        scales, offsets = rng.choice([0.31, 0.557], 2), rng.choice([0.5, 1.0, -2.0], 2)
+        slips = {
+            "rho": sincos(sides, d, base),
+            "reference": sincos(sides, d, scales=[size / n for n in sides]),
+            "scale": sincos(sides, d, scales=scales),
+            "offset": sincos(sides, d, offsets=offsets),
+            "rho scale offset": sincos(sides, d, base, scales, offsets),
+        }
+        for keys, table in slips.items():
+            for enc in (spec, right):
+                found = compare(enc, table_on(sides, table.astype(np.float32), eps=EPS))
+                if keys == "offset":
+                    assert (found.verdict, list(found.transform)) == ("equivalent", ["offset"])
+                    continue
+                case = (sides, d, keys, base, scales, offsets, found.cause)
+                assert found.verdict == "different", case
+                assert found.cause, case
+                assert set(found.cause.changes) == set(keys.split()), case
+        swapped = right.table().reshape(-1, 2, 2, d // 4)[:, :, ::-1].reshape(-1, d)
+        found = compare(spec, table_on(sides, swapped, eps=EPS))
+        assert (found.verdict, found.transform["axes"]) == ("equivalent", "y and x exchanged")
+
+
+def orders(sides):
+    """Rows of a table in orders that have a name: (name, rows, sides of the second)."""
+    index = np.arange(np.prod(sides)).reshape(sides)
+    if len(sides) == 3:
+        yield "axes in the order y, x, t", index.transpose(1, 2, 0), (*sides[1:], sides[0])
+        yield "t reversed", index[::-1], sides
+        yield "y and x exchanged", index.swapaxes(1, 2), (sides[0], sides[2], sides[1])
+        return
+    yield "y and x exchanged", index.T, sides[::-1]
+    yield "y and x exchanged", index.T, sides
+    yield "x reversed", index[:, ::-1], sides
+    if not (sides[0] % 2 or sides[1] % 2):
+        height, width = sides
+        blocks = index.reshape(height // 2, 2, width // 2, 2).swapaxes(1, 2)
+        yield "blocks of 2 x 2 points", blocks, sides
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["learned", "sincos", "rotation", "video"])
+def test_points_in_another_order_and_crops_are_found(kind, draws, rng):
+    for _ in range(draws):
+        sides, d = random_sides(rng), 32
+        sides = tuple(n + n % 2 for n in sides) if rng.random() < 0.5 else sides
+        if sides[0] == sides[1]:
+            sides = (sides[0], sides[0] + 2)
+        if kind == "video":
+            sides = (int(rng.integers(2, 4)), *sides)
+        size = int(np.prod(sides))
+        table = rng.standard_normal((size, 12)).astype(np.float32)
+        if kind == "sincos":
+            table = sincos(sides, d).astype(np.float32)
+        elif kind == "rotation":
+            table = stored(qwen2_vl(sides, d), FORMS[rng.integers(3)])
+        for name, rows, other in orders(sides):
+            found = compared(sides, table, table[rows.ravel()], other)
+            assert (found.verdict, found.transform) == ("different", {"rows": name}), (sides, found)
+            moved = int((rows.ravel() != np.arange(size)).sum())
+            assert (found.differing, found.counted) == (moved, size)
+        part = tuple(int(rng.integers(2, n + 1)) for n in sides)
+        if part == sides:
+            continue
+        corner = [int(rng.integers(0, n - p + 1)) for n, p in zip(sides, part, strict=True)]
+        spans = [slice(c, c + p) for c, p in zip(corner, part, strict=True)]
+        crop = table.reshape(*sides, -1)[tuple(spans)].reshape(-1, table.shape[1])
+        names = zip(("frames", "rows", "columns")[-len(sides) :], spans, strict=True)
+        text = ", ".join(f"{name} {s.start} to {s.stop - 1}" for name, s in names)
+        found = compared(sides, table, crop, part)
+        assert (found.verdict, found.transform) == ("equivalent", {"crop": f"{text} of the first"})
+        found = compare(table_on(part, crop, eps=EPS), table_on(sides, table, eps=EPS))
+        assert found.transform == {"crop": f"{text} of the second"}
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(100, marks=pytest.mark.long)])
+def test_of_tables_that_have_nothing_in_common_nothing_is_said(draws, rng):
+    for _ in range(draws):
+        sides = random_sides(rng)
+        tables = rng.standard_normal((2, np.prod(sides), 16)).astype(np.float32)
+        found = compared(sides, *tables)
+        assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
+        noisy = sincos(sides, 32) + rng.standard_normal((np.prod(sides), 32)) * 1e-4
+        found = compared(sides, sincos(sides, 32).astype(np.float32), noisy.astype(np.float32))
+        assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
+
+
+@pytest.mark.parametrize("draws", [5, pytest.param(100, marks=pytest.mark.long)])
+def test_waves_of_any_frequencies_differ_where_they_differ(draws, rng):
+    """Of learned frequencies and of rows in any order, whose fit says nothing of rounding."""
+    for _ in range(draws):
+        sides, m = random_sides(rng), 8
+        omega = rng.uniform(0, np.pi, (2, m)) * rng.integers(0, 2, (2, m))
+        angles = np.stack(places(sides), axis=1) @ omega
+        rows = rng.permutation(len(angles))
+        for phases in (angles, angles[rows], wan((*sides, 2), 48)[: len(angles)]):
+            right = table_on(sides, stored(phases, "halves"), eps=EPS)
+            noise = 1e-3 * rng.standard_normal(phases.shape)
+            found = compare(right, table_on(sides, stored(phases + noise, "doubled"), eps=EPS))
+            assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
+            assert found.tolerance < 1e-3
+            assert compared(sides, right.table(), stored(phases, "single")).same
+
+
+def test_rotations_differ_by_their_factor_and_rows_before_the_grid():
+    sides, first = (5, 6), stored(qwen2_vl((5, 6), 32), "halves")
+    found = compared(sides, first, 1.25 * first)
+    assert (found.verdict, found.cause.misreadings) == ("different", ("mscale",))
+    before = np.repeat([[1.0, 0.0]], 32, axis=1).astype(np.float32)
+    tables = [np.vstack([x, first]) for x in (before, -before)]
+    pair = [table_on(sides, table, 1, eps=EPS) for table in tables]
+    found = compare(*pair)
+    assert (found.differing, found.counted, found.unit) == (1, 1, "rows before the grid")
+    assert compare(pair[0], pair[0]).same
+
+
+@pytest.mark.parametrize("method", ["bicubic", "bilinear", "antialias"])
+@pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
+def test_resizes_in_float32_are_one(method, draws, rng):
+    """Those of torch in float32 and in float64; a table that differs by more is another."""
+    torch = pytest.importorskip("torch")
+    options = {"mode": method.replace("antialias", "bicubic"), "antialias": method == "antialias"}
+    for _ in range(draws):
+        side, size = (int(n) for n in rng.permutation(np.arange(5, 16))[:2])
+        table = torch.from_numpy(rng.standard_normal((1, 24, side, side))).float()
+        resized = [
+            torch.nn.functional.interpolate(x, (size, size), **options)[0].flatten(1).T.float()
+            for x in (table, table.double())
+        ]
+        first, second = (table_on((size, size), np.asarray(x), eps=EPS) for x in resized)
+        assert compare(first, second).same
+        moved = second.table().copy()
+        moved[1, 2] += 5e-6 * np.abs(moved).max()
+        assert not compare(first, table_on((size, size), moved, eps=EPS)).same
+
+
+def test_grids_of_their_own_on_the_command_line(run, tmp_path):
+    names = [tmp_path / name for name in ("full.npy", "crop.npy", "rotation.npz")]
+    full = load("axial:convention=diffusers,reference=8;8", None, 32, grid=(12, 12)).table()
+    np.save(names[0], full.astype(np.float32))
+    crop = full.reshape(12, 12, -1)[2:10, 3:9].reshape(-1, 32)
+    np.save(names[1], crop.astype(np.float32))
+    crops = ["--grid", "12x12", "--grid-second", "8x6", "--json"]
+    for first in (names[0], "axial:convention=diffusers,reference=8;8"):
+        done = run("compare", first, names[1], *crops)
+        text = "rows 2 to 9, columns 3 to 8 of the first"
+        assert (done.status, done.results[0]["transform"]) == (1, {"crop": text})
+    done = run("compare", "axial:convention=diffusers", names[1], "--grid", "8x6", "--json")
+    assert done.results[0]["cause"]["changes"] == {
+        "scale": ["y 2, x 2.66667", "y 0.666667, x 0.666667"],
+        "offset": ["y 0, x 0", "y 2, x 3"],
+    }
+    angles = dinov3((6, 7), 32)
+    cos, sin = (np.tile(f(angles), (1, 2)).astype(np.float32) for f in (np.cos, np.sin))
+    np.savez(names[2], cos=cos, sin=sin)
+    for size in ([], ["--d", 32]):
+        spec = "axial-rope:convention=dinov3"
+        done = run("compare", spec, names[2], "--grid", "6x7", *size, "--json")
+        assert (done.status, done.results[0]["verdict"]) == (0, "the same")
+    done = run("compare", names[0], names[1], "--grid-second", "8x6")
+    assert done.status == 2
+    assert "--grid" in done.err
