@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis import grid_rules, table_rules
+from pefourier.diagnosis import grid_conventions, grid_rules, table_rules
 from pefourier.diagnosis.frequency_rules import aliased_frequencies, irregular_frequencies
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
@@ -97,7 +97,7 @@ def diagnose_points(
     """The same of the points of a grid, with rules of its own beside those of any rows."""
     table = enc.table()
     grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest)
-    identified = grid_rules.identify_on_grid(grid)
+    identified = grid_conventions.identify_on_grid(grid, paired=enc.paired)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
