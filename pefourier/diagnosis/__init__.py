@@ -51,6 +51,7 @@ def diagnose(
     if enc.domain.kind == "position" and (enc.injection == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
             findings = [*grid_rules.remarks_on_formula(enc)]
+            findings += grid_conventions.unusual_coordinates(enc)
             if enc.name == "rope" and "inv_freq" in enc.params:
                 findings += irregular_frequencies(enc.params["inv_freq"])
         elif on_grid:
@@ -97,12 +98,14 @@ def diagnose_points(
     """The same of the points of a grid, with rules of its own beside those of any rows."""
     table = enc.table()
     grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest)
-    identified = grid_conventions.identify_on_grid(grid, paired=enc.paired)
+    identified, of_settings = grid_conventions.identify_on_grid(grid, paired=enc.paired)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
     of_any = [table_rules.random_codes]
     if grid.columns is None:
         of_any.append(table_rules.near_codes)
-    findings = [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
+    of_points = (finding for rule in grid_rules.GRID_RULES for finding in rule(grid))
+    known = {finding.code for finding in of_settings}
+    findings = of_settings + [finding for finding in of_points if finding.code not in known]
     return identified, findings + [finding for rule in of_any for finding in rule(facts)]

@@ -159,12 +159,6 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
         parts = "; ".join(map(": ".join, zip(facts.names, orders, strict=True)))
         yield finding("layouts-mixed", parts=parts)
     steps, sides = [p["step"] for p in params], facts.sides
-    axes = zip(facts.names, steps, sides, strict=True)
-    ends = {name: (step * side, step * (side - 1)) for name, step, side in axes if step < 1}
-    if unrotated := [
-        name for name, end in ends.items() if np.abs(np.subtract(end, 1)).min() < NEARLY
-    ]:
-        yield finding("coordinates-unscaled", names=" and ".join(unrotated))
     crossed = len(sides) == 2 and abs(steps[0] * sides[1] / (steps[1] * sides[0]) - 1) < NEARLY
     if crossed and sides[0] != sides[1]:
         yield finding("normalised-by-other-side", steps=steps, sides=sides)
@@ -192,7 +186,9 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
         start, end = np.take(first, 0, axis), np.take(first, side - 1, axis)
         if side < 3 or np.array_equal(np.take(grid, 0, axis), np.take(grid, 1, axis)):
             continue
-        if np.array_equal(start, end):
+        if side > 3 and np.array_equal(first, np.flip(first, axis)):
+            yield finding("lone-cosines", "even", name=name)
+        elif np.array_equal(start, end):
             yield finding("ends-coincide", name=name)
 
 

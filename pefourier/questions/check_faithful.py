@@ -344,10 +344,14 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:
     """What a table turned out to be, in words."""
-    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
-    names = identified.get("conventions", ())
-    convention = f" (the convention of {', '.join(names)})" if names else ""
-    formula = identified.get("spec") or f"{identified['encoding']} with {params or 'no parameters'}"
+    params, convention = identified["params"], ""
+    words = ", ".join(f"{k}={number(v, 7)}" for k, v in params.items())
+    if names := identified.get("conventions"):
+        other = f", but for {', '.join(identified['changes'])}" if "changes" in identified else ""
+        part = f", {params['part']} alone" if params.get("part", "both") != "both" else ""
+        twice = ", each column twice" if params.get("times") == 2 else ""
+        convention = f" (the convention of {', '.join(names)}{other}{part}{twice})"
+    formula = identified.get("spec") or f"{identified['encoding']} with {words or 'no parameters'}"
     difference = number(identified["max_difference"], 2)
     return f"{formula}{convention}; largest difference {difference}"
 
