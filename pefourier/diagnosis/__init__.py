@@ -97,15 +97,13 @@ def diagnose_points(
 ) -> tuple[dict[str, Any] | None, list[Finding]]:
     """The same of the points of a grid, with rules of its own beside those of any rows."""
     table = enc.table()
-    grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest)
-    identified, of_settings = grid_conventions.identify_on_grid(grid, paired=enc.paired)
+    grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest, enc.paired)
+    identified, of_settings = grid_conventions.identify_on_grid(grid)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
     of_any = [table_rules.random_codes]
     if grid.columns is None:
         of_any.append(table_rules.near_codes)
-    of_points = (finding for rule in grid_rules.GRID_RULES for finding in rule(grid))
-    known = {finding.code for finding in of_settings}
-    findings = of_settings + [finding for finding in of_points if finding.code not in known]
+    findings = of_settings + [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
     return identified, findings + [finding for rule in of_any for finding in rule(facts)]

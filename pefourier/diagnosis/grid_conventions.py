@@ -9,7 +9,7 @@ fast ones, which may be aliased. Settings are answered only where the table that
 differs by rounding.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from itertools import product
 from math import pi
@@ -35,49 +35,50 @@ from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
 FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
 FEWEST = 3  # pairs along an axis: any two frequencies have a base
-NEARLY = 1e-3  # relative, within which a slope is a convention's, and a number whole
+NEARLY = 1e-3  # relative, within which a slope is a convention's
 ROUNDED = 1e-6  # relative, as slopes are read
 SIXTH = pi / 3 * (1 + 1e-9)  # of a turn
 FIRST: tuple[Wave, ...] = ("cos", "sin")
-Order = tuple[int, ...]  # of preference, the least first
-Match = tuple[Order, Encoding, PairForm | None, dict[str, Any], float]  # with settings, difference
+Settings = tuple[tuple[float, ...], dict[str, Any]]  # order of preference, what is otherwise
+Match = tuple[*Settings, Encoding, PairForm | None, float]  # and the largest difference
 
 
-def identify_on_grid(
-    facts: GridFacts, *, paired: bool = False
-) -> tuple[dict[str, Any] | None, list[Finding]]:
+def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Finding]]:
     """The conventions that a table follows, or the nearest, and findings about its settings."""
-    forms, matches = forms_of(facts, paired=paired), list[Match]()
-    for fitted, form in product((False, True), forms):
+    matches: list[Match] = []
+    for fitted, form in product((False, True), forms_of(facts)):
         matches = matches or [*follow_conventions(facts, form, fitted=fitted)]
     if not matches:
         return None, []
-    _, enc, form, changes, difference = min(matches, key=itemgetter(0))
-    same = [m[1] for m in matches if (m[1].name, m[3]) == (enc.name, changes)]
+    _, changes, enc, form, difference = min(matches, key=itemgetter(0))
+    same = [match[2] for match in matches if (match[1], match[2].name) == (changes, enc.name)]
     names = list(dict.fromkeys(other.params["convention"] for other in (enc, *same)))
     params = {key: enc.params[key] for key in NAMED if key in enc.params} | changes
     params |= {"part": form.part, "times": 2 if form.copies else 1} if form else {}
     spec = ",".join([f"{enc.name}:convention={names[0]}", *map(assignment, changes.items())])
-    more = {"spec": spec, "conventions": names, **({"changes": changes} if changes else {})}
     findings = [*unusual_coordinates(enc)]
-    if form and form.part == "cos":
-        variant = "collide" if facts.closest.distinct < len(facts.table) else "distinct"
-        findings.append(finding("lone-cosines", variant, spec=spec))
-    return identification(enc.name, params, difference) | more, findings
+    if form and form.part == "cos" and facts.closest.distinct == len(facts.table):
+        findings.append(finding("lone-cosines", "named", spec=spec))
+    named = {"spec": spec, "conventions": names, "changes": changes}
+    return identification(enc.name, params, difference) | named, findings
 
 
 def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
     """Coordinates from 0 to 1, and those that count pixels, where frequencies are for indices."""
     if not is_stationary(enc) or enc.params.get("frequencies") != "own":
         return
-    fastest, axes = np.abs(enc.measure.frequencies).max(axis=0), axes_of(enc)
+    fastest, scale = np.abs(enc.measure.frequencies).max(axis=0), enc.params["scale"]
     lines = zip(axis_letters(len(fastest)), fastest, enc.domain.sides, strict=True)
     slow = [name for name, omega, side in lines if side > 2 and 0 < omega * (side - 1) <= SIXTH]
     if slow:
         yield finding("coordinates-unscaled", names=" and ".join(slow))
-    factor = axes.scale / read_conventions()[enc.name].get(axes.convention, {}).get("scale", 1.0)
-    if factor >= 2 and factor % 1 == 0 and axes.coordinates == "index" and fastest.max() > pi:
-        yield finding("pixel-coordinates", factor=factor, fastest=fastest.max())
+    if (
+        scale >= 2
+        and scale % 1 == 0
+        and enc.params["coordinates"] == "index"
+        and fastest.max() > pi
+    ):
+        yield finding("pixel-coordinates", factor=scale, fastest=fastest.max())
 
 
 def assignment(item: tuple[str, Any]) -> str:
@@ -97,21 +98,19 @@ def follow_conventions(facts: GridFacts, form: PairForm | None, *, fitted: bool)
     """
     conventions = ((name, key) for name, known in read_conventions().items() for key in known)
     waves, fewest = 1 if form is None or form.part == "both" else 2, np.inf
-    d = facts.table.shape[1] * waves // (2 if form and form.copies else 1)
+    spec = {"d": facts.table.shape[1] * waves // (2 if form and form.copies else 1)}
     for name, convention in conventions:
-        spec = {"d": d, "grid": facts.sides, "convention": convention}
+        spec |= {"grid": facts.sides, "convention": convention}
         enc = build_if_any(name, **spec)
         if enc is None or (form and form.part == "both" and name == "axial"):
             continue
-        is_other = int(form is not None and form.copies != enc.params["layout"])
-        for cost, changes in settings_read(facts, enc, form) if fitted else [((0,), {})]:
-            other = build_if_any(name, **spec, **changes) if changes else enc
-            if other is None or cost[0] > fewest:
-                continue
-            difference = largest_difference(facts, other, form)
-            if difference is not None:
-                fewest = cost[0]
-                yield (cost[0], is_other, *cost[1:]), other, form, changes, difference
+        is_other = form and (name == "axial", form.copies != enc.params["layout"])
+        for order, changes in settings_read(facts, enc, form) if fitted else [((0.0,), {})]:
+            other = build_if_any(name, **spec, **changes) if order[0] <= fewest else None
+            difference = largest_difference(facts, other, form) if other else None
+            if other and difference is not None:
+                fewest = order[0]
+                yield (fewest, *(is_other or ()), *order[1:]), changes, other, form, difference
                 break
 
 
@@ -123,18 +122,17 @@ def build_if_any(name: str, **settings: Any) -> Encoding | None:
         return None
 
 
-def forms_of(facts: GridFacts, *, paired: bool) -> list[PairForm | None]:
+def forms_of(facts: GridFacts) -> list[PairForm | None]:
     """Columns of a convention, cosines beside sines, each maybe twice, or one of them alone."""
     rows = facts.table[np.concatenate(rows_of_axes(facts))].astype(float)
-    layouts = [("interleaved", "cos")] if paired else product(LAYOUTS, FIRST)
     both = [
         PairForm("both", layout, copies_of(front) and copies_of(back), first)
-        for layout, first in layouts
+        for layout, first in product(LAYOUTS, FIRST)
         for front, back in [split_pairs(rows, layout)]
         if np.abs(front**2 + back**2 - 1).max(initial=0.0) <= 2 * facts.rounding
     ]
     lone = [PairForm(part, copies=copies_of(rows)) for part in FIRST if np.abs(rows).max() < 1.1]
-    return [*both] if paired else [None, *both, *lone]
+    return [None, *both, *lone][facts.paired :]
 
 
 def rows_of_axes(facts: GridFacts) -> list[Indices]:
@@ -150,12 +148,11 @@ def axes_of(enc: Encoding) -> Axes:
 
 def waves_of(codes: Table, enc: Encoding, form: PairForm | None = None) -> Complex:
     """Cosines and sines (n, m) in the columns of an encoding, or in a form; NaN: not there."""
-    if form is not None:
-        return form.waves(codes)
-    blocks = pairs_of_axes(enc.name, axes_of(enc), enc.dim).blocks
-    columns = columns_of_blocks(enc.params["layout"], blocks)
-    first, second = (np.asarray(codes[:, where], dtype=float) for where in columns)
-    return second + 1j * first if enc.name == "axial" else first + 1j * second
+    if form is None:
+        blocks = pairs_of_axes(enc.name, axes_of(enc), enc.dim).blocks
+        codes = codes[:, np.concatenate(columns_of_blocks(enc.params["layout"], blocks))]
+        form = PairForm("both", first="sin" if enc.name == "axial" else "cos")
+    return form.waves(codes)
 
 
 def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -> float | None:
@@ -181,7 +178,7 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -
 def frequencies_along(waves: Complex, eps: float) -> Floats:
     """The frequencies of pairs (N, k) along an axis, the fastest first; none of other columns."""
     table = np.hstack([part for part in (waves.real, waves.imag) if not np.isnan(part).any()])
-    if np.abs(np.abs(waves) - 1).max() > 0.1:
+    if waves.shape[1] < FEWEST or np.abs(np.abs(waves) - 1).max() > 0.1:
         return np.zeros(0)
     params = (identify(table, eps) or {"params": {}})["params"]
     if "rho" in params:
@@ -189,60 +186,47 @@ def frequencies_along(waves: Complex, eps: float) -> Floats:
     return np.sort(ladder_of(table, eps))[::-1]
 
 
-def settings_read(
-    facts: GridFacts, enc: Encoding, form: PairForm | None
-) -> list[tuple[Order, dict[str, Any]]]:
+def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> list[Settings]:
     """Settings with which a convention may be a table, the fewest first."""
     if facts.columns is None or not is_stationary(enc):
         return []
     axes, slopes, rho = axes_of(enc), dict[str, float](), 0.0
     base = pairs_of_axes(enc.name, replace(axes, stretch=(), scale=1.0), enc.dim).omega
-    exponent = -np.log(np.where(base > 0, base, 1.0)) / np.log(axes.rho)
     lines = zip(facts.names, enc.measure.frequencies.T, rows_of_axes(facts), strict=True)
     for letter, omega, rows in lines:
         use = np.argsort(-omega)[: np.count_nonzero(omega)]
-        if min(len(rows) - 1, len(use)) < FEWEST:
-            continue
         read = frequencies_along(waves_of(facts.table[rows], enc, form)[:, use], facts.eps)
-        if len(read) < len(use):
-            return []
-        change, ratio = np.polyfit(exponent[use], np.log(read / omega[use]), 1)
-        rho = rho or shortest(axes.rho * float(np.exp(np.clip(-change, -30, 30))), ROUNDED)
-        slopes[letter] = float(np.exp(ratio))
-    sides = dict(zip(facts.names, facts.sides, strict=True))
-    settings = coordinate_settings(axes, replace(axes, rho=rho), slopes, sides) if slopes else ()
-    return sorted(settings, key=itemgetter(0))
+        if 0 < len(read) == len(use):
+            exponent = -np.log(base[use]) / np.log(axes.rho)
+            change, ratio = np.polyfit(exponent, np.log(read / omega[use]), 1)
+            rho = rho or shortest(axes.rho * float(np.exp(np.clip(-change, -30, 30))), ROUNDED)
+            slopes[letter] = float(np.exp(ratio))
+    return coordinate_settings(facts, axes, slopes, rho) if slopes else []
 
 
 def coordinate_settings(
-    axes: Axes, other: Axes, slopes: Mapping[str, float], sides: Mapping[str, int]
-) -> Iterator[tuple[Order, dict[str, Any]]]:
-    """What changes the slopes of coordinates by factors, beside a base, with a preference.
+    facts: GridFacts, axes: Axes, slopes: dict[str, float], rho: float
+) -> list[Settings]:
+    """What changes the slopes of coordinates by factors, beside a base, the fewest first.
 
     A whole factor is a scale, unless the convention has a reference.
     """
+    sides, settings = dict(zip(facts.names, facts.sides, strict=True)), list[Settings]()
     points = {k: float(sides.get(k, 1)) for k in axes.order}
     points |= dict(zip(axes.order, axes.reference, strict=False))
-    kinds = dict.fromkeys([axes.coordinates, "index", *LINES])
-    for place, (kind, offset) in enumerate(product(kinds, {axes.offset, 0.0, 0.5, 1.0})):
-        away = {
-            k: x * slope(axes.coordinates, points[k], sides[k]) / slope(kind, points[k], sides[k])
-            for k, x in slopes.items()
-        }
-        factor, sizes = shortest(float(np.mean([*away.values()])), ROUNDED), dict(points)
-        for k, x in away.items():
-            size = (points[k] - 1) / x + 1 if kind == "closed" else points[k] / x
-            sizes[k] = shortest(points[k] * x if kind == "index" else size, ROUNDED)
-        trial = replace(other, coordinates=kind, offset=offset)
-        scaled = replace(trial, scale=axes.scale * factor), [factor]
-        referred = replace(trial, reference=(*sizes.values(),)), sizes.values()
-        is_same = max(abs(x - 1) for x in away.values()) < NEARLY
-        for settings, numbers in [(trial, [])] if is_same else [scaled, referred]:
-            changes = {k: x for k, x in vars(settings).items() if x != getattr(axes, k)}
-            rank = 0 if is_same else 1 + (("scale" in changes) == bool(axes.reference))
-            yield (len(changes) + any(x % 1 for x in numbers), rank, place), changes
-
-
-def slope(kind: str, points: float, side: int) -> float:
-    """How far a coordinate goes from a point to the next."""
-    return LINES[kind](points)[0] if kind in LINES else points / side
+    start, across = (np.array([x[k] for k in slopes]) for x in (points, sides))
+    rates = {kind: np.array([line(x)[0] for x in start]) for kind, line in LINES.items()}
+    rates = {axes.coordinates: start / across, "index": start / across} | rates
+    for kind, offset in product(rates, {axes.offset, 0.0, 0.5, 1.0}):
+        away = rates[axes.coordinates] * [*slopes.values()] / rates[kind]
+        factor, one = shortest(float(away.mean()), ROUNDED), float(kind == "closed")
+        sizes = start * away if kind == "index" else (start - one) / away + one
+        reference = points | {k: shortest(x, ROUNDED) for k, x in zip(slopes, sizes, strict=True)}
+        ways = [{"scale": axes.scale * factor}, {"reference": (*reference.values(),)}]
+        ways = [{}] if np.abs(away - 1).max() < NEARLY else ways[:: -1 if axes.reference else 1]
+        for rank, way in enumerate(ways):
+            other = {"rho": rho, "coordinates": kind, "offset": offset, **way}
+            changes = {k: x for k, x in other.items() if x != getattr(axes, k)}
+            parts = np.hstack([0.0, *way.values()]) % 1
+            settings.append(((len(changes), parts.any(), len(ways), rank), changes))
+    return sorted(settings, key=itemgetter(0))

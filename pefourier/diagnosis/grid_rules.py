@@ -45,6 +45,7 @@ class GridFacts:
     sides: tuple[int, ...]
     eps: float
     closest: ClosestPair
+    paired: bool = False  # cosines and sines, which are in no order of columns
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -347,10 +347,10 @@ def formula_in_words(identified: Mapping[str, Any]) -> str:
     params, convention = identified["params"], ""
     words = ", ".join(f"{k}={number(v, 7)}" for k, v in params.items())
     if names := identified.get("conventions"):
-        other = f", but for {', '.join(identified['changes'])}" if "changes" in identified else ""
-        part = f", {params['part']} alone" if params.get("part", "both") != "both" else ""
-        twice = ", each column twice" if params.get("times") == 2 else ""
-        convention = f" (the convention of {', '.join(names)}{other}{part}{twice})"
+        notes = [f"but for {key}" for key in identified["changes"]]
+        notes += [f"{part} alone" for part in ("cos", "sin") if part == params.get("part")]
+        notes += ["each column twice"] * (params.get("times") == 2)
+        convention = f" (the convention of {', '.join([*names, *notes])})"
     formula = identified.get("spec") or f"{identified['encoding']} with {words or 'no parameters'}"
     difference = number(identified["max_difference"], 2)
     return f"{formula}{convention}; largest difference {difference}"
