@@ -12,9 +12,8 @@ differs by rounding.
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from itertools import product
-from math import pi
 from operator import itemgetter
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -34,25 +33,24 @@ from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
 
 FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
-FEWEST = 3  # pairs along an axis: any two frequencies have a base
 NEARLY = 1e-3  # relative, within which a slope is a convention's
 ROUNDED = 1e-6  # relative, as slopes are read
-SIXTH = pi / 3 * (1 + 1e-9)  # of a turn
-FIRST: tuple[Wave, ...] = ("cos", "sin")
+SIXTH = np.pi / 3 * (1 + 1e-9)  # of a turn
+Slopes = dict[str, float]  # of the coordinate of each axis, over that of a convention
 Settings = tuple[tuple[float, ...], dict[str, Any]]  # order of preference, what is otherwise
 Match = tuple[*Settings, Encoding, PairForm | None, float]  # and the largest difference
 
 
 def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Finding]]:
     """The conventions that a table follows, or the nearest, and findings about its settings."""
-    matches: list[Match] = []
-    for fitted, form in product((False, True), forms_of(facts)):
-        matches = matches or [*follow_conventions(facts, form, fitted=fitted)]
+    attempts = product((False, True), forms_of(facts))
+    found = ([*follow_conventions(facts, form, fitted=fitted)] for fitted, form in attempts)
+    matches = sorted(next(filter(None, found), []), key=itemgetter(0))
     if not matches:
         return None, []
-    _, changes, enc, form, difference = min(matches, key=itemgetter(0))
+    _, changes, enc, form, difference = matches[0]
     same = [match[2] for match in matches if (match[1], match[2].name) == (changes, enc.name)]
-    names = list(dict.fromkeys(other.params["convention"] for other in (enc, *same)))
+    names = [alternative.params["convention"] for alternative in same]
     params = {key: enc.params[key] for key in NAMED if key in enc.params} | changes
     params |= {"part": form.part, "times": 2 if form.copies else 1} if form else {}
     spec = ",".join([f"{enc.name}:convention={names[0]}", *map(assignment, changes.items())])
@@ -72,12 +70,8 @@ def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
     slow = [name for name, omega, side in lines if side > 2 and 0 < omega * (side - 1) <= SIXTH]
     if slow:
         yield finding("coordinates-unscaled", names=" and ".join(slow))
-    if (
-        scale >= 2
-        and scale % 1 == 0
-        and enc.params["coordinates"] == "index"
-        and fastest.max() > pi
-    ):
+    is_index = enc.params["coordinates"] == "index"
+    if is_index and 2 <= scale == round(scale) and fastest.max() > np.pi:
         yield finding("pixel-coordinates", factor=scale, fastest=fastest.max())
 
 
@@ -96,11 +90,10 @@ def follow_conventions(facts: GridFacts, form: PairForm | None, *, fitted: bool)
 
     Several may: they differ on other grids, or in nothing that a table shows.
     """
-    conventions = ((name, key) for name, known in read_conventions().items() for key in known)
     waves, fewest = 1 if form is None or form.part == "both" else 2, np.inf
-    spec = {"d": facts.table.shape[1] * waves // (2 if form and form.copies else 1)}
-    for name, convention in conventions:
-        spec |= {"grid": facts.sides, "convention": convention}
+    d = facts.table.shape[1] * waves // (2 if form and form.copies else 1)
+    for name, convention in ((k, c) for k, table in read_conventions().items() for c in table):
+        spec = {"d": d, "grid": facts.sides, "convention": convention}
         enc = build_if_any(name, **spec)
         if enc is None or (form and form.part == "both" and name == "axial"):
             continue
@@ -127,18 +120,17 @@ def forms_of(facts: GridFacts) -> list[PairForm | None]:
     rows = facts.table[np.concatenate(rows_of_axes(facts))].astype(float)
     both = [
         PairForm("both", layout, copies_of(front) and copies_of(back), first)
-        for layout, first in product(LAYOUTS, FIRST)
+        for layout, first in product(LAYOUTS, get_args(Wave))
         for front, back in [split_pairs(rows, layout)]
         if np.abs(front**2 + back**2 - 1).max(initial=0.0) <= 2 * facts.rounding
     ]
-    lone = [PairForm(part, copies=copies_of(rows)) for part in FIRST if np.abs(rows).max() < 1.1]
+    lone = [PairForm(part, copies=copies_of(rows)) for part in get_args(Wave)]
     return [None, *both, *lone][facts.paired :]
 
 
 def rows_of_axes(facts: GridFacts) -> list[Indices]:
     """Rows of the points along each axis, the others at their first point."""
-    index = np.arange(len(facts.table)).reshape(*facts.sides, 1)
-    return [line[:, 0] for line in axis_lines(index)]
+    return [line[:, 0] for line in axis_lines(np.arange(len(facts.table)).reshape(*facts.sides, 1))]
 
 
 def axes_of(enc: Encoding) -> Axes:
@@ -178,19 +170,20 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -
 def frequencies_along(waves: Complex, eps: float) -> Floats:
     """The frequencies of pairs (N, k) along an axis, the fastest first; none of other columns."""
     table = np.hstack([part for part in (waves.real, waves.imag) if not np.isnan(part).any()])
-    if waves.shape[1] < FEWEST or np.abs(np.abs(waves) - 1).max() > 0.1:
+    # any two frequencies have a base
+    if waves.shape[1] < 3 or np.abs(np.abs(waves) - 1).max() > 0.1:
         return np.zeros(0)
     params = (identify(table, eps) or {"params": {}})["params"]
-    if "rho" in params:
-        return frequencies(params, 2 * waves.shape[1])
-    return np.sort(ladder_of(table, eps))[::-1]
+    if "rho" not in params:
+        return np.sort(ladder_of(table, eps))[::-1]
+    return frequencies(params, 2 * waves.shape[1])
 
 
 def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> list[Settings]:
     """Settings with which a convention may be a table, the fewest first."""
     if facts.columns is None or not is_stationary(enc):
         return []
-    axes, slopes, rho = axes_of(enc), dict[str, float](), 0.0
+    axes, slopes, rho = axes_of(enc), Slopes(), 0.0
     base = pairs_of_axes(enc.name, replace(axes, stretch=(), scale=1.0), enc.dim).omega
     lines = zip(facts.names, enc.measure.frequencies.T, rows_of_axes(facts), strict=True)
     for letter, omega, rows in lines:
@@ -204,9 +197,7 @@ def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> lis
     return coordinate_settings(facts, axes, slopes, rho) if slopes else []
 
 
-def coordinate_settings(
-    facts: GridFacts, axes: Axes, slopes: dict[str, float], rho: float
-) -> list[Settings]:
+def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float) -> list[Settings]:
     """What changes the slopes of coordinates by factors, beside a base, the fewest first.
 
     A whole factor is a scale, unless the convention has a reference.

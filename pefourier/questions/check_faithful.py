@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
 SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
 ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings of rows that fewer positions do not mend
+NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
 RECOVERED = 1e-6  # sine of an angle that is rounding
 
 
@@ -344,14 +345,12 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:
     """What a table turned out to be, in words."""
-    params, convention = identified["params"], ""
-    words = ", ".join(f"{k}={number(v, 7)}" for k, v in params.items())
-    if names := identified.get("conventions"):
-        notes = [f"but for {key}" for key in identified["changes"]]
-        notes += [f"{part} alone" for part in ("cos", "sin") if part == params.get("part")]
-        notes += ["each column twice"] * (params.get("times") == 2)
-        convention = f" (the convention of {', '.join([*names, *notes])})"
-    formula = identified.get("spec") or f"{identified['encoding']} with {words or 'no parameters'}"
+    params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
+    names = [*identified.get("conventions", ())]
+    names += [f"but for {key}" for key in identified.get("changes", ())]
+    names += [NOTES[k] for k in map(identified["params"].get, ("part", "times")) if k in NOTES]
+    convention = f" (the convention of {', '.join(names)})" if "conventions" in identified else ""
+    formula = identified.get("spec") or f"{identified['encoding']} with {params or 'no parameters'}"
     difference = number(identified["max_difference"], 2)
     return f"{formula}{convention}; largest difference {difference}"
 
