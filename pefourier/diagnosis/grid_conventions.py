@@ -12,7 +12,6 @@ differs by rounding.
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from itertools import product
-from operator import itemgetter
 from typing import Any, get_args
 
 import numpy as np
@@ -35,7 +34,6 @@ FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
 NEARLY = 1e-3  # relative, within which a slope is a convention's
 ROUNDED = 1e-6  # relative, as slopes are read
-SIXTH = np.pi / 3 * (1 + 1e-9)  # of a turn
 Slopes = dict[str, float]  # of the coordinate of each axis, over that of a convention
 Settings = tuple[tuple[float, ...], dict[str, Any]]  # order of preference, what is otherwise
 Match = tuple[*Settings, Encoding, PairForm | None, float]  # and the largest difference
@@ -45,12 +43,11 @@ def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Find
     """The conventions that a table follows, or the nearest, and findings about its settings."""
     attempts = product((False, True), forms_of(facts))
     found = ([*follow_conventions(facts, form, fitted=fitted)] for fitted, form in attempts)
-    matches = sorted(next(filter(None, found), []), key=itemgetter(0))
+    matches = sorted(next(filter(None, found), []), key=lambda match: match[0])
     if not matches:
         return None, []
     _, changes, enc, form, difference = matches[0]
-    same = [match[2] for match in matches if (match[1], match[2].name) == (changes, enc.name)]
-    names = [alternative.params["convention"] for alternative in same]
+    names = [m[2].params["convention"] for m in matches if (m[1], m[2].name) == (changes, enc.name)]
     params = {key: enc.params[key] for key in NAMED if key in enc.params} | changes
     params |= {"part": form.part, "times": 2 if form.copies else 1} if form else {}
     spec = ",".join([f"{enc.name}:convention={names[0]}", *map(assignment, changes.items())])
@@ -67,11 +64,10 @@ def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
         return
     fastest, scale = np.abs(enc.measure.frequencies).max(axis=0), enc.params["scale"]
     lines = zip(axis_letters(len(fastest)), fastest, enc.domain.sides, strict=True)
-    slow = [name for name, omega, side in lines if side > 2 and 0 < omega * (side - 1) <= SIXTH]
+    slow = [name for name, w, n in lines if n > 2 and 0 < w * (n - 1) <= np.pi / 3 + 1e-9]
     if slow:
         yield finding("coordinates-unscaled", names=" and ".join(slow))
-    is_index = enc.params["coordinates"] == "index"
-    if is_index and 2 <= scale == round(scale) and fastest.max() > np.pi:
+    if enc.params["coordinates"] == "index" and 2 <= scale == round(scale) and max(fastest) > np.pi:
         yield finding("pixel-coordinates", factor=scale, fastest=fastest.max())
 
 
@@ -202,7 +198,7 @@ def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
 
     A whole factor is a scale, unless the convention has a reference.
     """
-    sides, settings = dict(zip(facts.names, facts.sides, strict=True)), list[Settings]()
+    sides, read = dict(zip(facts.names, facts.sides, strict=True)), list[Settings]()
     points = {k: float(sides.get(k, 1)) for k in axes.order}
     points |= dict(zip(axes.order, axes.reference, strict=False))
     start, across = (np.array([x[k] for k in slopes]) for x in (points, sides))
@@ -218,6 +214,6 @@ def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
         for rank, way in enumerate(ways):
             other = {"rho": rho, "coordinates": kind, "offset": offset, **way}
             changes = {k: x for k, x in other.items() if x != getattr(axes, k)}
-            parts = np.hstack([0.0, *way.values()]) % 1
-            settings.append(((len(changes), parts.any(), len(ways), rank), changes))
-    return sorted(settings, key=itemgetter(0))
+            rest = np.any(np.hstack([0, *way.values()]) % 1)
+            read.append(((len(changes), rest, len(ways), rank), changes))
+    return sorted(read, key=lambda settings: settings[0])

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
 from pefourier.writing.text import join, number
@@ -227,6 +228,9 @@ def check_faithful(
     rung = verdict(closest, factors, separable_error)
     rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
     kind = of_line_or_grid(with_prefix, closest, separable_error)
+    losses = precision(enc, closest.distinct, closest.first, closest.distance)
+    if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
+        noted.append(finding("bfloat16-positions", distinct=computed, points=factors.n))
     distance, pair, gap = describe_closest(with_prefix, closest, factors)
     return kind(
         length=factors.n,
@@ -244,7 +248,7 @@ def check_faithful(
         stable_rank=factors.stable_rank,
         toeplitz_residual=toeplitz_residual(enc),
         identified=identified,
-        precision=precision(enc, closest.distinct, closest.first, closest.distance),
+        precision=losses,
         findings=findings + noted,
         encodings=(with_prefix,),
     )
