@@ -60,7 +60,7 @@ def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Find
 
 def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
     """Coordinates from 0 to 1, and those that count pixels, where frequencies are for indices."""
-    if not is_stationary(enc) or enc.params.get("frequencies") != "own":
+    if not is_stationary(enc) or enc.params.get("frequencies") != "own" or len(enc.domain.grid) < 2:
         return
     fastest, scale = np.abs(enc.measure.frequencies).max(axis=0), enc.params["scale"]
     lines = zip(axis_letters(len(fastest)), fastest, enc.domain.sides, strict=True)
@@ -211,9 +211,8 @@ def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
         reference = points | {k: shortest(x, ROUNDED) for k, x in zip(slopes, sizes, strict=True)}
         ways = [{"scale": axes.scale * factor}, {"reference": (*reference.values(),)}]
         ways = [{}] if np.abs(away - 1).max() < NEARLY else ways[:: -1 if axes.reference else 1]
-        for rank, way in enumerate(ways):
+        for rank, way in enumerate(ways, len(ways)):
             other = {"rho": rho, "coordinates": kind, "offset": offset, **way}
             changes = {k: x for k, x in other.items() if x != getattr(axes, k)}
-            rest = np.any(np.hstack([0, *way.values()]) % 1)
-            read.append(((len(changes), rest, len(ways), rank), changes))
+            read.append(((len(changes), np.any(np.hstack([0, *way.values()]) % 1), rank), changes))
     return sorted(read, key=lambda settings: settings[0])

@@ -69,7 +69,7 @@ class Faithfulness(Result):
         "rank": "rank",
         "condition number": "condition_number",
         "linear inverse error": "inverse_error",
-        "error of the fit a(y) + b(x)": "separable_error",
+        "error of reading rows and columns": "separable_error",
         "Toeplitz residual": "toeplitz_residual",
         "A4 (1 = aligned with two axes)": "isotropy.A4",
         "idle share": "idle",
