@@ -211,8 +211,8 @@ def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
         reference = points | {k: shortest(x, ROUNDED) for k, x in zip(slopes, sizes, strict=True)}
         ways = [{"scale": axes.scale * factor}, {"reference": (*reference.values(),)}]
         ways = [{}] if np.abs(away - 1).max() < NEARLY else ways[:: -1 if axes.reference else 1]
-        for rank, way in enumerate(ways, len(ways)):
+        for nth, way in enumerate(ways, len(ways)):
             other = {"rho": rho, "coordinates": kind, "offset": offset, **way}
-            changes = {k: x for k, x in other.items() if x != getattr(axes, k)}
-            read.append(((len(changes), np.any(np.hstack([0, *way.values()]) % 1), rank), changes))
+            new = {k: x for k, x in other.items() if x != getattr(axes, k)}
+            read.append(((len(new), np.any(np.hstack([rho, *way.values()]) % 1), nth), new))
     return sorted(read, key=lambda settings: settings[0])

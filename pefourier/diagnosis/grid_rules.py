@@ -182,10 +182,10 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
     first = facts.closest.first
     if first is None:
         return
-    grid, first = facts.table.reshape(*facts.sides, -1), first.reshape(facts.sides)
+    first = first.reshape(facts.sides)
     for axis, (name, side) in enumerate(zip(facts.names, facts.sides, strict=True)):
         start, end = np.take(first, 0, axis), np.take(first, side - 1, axis)
-        if side < 3 or np.array_equal(np.take(grid, 0, axis), np.take(grid, 1, axis)):
+        if side < 3 or np.array_equal(start, np.take(first, 1, axis)):
             continue
         if side > 3 and np.array_equal(first, np.flip(first, axis)):
             yield finding("lone-cosines", "even", name=name)
