@@ -35,7 +35,7 @@ NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that i
 NEARLY = 1e-3  # relative, within which a slope is a convention's
 ROUNDED = 1e-6  # relative, as slopes are read
 Slopes = dict[str, float]  # of the coordinate of each axis, over that of a convention
-Settings = tuple[tuple[float, ...], dict[str, Any]]  # order of preference, what is otherwise
+Settings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, what is otherwise
 Match = tuple[*Settings, Encoding, PairForm | None, float]  # and the largest difference
 
 
@@ -209,10 +209,10 @@ def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
         factor, one = shortest(float(away.mean()), ROUNDED), float(kind == "closed")
         sizes = start * away if kind == "index" else (start - one) / away + one
         reference = points | {k: shortest(x, ROUNDED) for k, x in zip(slopes, sizes, strict=True)}
-        ways = [{"scale": axes.scale * factor}, {"reference": (*reference.values(),)}]
+        ways = [dict[str, Any](scale=axes.scale * factor), {"reference": (*reference.values(),)}]
         ways = [{}] if np.abs(away - 1).max() < NEARLY else ways[:: -1 if axes.reference else 1]
         for nth, way in enumerate(ways, len(ways)):
             other = {"rho": rho, "coordinates": kind, "offset": offset, **way}
             new = {k: x for k, x in other.items() if x != getattr(axes, k)}
-            read.append(((len(new), np.any(np.hstack([rho, *way.values()]) % 1), nth), new))
+            read.append(((len(new), np.any(np.hstack([[rho], *way.values()]) % 1), nth), new))
     return sorted(read, key=lambda settings: settings[0])

@@ -70,9 +70,9 @@ class Faithfulness(Result):
         "condition number": "condition_number",
         "linear inverse error": "inverse_error",
         "error of reading rows and columns": "separable_error",
-        "Toeplitz residual": "toeplitz_residual",
+        "Toeplitz residual (0 = lag alone)": "toeplitz_residual",
         "A4 (1 = aligned with two axes)": "isotropy.A4",
-        "idle share": "idle",
+        "share without a full rotation": "idle",
         "aliased share": "aliased",
         "identified as": "identified_as",
     }
