@@ -41,7 +41,7 @@ Match = tuple[*Settings, Encoding, PairForm | None, float]  # and the largest di
 
 def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Finding]]:
     """The conventions that a table follows, or the nearest, and findings about its settings."""
-    attempts = product((False, True), forms_of(facts))
+    attempts = product((False, True)[: 1 + (facts.columns is not None)], forms_of(facts))
     found = ([*follow_conventions(facts, form, fitted=fitted)] for fitted, form in attempts)
     matches = sorted(next(filter(None, found), []), key=lambda match: match[0])
     if not matches:
@@ -120,7 +120,7 @@ def forms_of(facts: GridFacts) -> list[PairForm | None]:
         for front, back in [split_pairs(rows, layout)]
         if np.abs(front**2 + back**2 - 1).max(initial=0.0) <= 2 * facts.rounding
     ]
-    lone = [PairForm(part, copies=copies_of(rows)) for part in get_args(Wave)]
+    lone = [PairForm(x, copies=copies_of(rows)) for x in get_args(Wave) if 0.9 < rows.max() < 1.1]
     return [None, *both, *lone][facts.paired :]
 
 
@@ -177,7 +177,7 @@ def frequencies_along(waves: Complex, eps: float) -> Floats:
 
 def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> list[Settings]:
     """Settings with which a convention may be a table, the fewest first."""
-    if facts.columns is None or not is_stationary(enc):
+    if not is_stationary(enc):
         return []
     axes, slopes, rho = axes_of(enc), Slopes(), 0.0
     base = pairs_of_axes(enc.name, replace(axes, stretch=(), scale=1.0), enc.dim).omega
