@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis import grid_rules, table_rules
+from pefourier.diagnosis import grid_conventions, grid_rules, table_rules
 from pefourier.diagnosis.frequency_rules import aliased_frequencies, irregular_frequencies
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
@@ -51,6 +51,7 @@ def diagnose(
     if enc.domain.kind == "position" and (enc.injection == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
             findings = [*grid_rules.remarks_on_formula(enc)]
+            findings += grid_conventions.unusual_coordinates(enc)
             if enc.name == "rope" and "inv_freq" in enc.params:
                 findings += irregular_frequencies(enc.params["inv_freq"])
         elif on_grid:
@@ -96,13 +97,15 @@ def diagnose_points(
 ) -> tuple[dict[str, Any] | None, list[Finding]]:
     """The same of the points of a grid, with rules of its own beside those of any rows."""
     table = enc.table()
-    grid = grid_rules.GridFacts(table, enc.domain.sides, enc.eps, closest, prefix=behind)
-    identified = grid_rules.identify_on_grid(grid)
+    grid = grid_rules.GridFacts(
+        table, enc.domain.sides, enc.eps, closest, paired=enc.paired, prefix=behind
+    )
+    identified, of_settings = grid_conventions.identify_on_grid(grid)
     if is_constant(table):
         return identified, [table_rules.constant_codes(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
     of_any = [table_rules.random_codes]
     if grid.columns is None:
         of_any.append(table_rules.near_codes)
-    findings = [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
+    findings = of_settings + [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
     return identified, findings + [finding for rule in of_any for finding in rule(facts)]

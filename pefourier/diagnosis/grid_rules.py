@@ -12,31 +12,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.identify import identification, identify
+from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SEARCHED
 from pefourier.encodings.encoding import Encoding, Finding, is_stationary
 from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import axis_columns, axis_lines
-from pefourier.encodings.registry import build, fact_of_convention, read_conventions
-from pefourier.errors import PefourierError
+from pefourier.encodings.registry import fact_of_convention
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
 from pefourier.geometry.grid_readings import better_reading
-from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
+from pefourier.geometry.precision import Indices, Table
 from pefourier.geometry.products import toeplitz_residual_of_rows
 from pefourier.writing.text import agreeing
 
-LOOKED_AT = 128  # points of a table that are compared with conventions, spread over the grid
 WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # times less than the residual as given is that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
-NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
 NEARLY = 1e-3  # of a step of coordinates, that of float32
 ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
 
@@ -49,6 +45,7 @@ class GridFacts:
     sides: tuple[int, ...]
     eps: float
     closest: ClosestPair
+    paired: bool = False  # cosines and sines, which are in no order of columns
     prefix: int = 0  # rows before them
 
     @property
@@ -85,43 +82,6 @@ class GridFacts:
     def is_disordered(self) -> bool:
         """Whether products are far from depending on the displacement, and orders can be tried."""
         return self.residual > CERTAIN * self.rounding and self.table.size <= SEARCHED
-
-
-def identify_on_grid(facts: GridFacts) -> dict[str, Any] | None:
-    """What a table is: the published conventions that it follows, with the parameters of one."""
-    matches = list(matching_conventions(facts.table, facts.sides, facts.eps))
-    if not matches:
-        return None
-    enc, difference = matches[0]
-    names = [match.params["convention"] for match, _ in matches]
-    params = {key: enc.params[key] for key in NAMED if key in enc.params}
-    spec = f"{enc.name}:convention={names[0]}"
-    return identification(enc.name, params, difference) | {"spec": spec, "conventions": names}
-
-
-def matching_conventions(
-    table: Table, sides: tuple[int, ...], eps: float
-) -> Iterator[tuple[Encoding, float]]:
-    """The encodings by convention that a table follows to rounding, and the largest difference.
-
-    Several may: they differ on other grids, or in nothing that a table shows.
-
-    >>> dit = build("axial", d=16, grid=(3, 4), convention="dit").table()
-    >>> [enc.params["convention"] for enc, _ in matching_conventions(dit, (3, 4), 1e-15)]
-    ['mae', 'dit']
-    """
-    rows = np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))
-    sampled = np.asarray(table[rows], dtype=float)
-    tolerance = 8 * max(eps, FLOAT32_EPS) * np.abs(sampled).max()
-    for encoding, conventions in read_conventions().items():
-        for name in conventions if sampled.any() else ():
-            try:
-                enc = build(encoding, d=table.shape[1], grid=sides, convention=name)
-            except PefourierError:
-                continue  # not of this many axes or dimensions
-            difference = float(np.abs(enc.codes(enc.domain.x[rows]) - sampled).max())
-            if difference <= tolerance:
-                yield enc, difference
 
 
 def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
@@ -188,12 +148,6 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
         parts = "; ".join(map(": ".join, zip(facts.names, orders, strict=True)))
         yield finding("layouts-mixed", parts=parts)
     steps, sides = [p["step"] for p in params], facts.sides
-    axes = zip(facts.names, steps, sides, strict=True)
-    ends = {name: (step * side, step * (side - 1)) for name, step, side in axes if step < 1}
-    if unrotated := [
-        name for name, end in ends.items() if np.abs(np.subtract(end, 1)).min() < NEARLY
-    ]:
-        yield finding("coordinates-unscaled", names=" and ".join(unrotated))
     crossed = len(sides) == 2 and abs(steps[0] * sides[1] / (steps[1] * sides[0]) - 1) < NEARLY
     if crossed and sides[0] != sides[1]:
         yield finding("normalised-by-other-side", steps=steps, sides=sides)
@@ -216,12 +170,14 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
     first = facts.closest.first
     if first is None:
         return
-    grid, first = facts.table.reshape(*facts.sides, -1), first.reshape(facts.sides)
+    first = first.reshape(facts.sides)
     for axis, (name, side) in enumerate(zip(facts.names, facts.sides, strict=True)):
         start, end = np.take(first, 0, axis), np.take(first, side - 1, axis)
-        if side < 3 or np.array_equal(np.take(grid, 0, axis), np.take(grid, 1, axis)):
+        if side < 3 or np.array_equal(start, np.take(first, 1, axis)):
             continue
-        if np.array_equal(start, end):
+        if side > 3 and np.array_equal(first, np.flip(first, axis)):
+            yield finding("lone-cosines", "even", name=name)
+        elif np.array_equal(start, end):
             yield finding("ends-coincide", name=name)
 
 

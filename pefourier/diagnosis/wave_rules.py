@@ -331,7 +331,8 @@ def without_rounding(
     """
     n, d = factors.n, factors.d
     worst = identified["max_difference"] if identified else 0.0
-    rms = 0.0 if identified and has_read_numbers(identified["params"], eps) else worst / 3
+    read = identified and (identified.get("changes") or has_read_numbers(identified["params"], eps))
+    rms = 0.0 if read else worst / 3
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []

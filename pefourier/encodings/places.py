@@ -18,7 +18,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.writing.text import number
 
-Number = TypeVar("Number", bound=np.floating)
+Number = TypeVar("Number", bound=np.number)
 SAME = 1e-9  # relative, within which two numbers are one
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
 STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}

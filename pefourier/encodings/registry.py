@@ -117,10 +117,10 @@ rotation of all layers after training; use 'none' for the result
 
 
 REFUSALS = {
-    "tokens": "depends on the tokens and has no table: {}; pass source code that makes it for one "
-    "input, py:module:function",
+    "tokens": "depends on the tokens and has no table: {}; pass py:module:function for one input",
     "shared": "is the name of several encodings: {}",
     "without": "has no vectors of its own: {}",
+    "trained": "has no formula: {}; pass the folder of a model, or the file of its table",
 }
 SEVERAL = 8  # names that an error may list beside the one that is meant
 SYNONYMS = {  # names people type, and what they stand for

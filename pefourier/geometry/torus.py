@@ -163,10 +163,11 @@ def isotropy(frequencies: Floats, weights: Floats) -> dict[str, float]:
 def idle_shares(frequencies: Floats, weights: Floats, sides: Sequence[int]) -> list[float]:
     """Of what each axis has (weights of frequencies with a part along it), the share that is idle.
 
-    Idle waves are longer than the side, :math:`|\\omega_a| < 2\\pi/N_a`. NaN where there are none.
+    Idle waves complete less than a full rotation from side to side along the direction in which
+    they run, :math:`\\sum_a (N_a \\omega_a / 2\\pi)^2 < 1`. NaN where there are none.
     """
-    slowest = 2 * np.pi / np.array(sides) * (1 - MEASURED)
-    return shares_where(frequencies, weights, np.abs(frequencies) < slowest)
+    rotations = np.linalg.norm(frequencies * np.array(sides), axis=1) / (2 * np.pi)
+    return shares_where(frequencies, weights, rotations[:, None] < 1 - MEASURED)
 
 
 def aliased_shares(frequencies: Floats, weights: Floats) -> list[float]:

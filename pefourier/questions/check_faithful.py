@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
 from pefourier.writing.text import join, number
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
 SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
 ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings of rows that fewer positions do not mend
+NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
 RECOVERED = 1e-6  # sine of an angle that is rounding
 
 
@@ -67,10 +69,10 @@ class Faithfulness(Result):
         "rank": "rank",
         "condition number": "condition_number",
         "linear inverse error": "inverse_error",
-        "error of the fit a(y) + b(x)": "separable_error",
-        "Toeplitz residual": "toeplitz_residual",
+        "error of reading rows and columns": "separable_error",
+        "Toeplitz residual (0 = lag alone)": "toeplitz_residual",
         "A4 (1 = aligned with two axes)": "isotropy.A4",
-        "idle share": "idle",
+        "share without a full rotation": "idle",
         "aliased share": "aliased",
         "identified as": "identified_as",
     }
@@ -226,6 +228,9 @@ def check_faithful(
     rung = verdict(closest, factors, separable_error)
     rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
     kind = of_line_or_grid(with_prefix, closest, separable_error)
+    losses = precision(enc, closest.distinct, closest.first, closest.distance)
+    if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
+        noted.append(finding("bfloat16-positions", distinct=computed, points=factors.n))
     distance, pair, gap = describe_closest(with_prefix, closest, factors)
     return kind(
         length=factors.n,
@@ -243,7 +248,7 @@ def check_faithful(
         stable_rank=factors.stable_rank,
         toeplitz_residual=toeplitz_residual(enc),
         identified=identified,
-        precision=precision(enc, closest.distinct, closest.first, closest.distance),
+        precision=losses,
         findings=findings + noted,
         encodings=(with_prefix,),
     )
@@ -345,8 +350,10 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
 def formula_in_words(identified: Mapping[str, Any]) -> str:
     """What a table turned out to be, in words."""
     params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
-    names = identified.get("conventions", ())
-    convention = f" (the convention of {', '.join(names)})" if names else ""
+    names = [*identified.get("conventions", ())]
+    names += [f"but for {key}" for key in identified.get("changes", ())]
+    names += [NOTES[k] for k in map(identified["params"].get, ("part", "times")) if k in NOTES]
+    convention = f" (the convention of {', '.join(names)})" if "conventions" in identified else ""
     formula = identified.get("spec") or f"{identified['encoding']} with {params or 'no parameters'}"
     difference = number(identified["max_difference"], 2)
     return f"{formula}{convention}; largest difference {difference}"

@@ -53,7 +53,7 @@ class Relations(Result):
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
         "dimensions": "dimension",
-        "Toeplitz residual": "toeplitz_residual",
+        "Toeplitz residual (0 = lag alone)": "toeplitz_residual",
         "inner products first rise at lag": "first_rise",
         "residual of one-step map T(1)": "shift_residual",
         "asymmetry (lag vs. opposite)": "asymmetry",

@@ -492,7 +492,7 @@ def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     fits = [pairs for pairs in fitted if pairs is not None]
     if len(fits) < len(lines):
         return None
-    axes = np.eye(len(fits))
-    omega = [np.multiply.outer(pairs.omega, axis) for pairs, axis in zip(fits, axes, strict=True)]
+    moving = [np.where(pairs.omega > NEGLIGIBLE, pairs.omega, 0.0) for pairs in fits]
+    omega = [np.multiply.outer(x, axis) for x, axis in zip(moving, np.eye(len(fits)), strict=True)]
     weights = np.concatenate([pairs.amplitude**2 for pairs in fits])
     return np.concatenate(omega), weights / weights.sum()

@@ -79,7 +79,7 @@ class Spectrum(Result):
         "energy in the mean row": "summary.mean_share",
         "A2 (1 = aligned with one axis)": "isotropy.A2",
         "A4 (1 = aligned with two axes)": "isotropy.A4",
-        "share of idle frequencies": "idle",
+        "share without a full rotation": "idle",
         "share of aliased frequencies": "aliased",
         "largest step (rad)": "largest_step",
     }

@@ -106,8 +106,9 @@ def name_behind(synonym: str) -> str:
     >>> name_behind("nope"), name_behind("yarn"), name_behind("dft")
     ('none', 'rope', 'dft')
     """
-    from pefourier.encodings.registry import canonical_spec  # which needs numpy
+    from pefourier.encodings.registry import canonical_spec, refuse_known  # which need numpy
 
+    refuse_known(synonym)
     return canonical_spec(synonym).partition(":")[0]
 
 

@@ -103,7 +103,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
     channels, classes = task.rows.shape[1], len(task.classes)
     patch, stride = sizes_of_tokens(task.length, options)
-    even = 2 * options.heads
+    even = 2 * max(len(task.grid), 1) * options.heads  # a pair for each axis
     d = even if options.d is None else options.d
     sizes = d, options.heads, options.layers, patch, stride, options.ffn
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)

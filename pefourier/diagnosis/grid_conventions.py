@@ -1,0 +1,218 @@
+r"""Which published convention does a table of the points of a grid follow, and with which settings?
+
+Conventions
+-----------
+A convention says which axis each pair i belongs to, and its frequency :math:`\omega_i`. With
+another base, and coordinates with another slope, it is :math:`s\, \omega_i q^{-e_i}`, where the
+base gives a frequency the factor :math:`\rho^{-e_i}`. These numbers are read from slow pairs to
+fast ones, which may be aliased. Settings are answered only where the table that is built from them
+differs by rounding.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from itertools import product
+from typing import Any, get_args
+
+import numpy as np
+
+from pefourier.diagnosis.frequency_rules import ladder_of
+from pefourier.diagnosis.grid_rules import GridFacts
+from pefourier.diagnosis.identify import identification, identify
+from pefourier.diagnosis.pairs import LAYOUTS, Complex, PairForm, copies_of
+from pefourier.diagnosis.wave_formulas import frequencies, shortest
+from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
+from pefourier.encodings.encoding import Encoding, Finding, Floats, is_stationary
+from pefourier.encodings.families.axes import LINES, Axes, axis_letters, pairs_of_axes
+from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_lines
+from pefourier.encodings.registry import build, read_conventions
+from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
+
+FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
+NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
+NEARLY = 1e-3  # relative, within which a slope is a convention's
+ROUNDED = 1e-6  # relative, as slopes are read
+Slopes = dict[str, float]  # of the coordinate of each axis, over that of a convention
+Settings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, what is otherwise
+Match = tuple[*Settings, Encoding, PairForm | None, float]  # and the largest difference
+
+
+def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Finding]]:
+    """The conventions that a table follows, or the nearest, and findings about its settings."""
+    attempts = product((False, True)[: 1 + (facts.columns is not None)], forms_of(facts))
+    found = ([*follow_conventions(facts, form, fitted=fitted)] for fitted, form in attempts)
+    matches = sorted(next(filter(None, found), []), key=lambda match: match[0])
+    if not matches:
+        return None, []
+    _, changes, enc, form, difference = matches[0]
+    names = [m[2].params["convention"] for m in matches if (m[1], m[2].name) == (changes, enc.name)]
+    params = {key: enc.params[key] for key in NAMED if key in enc.params} | changes
+    params |= {"part": form.part, "times": 2 if form.copies else 1} if form else {}
+    spec = ",".join([f"{enc.name}:convention={names[0]}", *map(assignment, changes.items())])
+    findings = [*unusual_coordinates(enc)]
+    if form and form.part == "cos" and facts.closest.distinct == len(facts.table):
+        findings.append(finding("lone-cosines", "named", spec=spec))
+    named = {"spec": spec, "conventions": names, "changes": changes}
+    return identification(enc.name, params, difference) | named, findings
+
+
+def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
+    """Coordinates from 0 to 1, and those that count pixels, where frequencies are for indices."""
+    if not is_stationary(enc) or enc.params.get("frequencies") != "own" or len(enc.domain.grid) < 2:
+        return
+    fastest, scale = np.abs(enc.measure.frequencies).max(axis=0), enc.params["scale"]
+    lines = zip(axis_letters(len(fastest)), fastest, enc.domain.sides, strict=True)
+    slow = [name for name, w, n in lines if n > 2 and 0 < w * (n - 1) <= np.pi / 3 + 1e-9]
+    if slow:
+        yield finding("coordinates-unscaled", names=" and ".join(slow))
+    if enc.params["coordinates"] == "index" and 2 <= scale == round(scale) and max(fastest) > np.pi:
+        yield finding("pixel-coordinates", factor=scale, fastest=fastest.max())
+
+
+def assignment(item: tuple[str, Any]) -> str:
+    """A parameter as it is typed.
+
+    >>> assignment(("reference", (64.0, 64.0))), assignment(("coordinates", "unit"))
+    ('reference=64;64', 'coordinates=unit')
+    """
+    values = item[1] if isinstance(item[1], tuple) else (item[1],)
+    return f"{item[0]}={';'.join(x if isinstance(x, str) else f'{x:.12g}' for x in values)}"
+
+
+def follow_conventions(facts: GridFacts, form: PairForm | None, *, fitted: bool) -> Iterator[Match]:
+    """The conventions that a table follows to rounding; fitted: with settings of its own.
+
+    Several may: they differ on other grids, or in nothing that a table shows.
+    """
+    waves, fewest = 1 if form is None or form.part == "both" else 2, np.inf
+    d = facts.table.shape[1] * waves // (2 if form and form.copies else 1)
+    for name, convention in ((k, c) for k, table in read_conventions().items() for c in table):
+        spec = {"d": d, "grid": facts.sides, "convention": convention}
+        enc = build_if_any(name, **spec)
+        if enc is None or (form and form.part == "both" and name == "axial"):
+            continue
+        is_other = form and (name == "axial", form.copies != enc.params["layout"])
+        for order, changes in settings_read(facts, enc, form) if fitted else [((0.0,), {})]:
+            other = build_if_any(name, **spec, **changes) if order[0] <= fewest else None
+            difference = largest_difference(facts, other, form) if other else None
+            if other and difference is not None:
+                fewest = order[0]
+                yield (fewest, *(is_other or ()), *order[1:]), changes, other, form, difference
+                break
+
+
+def build_if_any(name: str, **settings: Any) -> Encoding | None:
+    """An encoding; None where it is not of this many axes or dimensions."""
+    try:
+        return build(name, **settings)
+    except PefourierError:
+        return None
+
+
+def forms_of(facts: GridFacts) -> list[PairForm | None]:
+    """Columns of a convention, cosines beside sines, each maybe twice, or one of them alone."""
+    rows = facts.table[np.concatenate(rows_of_axes(facts))].astype(float)
+    both = [
+        PairForm("both", layout, copies_of(front) and copies_of(back), first)
+        for layout, first in product(LAYOUTS, get_args(Wave))
+        for front, back in [split_pairs(rows, layout)]
+        if np.abs(front**2 + back**2 - 1).max(initial=0.0) <= 2 * facts.rounding
+    ]
+    lone = [PairForm(x, copies=copies_of(rows)) for x in get_args(Wave) if 0.9 < rows.max() < 1.1]
+    return [None, *both, *lone][facts.paired :]
+
+
+def rows_of_axes(facts: GridFacts) -> list[Indices]:
+    """Rows of the points along each axis, the others at their first point."""
+    return [line[:, 0] for line in axis_lines(np.arange(len(facts.table)).reshape(*facts.sides, 1))]
+
+
+def axes_of(enc: Encoding) -> Axes:
+    """The settings of an encoding on axes."""
+    return Axes(**{field.name: enc.params[field.name] for field in fields(Axes)})
+
+
+def waves_of(codes: Table, enc: Encoding, form: PairForm | None = None) -> Complex:
+    """Cosines and sines (n, m) in the columns of an encoding, or in a form; NaN: not there."""
+    if form is None:
+        blocks = pairs_of_axes(enc.name, axes_of(enc), enc.dim).blocks
+        codes = codes[:, np.concatenate(columns_of_blocks(enc.params["layout"], blocks))]
+        form = PairForm("both", first="sin" if enc.name == "axial" else "cos")
+    return form.waves(codes)
+
+
+def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -> float | None:
+    """The largest difference of a table from an encoding; None where it is more than rounding.
+
+    Rows along the axes say all where each column depends on one axis.
+    """
+    rows, largest = np.arange(len(facts.table)), 0.0
+    if facts.columns is not None and enc.params["rows"] == "raster":
+        rows = np.concatenate(rows_of_axes(facts))
+    rows = np.random.default_rng(0).permutation(rows)
+    for part in np.split(rows, range(FIRST_ROWS, len(rows), AT_ONCE)):
+        places = enc.domain.x[part]
+        apart = waves_of(enc.codes(places), enc) - waves_of(facts.table[part], enc, form)
+        size = np.fmax(np.abs(apart.real), np.abs(apart.imag))
+        phases = enc.measure.phases(enc.domain.places(places)) if is_stationary(enc) else 0.0
+        if (size > facts.rounding + 8 * FLOAT32_EPS * np.abs(phases)).any():
+            return None
+        largest = max(largest, float(size.max()))
+    return largest
+
+
+def frequencies_along(waves: Complex, eps: float) -> Floats:
+    """The frequencies of pairs (N, k) along an axis, the fastest first; none of other columns."""
+    table = np.hstack([part for part in (waves.real, waves.imag) if not np.isnan(part).any()])
+    # any two frequencies have a base
+    if waves.shape[1] < 3 or np.abs(np.abs(waves) - 1).max() > 0.1:
+        return np.zeros(0)
+    params = (identify(table, eps) or {"params": {}})["params"]
+    if "rho" not in params:
+        return np.sort(ladder_of(table, eps))[::-1]
+    return frequencies(params, 2 * waves.shape[1])
+
+
+def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> list[Settings]:
+    """Settings with which a convention may be a table, the fewest first."""
+    if not is_stationary(enc):
+        return []
+    axes, slopes, rho = axes_of(enc), Slopes(), 0.0
+    base = pairs_of_axes(enc.name, replace(axes, stretch=(), scale=1.0), enc.dim).omega
+    lines = zip(facts.names, enc.measure.frequencies.T, rows_of_axes(facts), strict=True)
+    for letter, omega, rows in lines:
+        use = np.argsort(-omega)[: np.count_nonzero(omega)]
+        read = frequencies_along(waves_of(facts.table[rows], enc, form)[:, use], facts.eps)
+        if 0 < len(read) == len(use):
+            exponent = -np.log(base[use]) / np.log(axes.rho)
+            change, ratio = np.polyfit(exponent, np.log(read / omega[use]), 1)
+            rho = rho or shortest(axes.rho * float(np.exp(np.clip(-change, -30, 30))), ROUNDED)
+            slopes[letter] = float(np.exp(ratio))
+    return coordinate_settings(facts, axes, slopes, rho) if slopes else []
+
+
+def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float) -> list[Settings]:
+    """What changes the slopes of coordinates by factors, beside a base, the fewest first.
+
+    A whole factor is a scale, unless the convention has a reference.
+    """
+    sides, read = dict(zip(facts.names, facts.sides, strict=True)), list[Settings]()
+    points = {k: float(sides.get(k, 1)) for k in axes.order}
+    points |= dict(zip(axes.order, axes.reference, strict=False))
+    start, across = (np.array([x[k] for k in slopes]) for x in (points, sides))
+    rates = {kind: np.array([line(x)[0] for x in start]) for kind, line in LINES.items()}
+    rates = {axes.coordinates: start / across, "index": start / across} | rates
+    for kind, offset in product(rates, {axes.offset, 0.0, 0.5, 1.0}):
+        away = rates[axes.coordinates] * [*slopes.values()] / rates[kind]
+        factor, one = shortest(float(away.mean()), ROUNDED), float(kind == "closed")
+        sizes = start * away if kind == "index" else (start - one) / away + one
+        reference = points | {k: shortest(x, ROUNDED) for k, x in zip(slopes, sizes, strict=True)}
+        ways = [dict[str, Any](scale=axes.scale * factor), {"reference": (*reference.values(),)}]
+        ways = [{}] if np.abs(away - 1).max() < NEARLY else ways[:: -1 if axes.reference else 1]
+        for nth, way in enumerate(ways, len(ways)):
+            other = {"rho": rho, "coordinates": kind, "offset": offset, **way}
+            new = {k: x for k, x in other.items() if x != getattr(axes, k)}
+            read.append(((len(new), np.any(np.hstack([[rho], *way.values()]) % 1), nth), new))
+    return sorted(read, key=lambda settings: settings[0])

@@ -1,0 +1,204 @@
+"""Tables of grids are named by convention and settings; slips planted in them are found."""
+
+import numpy as np
+import pytest
+from grids import table_on
+
+from pefourier.encodings import load
+from pefourier.questions.check_faithful import check_faithful
+
+SLIPS = ("base", "reference", "normalised", "pixels", "cosines")
+SPECIAL = {"pixel-coordinates", "coordinates-unscaled", "lone-cosines", "ends-coincide"}
+FINDING = {
+    "normalised": "coordinates-unscaled",
+    "pixels": "pixel-coordinates",
+    "cosines": "lone-cosines",
+}
+EPS = 2.0**-23
+
+
+def timm(phases):  # build_sincos2d_pos_embed
+    return np.hstack([f(p) for f in (np.sin, np.cos) for p in phases])
+
+
+def mae(phases):  # x first, sines before cosines in each half
+    return np.hstack([f(p) for p in phases[::-1] for f in (np.sin, np.cos)])
+
+
+def doubled(phases):  # cos and sin of transformers: all pairs, and all again
+    return np.hstack([f(np.hstack(phases + phases)) for f in (np.cos, np.sin)])
+
+
+def repeated(phases):  # timm's RotaryEmbeddingCat: sines, then cosines, each column twice
+    return np.hstack([f(np.repeat(np.hstack(phases), 2, axis=1)) for f in (np.sin, np.cos)])
+
+
+ORDERS = {"timm": timm, "mae": mae, "qwen2-vl": doubled, "eva02": repeated}
+
+
+def drawn(seed, slip):
+    """A table of a known convention with one slip or none: its name, sides, and the setting."""
+    rng = np.random.default_rng([seed, SLIPS.index(slip) if slip else 9])
+    sides = tuple(int(n) for n in rng.integers(7, 33, size=2))
+    name, pairs = list(ORDERS)[rng.integers(4)], int(rng.integers(6, 33))
+    base, changes = 1e4, {}
+    points = [c.astype(float) for c in np.indices(sides).reshape(2, -1)]
+    if slip == "base":
+        base = float(rng.choice([50, 100, 123, 500, 1000, 2500, 2e4, 1e5]))
+        changes = {"rho": base}
+    elif slip == "reference":
+        sizes = sides + rng.integers(1, 6, size=2)
+        points = [i * r / n for i, r, n in zip(points, sizes, sides, strict=True)]
+        changes = {"reference": tuple(map(float, sizes[:: -1 if name == "mae" else 1]))}
+    elif slip == "normalised":
+        points = [i / n for i, n in zip(points, sides, strict=True)]
+        changes = {"coordinates": "unit"}
+    elif slip == "pixels":
+        size = float(rng.choice([8, 14, 16, 32]))
+        points, changes = [i * size for i in points], {"scale": size}
+    phases = [np.outer(u, base ** (-np.arange(pairs) / pairs)) for u in points]
+    if slip == "cosines":
+        return np.cos(np.hstack(phases * int(rng.integers(1, 3)))), "qwen2-vl", sides, changes
+    return ORDERS[name](phases), name, sides, changes
+
+
+def answer(sides, table, eps=EPS):
+    return check_faithful(table_on(sides, table.astype(np.float32), eps=eps))
+
+
+def check_drawn(seed, slip):
+    table, name, sides, changes = drawn(seed, slip)
+    r = answer(sides, table)
+    assert name in r.identified["conventions"]
+    assert r.identified["changes"] == changes
+    expected = {FINDING[slip]} if slip in FINDING else set()
+    assert SPECIAL & {f.code for f in r.findings} == expected
+    if name in ("timm", "mae"):
+        again = load(r.identified["spec"], None, table.shape[1], grid=sides).table()
+        np.testing.assert_allclose(again, table, atol=1e-6)
+
+
+@pytest.mark.parametrize("slip", [*SLIPS, None])
+def test_slips_are_named_and_right_tables_are_not_blamed(slip):
+    for seed in range(2):
+        check_drawn(seed, slip)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slip", [*SLIPS, None])
+def test_slips_are_named_in_all_of_100_draws(slip):
+    for seed in range(100):
+        check_drawn(seed, slip)
+
+
+SETTINGS = {  # SPEC of a table, and by which settings it is named
+    "axial-rope:convention=dinov3,coordinates=index": {"coordinates": "index"},
+    "axial-rope:convention=dinov3,normalise=max": {"reference": (24.0, 24.0)},
+    "axial-rope:convention=dinov3,rho=50,offset=0": {"rho": 50.0, "offset": 0.0},
+    "axial-rope:convention=pixtral,rho=1e6": {"rho": 1e6},
+    "axial:convention=simple-vit,rho=1000": {"rho": 1000.0},
+    "axial:convention=diffusers,reference=64;64": {"reference": (64.0, 64.0)},
+    "axial:convention=mae,coordinates=closed": {"coordinates": "closed"},
+    "axial-rope:convention=eva02,rho=40889.8": {"rho": 40889.8},
+}
+
+
+@pytest.mark.parametrize("spec", SETTINGS)
+def test_the_nearest_convention_is_named_with_what_differs(spec):
+    sides, name = (16, 24), spec.partition("=")[2].partition(",")[0]
+    r = answer(sides, load(spec, None, 96, grid=sides).table()).identified
+    assert (r["conventions"][0], r["changes"]) == (name, SETTINGS[spec])
+    assert r["max_difference"] < 1e-6
+
+
+@pytest.mark.parametrize("changes", [{}, {"rho": 1000.0}])
+def test_what_differs_from_a_convention_in_one_row_is_not_named(changes):
+    table = load("axial:convention=timm", None, 64, grid=(16, 24), **changes).table()
+    assert answer((16, 24), table).identified["changes"] == changes
+    table[137, 5] += 1e-3
+    assert answer((16, 24), table).identified is None
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_learned_tables_have_no_convention(dtype, rng):
+    y, x = np.indices((8, 9)).reshape(2, -1)
+    parts = [rng.normal(size=(n, 16)) for n in (8, 9)]
+    for table in (rng.normal(size=(72, 32)), np.hstack([parts[0][y], parts[1][x]])):
+        r = answer((8, 9), table.astype(dtype), float(np.finfo(dtype).eps))
+        assert r.identified is None
+        assert not SPECIAL & {f.code for f in r.findings}
+
+
+def centred(sides, pairs):
+    """Phases of DINOv3: 2 pi (2 (i + 1/2) / N - 1) 100^(-k/m)."""
+    places = np.indices(sides).reshape(2, -1)
+    units = [2 * (i + 0.5) / n - 1 for i, n in zip(places, sides, strict=True)]
+    return [2 * np.pi * np.outer(u, 100.0 ** (-np.arange(pairs) / pairs)) for u in units]
+
+
+def test_cosines_alone_of_symmetric_coordinates_are_even_and_have_no_whole_waves():
+    sides = (14, 14)
+    table = np.cos(np.hstack(centred(sides, 16) * 2))
+    r = answer(sides, table)
+    assert [f.code for f in r.findings] == ["lone-cosines"] * 2
+    assert (r.distinct, r.identified["conventions"]) == (49, ["dinov3"])
+    assert (r.identified["params"]["part"], r.identified["params"]["times"]) == ("cos", 2)
+    assert "cosines alone, each column twice" in r.identified_as
+
+
+def test_cos_and_sin_of_transformers_are_named():
+    torch = pytest.importorskip("torch")
+    from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
+
+    config = dinov3.DINOv3ViTConfig(image_size=224, hidden_size=384, num_attention_heads=6)
+    rope = dinov3.DINOv3ViTRopePositionEmbedding(config).eval()
+    with torch.no_grad():
+        cos, sin = (part.numpy() for part in rope(torch.zeros(1, 3, 224, 160)))
+    r = answer((14, 10), np.hstack([cos, sin])).identified
+    assert (r["conventions"], r["changes"], r["params"]["times"]) == (["dinov3"], {}, 2)
+    again = np.hstack([f(np.hstack(centred((14, 10), 16) * 2)) for f in (np.cos, np.sin)])
+    np.testing.assert_allclose(np.hstack([cos, sin]), again, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ("axial:coordinates=unit", "coordinates-unscaled"),
+        ("axial-rope:reference=1;1", "coordinates-unscaled"),
+        ("axial:scale=16", "pixel-coordinates"),
+        ("axial:scale=3", None),  # 3 radians a point are below pi
+        ("axial-rope:convention=timm", None),
+        ("axial-rope:convention=dinov3", None),
+        ("axial-rope:convention=pixtral", None),
+    ],
+)
+def test_coordinates_of_a_spec_are_looked_at_as_those_of_its_table(spec, code):
+    enc = load(spec, None, 64, grid=(14, 16))
+    for r in (check_faithful(enc), answer((14, 16), enc.table())):
+        assert SPECIAL & {f.code for f in r.findings} == ({code} if code else set())
+
+
+def test_points_that_bfloat16_makes_one_are_said():
+    grid = (300, 300)
+    r = check_faithful(load("axial-rope", None, 16, grid=grid))
+    distinct = len(np.unique(np.arange(300).astype(np.float32).view(np.uint32) + 0x8000 >> 16))
+    assert distinct == 279  # whole numbers of 8 bits below 300, of which halves round to even
+    (note,) = [f for f in r.findings if f.code == "bfloat16-positions"]
+    assert f"{distinct**2:,} of 90,000" in note.message
+    assert not check_faithful(load("axial-rope", None, 16, grid=(64, 64))).findings
+
+
+def test_a_constant_part_is_no_idle_wave_of_another_axis():
+    sides = (24, 24)
+    enc = load("axial-rope:convention=flux", None, 128, grid=sides)
+    slow = np.sum(1e4 ** (-np.arange(28) / 28) * 24 < 2 * np.pi) / 28
+    for r in (check_faithful(enc), answer(sides, enc.table())):
+        assert r.idle == pytest.approx([slow, slow])
+
+
+def test_mixed_waves_are_idle_by_the_length_of_their_vectors():
+    enc = load("mixed-rope", None, 64, grid=(14, 14))
+    lengths = np.repeat(10.0 ** (-4 * np.arange(16) / 64), 2)
+    share = np.mean(lengths * 14 < 2 * np.pi)
+    assert share == 0.625
+    assert check_faithful(enc).idle == pytest.approx([share, share])
