@@ -170,7 +170,7 @@ def coarse_eps(numbers: Table) -> float:
     return next((2.0 ** (1 - form.digits) for form in coarse if has_format(numbers, form)), 0.0)
 
 
-def stored_resolution(numbers: Floats, eps: float) -> tuple[float, float]:
+def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
     """Resolution of some numbers, relative and absolute, that were rounded before they were stored.
 
     In a wider format lie numbers of float32 or of 16 bits, whatever their unit, and decimals of few
@@ -180,19 +180,24 @@ def stored_resolution(numbers: Floats, eps: float) -> tuple[float, float]:
     0.001
     """
     rows, unit = row_blocks(len(numbers), CACHED, max(1, numbers[:1].size)), unit_of(numbers)
+
+    def scaled(part: slice, power: int) -> Floats:
+        return np.ldexp(unit * np.asarray(numbers[part], dtype=float), power)
+
     for form in (FORMATS[name] for name in ("bfloat16", "float16", "float32")):
         resolution = 2.0 ** (1 - form.digits)
         if resolution <= eps:  # which is coarser already
             break
-        steps = (np.ldexp(unit * numbers[part], form.digits) for part in rows)
-        is_finer = any((part != np.rint(part)).any() for part in steps)
-        if is_finer and has_format(np.ldexp(unit * numbers, NEAR_TOP), form):
+        is_finer = any((x != np.rint(x)).any() for x in (scaled(p, form.digits) for p in rows))
+        parts = (scaled(part, NEAR_TOP) for part in rows)
+        fits = is_finer and all((rounded(x, form) == x).all() for x in parts)
+        if fits and has_format(scaled(slice(None), NEAR_TOP), form):
             eps = resolution
             break
     places = (
         k
         for k in range(MOST_PLACES)
-        if all((np.round(numbers[part], k) == numbers[part]).all() for part in rows)
+        if all((np.round(x, k) == x).all() for x in (np.asarray(numbers[p], float) for p in rows))
     )
     decimals = next(places, 0)
     return eps, 10.0**-decimals if decimals else 0.0
