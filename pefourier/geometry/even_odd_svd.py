@@ -16,7 +16,7 @@ its Gram matrix are the squared singular values, which is enough where all of th
 balanced columns gives the digits that squares have lost.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.encodings.attention_decay import sums_of_many
 from pefourier.encodings.encoding import FLOAT64_EPS, Floats, KernelMeasure, row_blocks
 from pefourier.geometry import Progress, map_ahead
 
@@ -40,6 +41,7 @@ class Part:
 
     sigma: Floats  # descending
     vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> those of the vectors
+    right: Floats | None = None  # (m, k) right singular vectors, of a matrix that is not held
 
 
 def part_of(sigma: Floats, vectors: Floats) -> Part:
@@ -53,7 +55,7 @@ def project(sigma: Floats, right: Floats, entries: Entries) -> Part:
     def left(rows: slice, columns: slice) -> Floats:
         return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
 
-    return Part(sigma, left)
+    return Part(sigma, left, right)
 
 
 def factor(
@@ -117,6 +119,8 @@ def gram(block: Floats, balance: Floats | None) -> Floats:
     return block.T @ block
 
 
+FEW_PRODUCTS = 2**30  # of rows and pairs of columns, which take less time than Fourier transforms
+MOST_WEIGHT = 100.0  # of sums of waves, that are known to 1e-12 of it
 SLOW = np.pi / 2  # radians per position: sums of two frequencies stay below half a rotation
 ORTHOGONAL = 64 * FLOAT64_EPS  # a cosine that is 0 but for rounding, over frequencies on a lattice
 WAVES: tuple[Wave, Wave] = ("cosines", "sines")
@@ -130,10 +134,24 @@ def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> t
     parts = []
     for wave in WAVES:
         entries, products = mirror_waves(measure, n, wave), None
-        if measure.period is None and np.abs(measure.frequencies).max() <= SLOW:
+        if is_slow(measure):
             products = partial(dirichlet_products, measure, n, wave)
         parts.append(factor(entries, half, m, progress, products))
     return tuple(parts)
+
+
+def is_slow(measure: KernelMeasure) -> bool:
+    """Whether inner products of columns have a closed form: of frequencies on one axis."""
+    is_line = measure.period is None and measure.frequencies.ndim == 1
+    return is_line and bool(np.abs(measure.frequencies).max() <= SLOW)
+
+
+def has_sharp_products(measure: KernelMeasure, n: int) -> bool:
+    """Whether closed forms give all digits of the singular values, so that no row is read."""
+    if not is_slow(measure):
+        return False
+    values = (np.linalg.eigvalsh(dirichlet_products(measure, n, wave)) for wave in WAVES)
+    return all(v[0] > SHARP**2 * v[-1] for v in values)
 
 
 def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
@@ -169,8 +187,14 @@ def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
     period = measure.period
     if period is None or n > period:
         return False
+    return bool(np.abs(kernel_of_period(measure)[1:n]).max(initial=0.0) <= ORTHOGONAL)
+
+
+def kernel_of_period(measure: KernelMeasure) -> Floats:
+    """Inner products at all lags of a period, as a share of the squared length."""
+    period = measure.period or 1
     shares = np.bincount(measure.index(period) % period, measure.weights, minlength=period)
-    return bool(np.abs(np.fft.fft(shares).real[1:n]).max(initial=0.0) <= ORTHOGONAL)
+    return np.fft.fft(shares).real
 
 
 def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
@@ -184,6 +208,34 @@ def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
         return Part(np.full(len(row_of), length), vectors)
 
     return part(index), part(index[n % 2 :])
+
+
+def least_leverage(
+    measure: KernelMeasure, n: int, parts: Sequence[Part], tolerance: float
+) -> float | None:
+    r"""The smallest entry on the diagonal of E E+, without a look at rows.
+
+    With inverses A and B of the Gram matrices of cosines and sines that entry is, at x positions
+    from the middle, a sum over pairs of frequencies of
+    :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
+    \cos((\omega_i + \omega_j) x)`. None where rows are few, or sums would lose digits.
+    """
+    if has_orthogonal_rows(measure, n):
+        return 1.0
+    half, m = (n + 1) // 2, len(measure.frequencies)
+    whole = [part for part in parts if part.right is not None and part.sigma[-1] > tolerance]
+    if half * m * m <= FEW_PRODUCTS or len(whole) < len(WAVES):
+        return None
+    balanced = [measure.amplitudes[:, None] * part.right / part.sigma for part in whole]
+    even, odd = (x @ x.T for x in balanced)
+    i, j = np.triu_indices(m)
+    weights = np.where(i == j, 0.5, 1.0) * [(even + odd)[i, j], (even - odd)[i, j]]
+    if np.abs(weights).sum() > MOST_WEIGHT:
+        return None
+    omega, start = measure.frequencies, (n + 1) % 2 / 2
+    sums = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]])
+    blocks = ((start + b.start, b.stop - b.start) for b in row_blocks(half, BLOCK))
+    return min(float(sums_of_many(*b, sums, weights.ravel()).min()) for b in blocks)
 
 
 def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:
