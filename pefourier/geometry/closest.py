@@ -393,10 +393,10 @@ def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
     """
     if measure.period is not None and measure.period <= LONGEST:
         apart = 1 - kernel_of_period(measure)[lags % measure.period]
-        likely = lags[apart <= apart.min() * (1 + 2 * TIE) + CLOSE]
-        surely = lags[apart <= apart.min() * (1 + TIE / 2)]
-        is_clear = apart.min() * TIE > 4 * CLOSE  # else rounding may hide a tie
-        return likely[likely <= surely[0]] if is_clear else likely
+        least, last = apart.min(), lags[-1]
+        if least * TIE > 4 * CLOSE:  # else rounding may hide a tie
+            last = lags[(apart <= least * (1 + TIE / 2)).argmax()]
+        return lags[(apart <= least * (1 + 2 * TIE) + CLOSE) & (lags <= last)]
     if measure.period is not None or np.ptp(measure.weights):
         return lags
     sums = np.concatenate([s for _, s in lag_sums(measure.frequencies, len(lags) + 1)])[1:]

@@ -17,7 +17,7 @@ balanced columns gives the digits that squares have lost.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -42,6 +42,7 @@ class Part:
     sigma: Floats  # descending
     vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> those of the vectors
     right: Floats | None = None  # (m, k) right singular vectors, of a matrix that is not held
+    measure: KernelMeasure | None = None  # of codes of which this is the even or the odd part
 
 
 def part_of(sigma: Floats, vectors: Floats) -> Part:
@@ -120,6 +121,7 @@ def gram(block: Floats, balance: Floats | None) -> Floats:
 
 
 FEW_PRODUCTS = 2**30  # of rows and pairs of columns, which take less time than Fourier transforms
+MOST_WAVES = 2**13  # of which a decomposition of inner products takes minutes
 MOST_WEIGHT = 100.0  # of sums of waves, that are known to 1e-12 of it
 SLOW = np.pi / 2  # radians per position: sums of two frequencies stay below half a rotation
 ORTHOGONAL = 64 * FLOAT64_EPS  # a cosine that is 0 but for rounding, over frequencies on a lattice
@@ -134,21 +136,23 @@ def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> t
     parts = []
     for wave in WAVES:
         entries, products = mirror_waves(measure, n, wave), None
-        if is_slow(measure):
+        if has_closed_products(measure):
             products = partial(dirichlet_products, measure, n, wave)
-        parts.append(factor(entries, half, m, progress, products))
+        parts.append(replace(factor(entries, half, m, progress, products), measure=measure))
     return tuple(parts)
 
 
-def is_slow(measure: KernelMeasure) -> bool:
-    """Whether inner products of columns have a closed form: of frequencies on one axis."""
-    is_line = measure.period is None and measure.frequencies.ndim == 1
-    return is_line and bool(np.abs(measure.frequencies).max() <= SLOW)
+def has_closed_products(measure: KernelMeasure) -> bool:
+    """Whether a formula gives the inner products of columns, few enough to be decomposed."""
+    is_few = measure.period is None and len(measure.frequencies) <= MOST_WAVES
+    return is_few and bool(np.abs(measure.frequencies).max() <= SLOW)
 
 
-def has_sharp_products(measure: KernelMeasure, n: int) -> bool:
-    """Whether closed forms give all digits of the singular values, so that no row is read."""
-    if not is_slow(measure):
+def is_solved(measure: KernelMeasure, n: int) -> bool:
+    """Whether formulas give all digits of the singular values of many rows, and no row is read."""
+    if has_orthogonal_rows(measure, n):
+        return True
+    if n * len(measure.frequencies) ** 2 <= FEW_PRODUCTS or not has_closed_products(measure):
         return False
     values = (np.linalg.eigvalsh(dirichlet_products(measure, n, wave)) for wave in WAVES)
     return all(v[0] > SHARP**2 * v[-1] for v in values)
@@ -205,14 +209,12 @@ def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
         def vectors(rows: slice, columns: slice) -> Floats:
             return np.where(index[rows, None] == row_of[columns], 1.0, 0.0)
 
-        return Part(np.full(len(row_of), length), vectors)
+        return Part(np.full(len(row_of), length), vectors, measure=measure)
 
     return part(index), part(index[n % 2 :])
 
 
-def least_leverage(
-    measure: KernelMeasure, n: int, parts: Sequence[Part], tolerance: float
-) -> float | None:
+def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | None:
     r"""The smallest entry on the diagonal of E E+, without a look at rows.
 
     With inverses A and B of the Gram matrices of cosines and sines that entry is, at x positions
@@ -220,19 +222,19 @@ def least_leverage(
     :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
     \cos((\omega_i + \omega_j) x)`. None where rows are few, or sums would lose digits.
     """
-    if has_orthogonal_rows(measure, n):
-        return 1.0
-    half, m = (n + 1) // 2, len(measure.frequencies)
-    whole = [part for part in parts if part.right is not None and part.sigma[-1] > tolerance]
-    if half * m * m <= FEW_PRODUCTS or len(whole) < len(WAVES):
+    measure, half = parts[0].measure, (n + 1) // 2
+    if measure is None or has_orthogonal_rows(measure, n):
+        return None if measure is None else 1.0
+    omega, amplitudes, start = measure.frequencies, measure.amplitudes[:, None], (n + 1) % 2 / 2
+    whole = (part for part in parts if part.sigma[-1] > tolerance)
+    balanced = [amplitudes * x.right / x.sigma for x in whole if x.right is not None]
+    if half * len(omega) ** 2 <= FEW_PRODUCTS or len(balanced) < len(WAVES):
         return None
-    balanced = [measure.amplitudes[:, None] * part.right / part.sigma for part in whole]
     even, odd = (x @ x.T for x in balanced)
-    i, j = np.triu_indices(m)
+    i, j = np.triu_indices(len(omega))
     weights = np.where(i == j, 0.5, 1.0) * [(even + odd)[i, j], (even - odd)[i, j]]
     if np.abs(weights).sum() > MOST_WEIGHT:
         return None
-    omega, start = measure.frequencies, (n + 1) % 2 / 2
     sums = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]])
     blocks = ((start + b.start, b.stop - b.start) for b in row_blocks(half, BLOCK))
     return min(float(sums_of_many(*b, sums, weights.ravel()).min()) for b in blocks)

@@ -17,31 +17,15 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
-from pefourier.encodings.encoding import (
-    FLOAT64_EPS,
-    Encoding,
-    Floats,
-    KernelMeasure,
-    is_stationary,
-    row_blocks,
-)
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, is_stationary, row_blocks
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
-from pefourier.geometry.even_odd_svd import (
-    ALL,
-    Part,
-    even_odd_svd,
-    factor,
-    has_orthogonal_rows,
-    has_sharp_products,
-    least_leverage,
-)
+from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, is_solved, min_leverage
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
 SAMPLE = 2**9  # rows from which the digits of a table are read
-MANY = 2**36  # products of a decomposition, that a formula may spare
 UNSEEN = 1e-7  # a sine that a cosine in float64 cannot tell from 0
 
 
@@ -55,7 +39,6 @@ class Factors:
     tolerance: float
     parts: tuple[Part, ...]  # the table's own, or the even and the odd one
     is_separable: bool = False  # each column depends on one axis of a grid
-    measure: KernelMeasure | None = None  # of an even and an odd part
 
     @property
     def rank(self) -> int:
@@ -86,11 +69,9 @@ class Factors:
     def inverse_error(self, s: int | None = None) -> float:
         """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
         if s is None:
-            if self.measure is not None:
-                least = least_leverage(self.measure, self.n, self.parts, self.tolerance)
-                if least is not None:
-                    return max(0.0, 1 - least)
-            return max(0.0, 1 - min(float(self.leverage(r).min()) for r in self.row_blocks()))
+            least = min_leverage(self.parts, self.n, self.tolerance)
+            rows = self.row_blocks() if least is None else ()
+            return max(0.0, 1 - min((float(self.leverage(r).min()) for r in rows), default=least))
         return max(self.row_error(rows, s) for rows in self.row_blocks())
 
     def leverage(self, rows: slice) -> Floats:
@@ -158,12 +139,11 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     1.0
     """
     n, d, eps = len(enc), enc.dim, enc.eps
-    lines, measure = axis_encodings(enc), None
+    lines = axis_encodings(enc)
     if lines is not None:
         parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])
     elif is_stationary(enc) and len(enc.domain.sides) == 1:
-        measure = enc.measure
-        parts = even_odd_svd(measure, n, progress)
+        parts = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
         parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
@@ -175,7 +155,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
-    return Factors(n, d, sigma, float(tolerance), parts, lines is not None, measure)
+    return Factors(n, d, sigma, float(tolerance), parts, lines is not None)
 
 
 def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
@@ -249,7 +229,7 @@ def check_products(enc: Encoding) -> None:
     """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
     n, d = len(enc), enc.dim
     if is_stationary(enc) and len(enc.domain.sides) == 1:
-        if has_orthogonal_rows(enc.measure, n):
+        if is_solved(enc.measure, n):
             return
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
     elif is_stationary(enc) and is_separable(enc):
@@ -257,7 +237,4 @@ def check_products(enc: Encoding) -> None:
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)
     check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d), limit=NUMBERS)
-    products = min(n, d) ** 2 * max(n, d)
-    if products > MANY and is_stationary(enc) and has_sharp_products(enc.measure, len(enc)):
-        products = min(n, d) ** 3
-    check_cost(shown(enc.spec), "products of a decomposition", products)
+    check_cost(shown(enc.spec), "products of a decomposition", min(n, d) ** 2 * max(n, d))

@@ -25,7 +25,7 @@ from pefourier.diagnosis.row_positions import (
 )
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, Floats
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS, Table, first_duplicate
