@@ -396,7 +396,8 @@ def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
         least, last = apart.min(), lags[-1]
         if least * TIE > 4 * CLOSE:  # else rounding may hide a tie
             last = lags[(apart <= least * (1 + TIE / 2)).argmax()]
-        return lags[(apart <= least * (1 + 2 * TIE) + CLOSE) & (lags <= last)]
+        near: Indices = lags[(apart <= least * (1 + 2 * TIE) + CLOSE) & (lags <= last)]
+        return near
     if measure.period is not None or np.ptp(measure.weights):
         return lags
     sums = np.concatenate([s for _, s in lag_sums(measure.frequencies, len(lags) + 1)])[1:]

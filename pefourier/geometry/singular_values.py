@@ -70,8 +70,9 @@ class Factors:
         """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
         if s is None:
             least = min_leverage(self.parts, self.n, self.tolerance)
-            rows = self.row_blocks() if least is None else ()
-            return max(0.0, 1 - min((float(self.leverage(r).min()) for r in rows), default=least))
+            if least is None:
+                least = min(float(self.leverage(r).min()) for r in self.row_blocks())
+            return max(0.0, 1 - least)
         return max(self.row_error(rows, s) for rows in self.row_blocks())
 
     def leverage(self, rows: slice) -> Floats:

@@ -20,7 +20,7 @@ from pefourier.diagnosis.pairs import Bools, Places, fit_pair_waves, frequencies
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.encoding import Floats, largest_number, row_blocks
 from pefourier.encodings.findings import finding
-from pefourier.geometry.precision import NUMBERS_AT_ONCE, Table
+from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator, rotates
@@ -123,7 +123,7 @@ def find_columns(
     short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.6g}")
     scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
 
-    def limits(rows: Places) -> Floats:
+    def limits(rows: Indices) -> Floats:
         return allowed(rows) * scale
 
     if not sizes_agree(x, y, limits, scale):

@@ -70,7 +70,8 @@ def plain(value: Any) -> Any:
 
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order, but for those that are not told."""
-    return {label: getattr(result, name) for name, label in fields_told(type(result)).items()}
+    kind: Any = type(result)
+    return {label: getattr(result, name) for name, label in fields_told(kind).items()}
 
 
 @cache
