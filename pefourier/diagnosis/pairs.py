@@ -10,6 +10,8 @@ fitted to ever farther rows; whether two pairs are the same is for their waves t
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -91,6 +93,14 @@ class PairWaves:
     def has_sines_first(self) -> bool:
         """Whether a table has sines and cosines, in that order."""
         return self.form is not None and self.form.part == "both" and self.form.first == "sin"
+
+    @cached_property
+    def odd_rows(self) -> Places:
+        """The row of a table whose waves are furthest from the factor: it excludes most."""
+        blocks = row_blocks(self.length, BLOCK, len(self.omega))
+        sizes = (np.abs(self.waves(np.arange(rows.start, rows.stop))) for rows in blocks)
+        furthest = [np.abs(size - self.factor).max(axis=1) for size in sizes]
+        return np.array([np.concatenate(furthest).argmax()])
 
     @property
     def has_angles(self) -> bool:
@@ -361,7 +371,8 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, *, stop: bool = False
     omega = np.maximum(np.abs(a.omega), np.abs(b.omega))
     factor = max(a.factor, b.factor)
     blocks = row_blocks(n, BLOCK, len(omega))
-    parts = [np.arange(min(8, n)), *(np.arange(rows.start, rows.stop) for rows in blocks)]
+    odd = (b.odd_rows[b.odd_rows < n] for _ in range(stop))  # where the first rows differ: not made
+    parts = chain([np.arange(min(8, n))], odd, (np.arange(k.start, k.stop) for k in blocks))
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
         residual = apart(waves(positions), b.waves(positions))

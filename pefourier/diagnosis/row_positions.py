@@ -8,6 +8,7 @@ rounding: no position is tried that a slower pair excludes. Tables whose pairs t
 are read axis by axis, each by its own pairs.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,16 +147,14 @@ def runs_of(
     [('0-2', '0'), ('3-5', '1-3'), ('6-7', '9-10')]
     """
     steps = np.where(np.diff(rows) == 1, np.diff(positions).astype(float), np.nan)
-    changes = np.append(np.flatnonzero(steps[1:] != steps[:-1]) + 1, len(steps))
+    changes = [*(np.flatnonzero(steps[1:] != steps[:-1]) + 1).tolist(), len(steps)]
+    row, place, step = rows.tolist(), positions.tolist(), [*steps.tolist(), np.nan]
     runs, start = [], 0
-    while start < len(rows):
-        end = start
-        if start < len(steps) and not np.isnan(steps[start]):
-            end = int(changes[np.searchsorted(changes, start, side="right")])
-        end = start if end == start + 1 and steps[start] not in (0, 1) else end
-        first_row, last_row = int(rows[start]), int(rows[end])
-        first, last = int(positions[start]), int(positions[end])
-        runs.append(PositionRun(first_row, last_row, first, last, axis, reading))
+    while start < len(row):
+        is_run = step[start] == step[start]  # not NaN
+        end = changes[bisect_right(changes, start)] if is_run else start
+        end = start if end == start + 1 and step[start] not in (0, 1) else end
+        runs.append(PositionRun(row[start], row[end], place[start], place[end], axis, reading))
         start = end + 1
     return tuple(runs)
 

@@ -55,14 +55,16 @@ def sums_from(first: int, rows: int, frequencies: Floats) -> Floats:
     return np.asarray(outer.real @ inner.real.T - outer.imag @ inner.imag.T)
 
 
-def sums_of_many(first: int, count: int, frequencies: Floats) -> Floats:
-    """The same of very many frequencies, to 1e-12 of their number, by one Fourier transform.
+def sums_of_many(
+    first: float, count: int, frequencies: Floats, weights: Floats | float = 1.0
+) -> Floats:
+    """The same of very many frequencies, to 1e-12 of their weights, by one Fourier transform.
 
     Each is spread over a grid of twice as many points as lags by a Gaussian, whose transform the
     sums are divided by (Greengard and Lee, 2004, SIAM Review 46, 443).
     """
     middle, points = first + count // 2, 2 * count
-    waves, place = np.exp(1j * middle * frequencies), frequencies * (points / (2 * np.pi))
+    waves, place = weights * np.exp(1j * middle * frequencies), frequencies * points / (2 * np.pi)
     nearest, width = np.floor(place), 6 * SPREAD / (np.pi * 4.5)
     grid = np.zeros(points, complex)
     for step in range(1 - SPREAD, SPREAD + 1):

@@ -38,6 +38,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.geometry import Progress
 from pefourier.geometry.closest_rows import TIE, closest_rows
+from pefourier.geometry.even_odd_svd import kernel_of_period
 from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,
     Indices,
@@ -54,6 +55,7 @@ MANY = 8  # points of an axis, from which its size and period are read
 APART = 10.0  # times further than those of a group are rows of two groups
 CHANCE = 1e-2  # expected periods by chance from which on a period is none
 TRIED = 4  # candidates for a period
+LONGEST, CLOSE = 2**24, 1e-13  # period of a Fourier transform, and to which it gives inner products
 DIRECTIONS = 4  # along which rows are sorted
 STRIDES = 8  # columns from one to that of twice its frequency: two of each axis, up to four axes
 DOUBLED = 1e-2  # to which the squares of columns agree that do
@@ -380,14 +382,22 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
 
 
 def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
-    """Of lags from 1 on those that may have the smallest distance, where all weights are equal.
+    """Of lags from 1 on those that may have the smallest distance, or be the first of these.
 
-    Their sums of cosines are within rounding and ties of the largest.
+    Their sums of cosines are within rounding and ties of the largest. Where weights differ, and no
+    period is short enough for one Fourier transform, all may.
 
     >>> rope = KernelMeasure(np.array([1.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
     >>> lags_of_large_sums(rope, np.arange(1, 100))
     array([63])
     """
+    if measure.period is not None and measure.period <= LONGEST:
+        apart = 1 - kernel_of_period(measure)[lags % measure.period]
+        least, last = apart.min(), lags[-1]
+        if least * TIE > 4 * CLOSE:  # else rounding may hide a tie
+            last = lags[(apart <= least * (1 + TIE / 2)).argmax()]
+        near: Indices = lags[(apart <= least * (1 + 2 * TIE) + CLOSE) & (lags <= last)]
+        return near
     if measure.period is not None or np.ptp(measure.weights):
         return lags
     sums = np.concatenate([s for _, s in lag_sums(measure.frequencies, len(lags) + 1)])[1:]

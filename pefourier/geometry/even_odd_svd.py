@@ -16,14 +16,15 @@ its Gram matrix are the squared singular values, which is enough where all of th
 balanced columns gives the digits that squares have lost.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.encodings.attention_decay import sums_of_many
 from pefourier.encodings.encoding import FLOAT64_EPS, Floats, KernelMeasure, row_blocks
 from pefourier.geometry import Progress, map_ahead
 
@@ -40,6 +41,8 @@ class Part:
 
     sigma: Floats  # descending
     vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> those of the vectors
+    right: Floats | None = None  # (m, k) right singular vectors, of a matrix that is not held
+    measure: KernelMeasure | None = None  # of codes of which this is the even or the odd part
 
 
 def part_of(sigma: Floats, vectors: Floats) -> Part:
@@ -53,7 +56,7 @@ def project(sigma: Floats, right: Floats, entries: Entries) -> Part:
     def left(rows: slice, columns: slice) -> Floats:
         return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
 
-    return Part(sigma, left)
+    return Part(sigma, left, right)
 
 
 def factor(
@@ -117,6 +120,9 @@ def gram(block: Floats, balance: Floats | None) -> Floats:
     return block.T @ block
 
 
+FEW_PRODUCTS = 2**30  # of rows and pairs of columns, which take less time than Fourier transforms
+MOST_WAVES = 2**13  # of which a decomposition of inner products takes minutes
+MOST_WEIGHT = 100.0  # of sums of waves, that are known to 1e-12 of it
 SLOW = np.pi / 2  # radians per position: sums of two frequencies stay below half a rotation
 ORTHOGONAL = 64 * FLOAT64_EPS  # a cosine that is 0 but for rounding, over frequencies on a lattice
 WAVES: tuple[Wave, Wave] = ("cosines", "sines")
@@ -130,10 +136,26 @@ def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> t
     parts = []
     for wave in WAVES:
         entries, products = mirror_waves(measure, n, wave), None
-        if measure.period is None and np.abs(measure.frequencies).max() <= SLOW:
+        if has_closed_products(measure):
             products = partial(dirichlet_products, measure, n, wave)
-        parts.append(factor(entries, half, m, progress, products))
+        parts.append(replace(factor(entries, half, m, progress, products), measure=measure))
     return tuple(parts)
+
+
+def has_closed_products(measure: KernelMeasure) -> bool:
+    """Whether a formula gives the inner products of columns, few enough to be decomposed."""
+    is_few = measure.period is None and len(measure.frequencies) <= MOST_WAVES
+    return is_few and bool(np.abs(measure.frequencies).max() <= SLOW)
+
+
+def is_solved(measure: KernelMeasure, n: int) -> bool:
+    """Whether formulas give all digits of the singular values of many rows, and no row is read."""
+    if has_orthogonal_rows(measure, n):
+        return True
+    if n * len(measure.frequencies) ** 2 <= FEW_PRODUCTS or not has_closed_products(measure):
+        return False
+    values = (np.linalg.eigvalsh(dirichlet_products(measure, n, wave)) for wave in WAVES)
+    return all(v[0] > SHARP**2 * v[-1] for v in values)
 
 
 def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
@@ -169,8 +191,14 @@ def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
     period = measure.period
     if period is None or n > period:
         return False
+    return bool(np.abs(kernel_of_period(measure)[1:n]).max(initial=0.0) <= ORTHOGONAL)
+
+
+def kernel_of_period(measure: KernelMeasure) -> Floats:
+    """Inner products at all lags of a period, as a share of the squared length."""
+    period = measure.period or 1
     shares = np.bincount(measure.index(period) % period, measure.weights, minlength=period)
-    return bool(np.abs(np.fft.fft(shares).real[1:n]).max(initial=0.0) <= ORTHOGONAL)
+    return np.fft.fft(shares).real
 
 
 def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
@@ -181,9 +209,35 @@ def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
         def vectors(rows: slice, columns: slice) -> Floats:
             return np.where(index[rows, None] == row_of[columns], 1.0, 0.0)
 
-        return Part(np.full(len(row_of), length), vectors)
+        return Part(np.full(len(row_of), length), vectors, measure=measure)
 
     return part(index), part(index[n % 2 :])
+
+
+def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | None:
+    r"""The smallest entry on the diagonal of E E+, without a look at rows.
+
+    With inverses A and B of the Gram matrices of cosines and sines that entry is, at x positions
+    from the middle, a sum over pairs of frequencies of
+    :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
+    \cos((\omega_i + \omega_j) x)`. None where rows are few, or sums would lose digits.
+    """
+    measure, half = parts[0].measure, (n + 1) // 2
+    if measure is None or has_orthogonal_rows(measure, n):
+        return None if measure is None else 1.0
+    omega, amplitudes, start = measure.frequencies, measure.amplitudes[:, None], (n + 1) % 2 / 2
+    whole = (part for part in parts if part.sigma[-1] > tolerance)
+    balanced = [amplitudes * x.right / x.sigma for x in whole if x.right is not None]
+    if half * len(omega) ** 2 <= FEW_PRODUCTS or len(balanced) < len(WAVES):
+        return None
+    even, odd = (x @ x.T for x in balanced)
+    i, j = np.triu_indices(len(omega))
+    weights = np.where(i == j, 0.5, 1.0) * [(even + odd)[i, j], (even - odd)[i, j]]
+    if np.abs(weights).sum() > MOST_WEIGHT:
+        return None
+    sums = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]])
+    blocks = ((start + b.start, b.stop - b.start) for b in row_blocks(half, BLOCK))
+    return min(float(sums_of_many(*b, sums, weights.ravel()).min()) for b in blocks)
 
 
 def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:

@@ -170,7 +170,7 @@ def coarse_eps(numbers: Table) -> float:
     return next((2.0 ** (1 - form.digits) for form in coarse if has_format(numbers, form)), 0.0)
 
 
-def stored_resolution(numbers: Floats, eps: float) -> tuple[float, float]:
+def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
     """Resolution of some numbers, relative and absolute, that were rounded before they were stored.
 
     In a wider format lie numbers of float32 or of 16 bits, whatever their unit, and decimals of few
@@ -180,19 +180,24 @@ def stored_resolution(numbers: Floats, eps: float) -> tuple[float, float]:
     0.001
     """
     rows, unit = row_blocks(len(numbers), CACHED, max(1, numbers[:1].size)), unit_of(numbers)
+
+    def scaled(part: slice, power: int) -> Floats:
+        return np.ldexp(unit * np.asarray(numbers[part], dtype=float), power)
+
     for form in (FORMATS[name] for name in ("bfloat16", "float16", "float32")):
         resolution = 2.0 ** (1 - form.digits)
         if resolution <= eps:  # which is coarser already
             break
-        steps = (np.ldexp(unit * numbers[part], form.digits) for part in rows)
-        is_finer = any((part != np.rint(part)).any() for part in steps)
-        if is_finer and has_format(np.ldexp(unit * numbers, NEAR_TOP), form):
+        is_finer = any((x != np.rint(x)).any() for x in (scaled(p, form.digits) for p in rows))
+        parts = (scaled(part, NEAR_TOP) for part in rows)
+        fits = is_finer and all((rounded(x, form) == x).all() for x in parts)
+        if fits and has_format(scaled(slice(None), NEAR_TOP), form):
             eps = resolution
             break
     places = (
         k
         for k in range(MOST_PLACES)
-        if all((np.round(numbers[part], k) == numbers[part]).all() for part in rows)
+        if all((np.round(x, k) == x).all() for x in (np.asarray(numbers[p], float) for p in rows))
     )
     decimals = next(places, 0)
     return eps, 10.0**-decimals if decimals else 0.0
@@ -370,7 +375,12 @@ def cosines_and_sines(phases: Floats) -> Floats:
 def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple[int, int]:
     """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
     nearest, frequencies = rounded(x, form), rounded(frequencies, form)
-    first = np.flatnonzero(first_duplicate(nearest) == np.arange(len(nearest)))
+    if (nearest == x).all() and differ_at_lags(x, frequencies, form):
+        return len(x), len(x)
+    is_new = np.append(True, (nearest[1:] != nearest[:-1]).any(axis=1))
+    if x.shape[1] > 1 or (nearest[1:] < nearest[:-1]).any():
+        is_new = first_duplicate(nearest) == np.arange(len(nearest))
+    first = np.flatnonzero(is_new)
     places = nearest[first]
 
     def columns(rows: Indices, part: slice) -> Floats:
@@ -383,6 +393,29 @@ def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple
     return count, int(min(merged, np.append(first, len(x))[safe]))
 
 
+def differ_at_lags(x: Floats, frequencies: Floats, form: Format) -> bool:
+    """Whether phases alone tell all evenly spaced points of one axis apart, computed in a format.
+
+    Rows are equal only where each pair turns over their lag by no more than rounding: that of two
+    phases, half a unit each, and of the waves, which moves a wave by less than one and a half.
+    """
+    steps, eps = np.diff(x, axis=0), 2.0**-form.digits
+    if x.shape[1] > 1 or (steps != steps[:1]).any():
+        return False
+    sizes = np.abs(x).max() * np.abs(frequencies[:, 0])
+    slacks = np.where(sizes < form.largest, np.ldexp(eps, np.frexp(sizes)[1]) + 4 * eps, np.inf)
+    for part in row_blocks(len(steps), AT_ONCE):
+        lags = steps[0] * np.arange(part.start + 1, part.stop + 1)
+        for omega, slack in zip(frequencies[:, 0], slacks, strict=True):
+            turned = omega * lags
+            lags = lags[np.abs(turned - 2 * np.pi * np.rint(turned / (2 * np.pi))) <= slack]
+            if not len(lags):
+                break
+        else:
+            return False
+    return True
+
+
 def rounded_products(x: Floats, frequencies: Floats, form: Format) -> Floats:
     """Phases of points (n, axes), each product and each sum rounded to a format."""
     axes = zip(x.T, frequencies.T, strict=True)
@@ -393,30 +426,32 @@ def rounded_products(x: Floats, frequencies: Floats, form: Format) -> Floats:
 def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
     """Largest |rounded phase - exact phase| in radians over points and frequencies; NaN: infinite.
 
-    On one axis frequencies are taken by descending bound on their error, until no bound exceeds
-    the largest so far.
+    On one axis the last points come first, and frequencies by descending bound on their error, half
+    a unit of a phase included, until no bound exceeds the largest so far.
     """
-    nearest, nearby = rounded(x, form), rounded(frequencies, form)
-    top, bounds, worst = np.abs(nearest).max(), np.full(len(frequencies), np.inf), 0.0
-    if not np.isfinite(top):
+    nearest, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
+    if not np.isfinite(nearest).all():
         return np.nan
-    if x.shape[1] == 1:
-        size = top * np.abs(nearby[:, 0])
-        bounds = (
-            top * np.abs(nearby - frequencies)[:, 0]
-            + np.abs(nearest - x).max() * np.abs(frequencies[:, 0])
-            + 2.0 ** (1 - form.digits) * size
-            + 2.0 ** (form.lowest - form.digits + 1)
-            + np.where(size > form.largest, size + (form.beyond - form.largest), 0.0)
-        )
-    order = np.argsort(-bounds)
-    for part in row_blocks(len(order), AT_ONCE, len(x)):
-        j = order[part]
-        if bounds[j[0]] <= worst or np.isnan(worst):
-            break
-        with np.errstate(invalid="ignore"):  # of infinite phases
-            errors = rounded_products(nearest, nearby[j], form) - x @ frequencies[j].T
-            worst = float(np.maximum(worst, np.abs(errors).max()))
+    for points in row_blocks(len(x), AT_ONCE)[::-1]:
+        own, exact, bounds = nearest[points], x[points], np.full(len(frequencies), np.inf)
+        if x.shape[1] == 1:
+            top, size = np.abs(own).max(), np.abs(own).max() * np.abs(nearby[:, 0])
+            bounds = (
+                top * np.abs(nearby - frequencies)[:, 0]
+                + np.abs(own - exact).max() * np.abs(frequencies[:, 0])
+                + np.ldexp(1.0, np.frexp(size)[1] - form.digits - 1)
+                + 2.0**-50 * size
+                + 2.0 ** (form.lowest - form.digits + 1)
+                + np.where(size > form.largest, size + (form.beyond - form.largest), 0.0)
+            )
+        order = np.argsort(-bounds)
+        for part in row_blocks(len(order), AT_ONCE, len(own)):
+            j = order[part]
+            if bounds[j[0]] <= worst or np.isnan(worst):
+                break
+            with np.errstate(invalid="ignore"):  # of infinite phases
+                errors = rounded_products(own, nearby[j], form) - exact @ frequencies[j].T
+                worst = float(np.maximum(worst, np.abs(errors).max()))
     return worst if np.isfinite(worst) else np.nan
 
 

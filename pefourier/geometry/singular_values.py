@@ -21,7 +21,7 @@ from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, is_stati
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 from pefourier.geometry import Progress
-from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, has_orthogonal_rows
+from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, is_solved, min_leverage
 from pefourier.geometry.precision import stored_resolution
 
 AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
@@ -69,7 +69,10 @@ class Factors:
     def inverse_error(self, s: int | None = None) -> float:
         """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
         if s is None:
-            return max(0.0, 1 - min(float(self.leverage(r).min()) for r in self.row_blocks()))
+            least = min_leverage(self.parts, self.n, self.tolerance)
+            if least is None:
+                least = min(float(self.leverage(r).min()) for r in self.row_blocks())
+            return max(0.0, 1 - least)
         return max(self.row_error(rows, s) for rows in self.row_blocks())
 
     def leverage(self, rows: slice) -> Floats:
@@ -227,7 +230,7 @@ def check_products(enc: Encoding) -> None:
     """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
     n, d = len(enc), enc.dim
     if is_stationary(enc) and len(enc.domain.sides) == 1:
-        if has_orthogonal_rows(enc.measure, n):
+        if is_solved(enc.measure, n):
             return
         n, d = (n + 1) // 2, len(enc.measure.frequencies)
     elif is_stationary(enc) and is_separable(enc):

@@ -7,6 +7,7 @@ turn, that of phases: in float32 where a table is no finer, or shows that its ow
 positions, on a grid with the places along its axes, not with the rows.
 """
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -16,6 +17,8 @@ from pefourier.encodings.places import axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
+    Indices,
+    Table,
     has_format,
     phase_errors,
     rounded,
@@ -26,12 +29,13 @@ from pefourier.geometry.waves import fit_sinusoid_pairs
 READ = 2**9  # rows from which frequencies are read
 STEEP = 0.8  # a sine beyond which does not tell its phase
 TOLD = 2.0**-8  # of a unit of float32, to which a phase has to be known
+Allowed = Callable[[Indices], Floats]  # rows (k,) to differences (k, d) that rounding explains
 
 
 def stored_tolerance(
-    a: Floats, b: Floats, encoding_a: Encoding, encoding_b: Encoding
-) -> tuple[Floats, float]:
-    """Differences that rounding explains, shape (n, d), and the coarser eps of what is stored.
+    a: Table, b: Table, encoding_a: Encoding, encoding_b: Encoding
+) -> tuple[Allowed, float]:
+    """Differences that rounding explains, by rows, and the coarser eps of what is stored.
 
     All was computed in float32 or better, and each number then rounded to its table's format, by
     half a unit at most: so were numbers of 16 bits that lie in a wider format.
@@ -42,9 +46,14 @@ def stored_tolerance(
     ]
     coarser = max(stored)
     phases = FLOAT32_EPS if has_float32_phases(a) or has_float32_phases(b) else coarser
-    allowed = rounding_tolerance(a, encoding_a, coarser, phases)
+    computed = rounding_tolerance(a, encoding_a, coarser, phases)
     halves = sum(eps / 2 for eps in stored if eps > FLOAT32_EPS)
-    return allowed + halves * (np.abs(a) + allowed) + half_of_least(coarser), coarser
+
+    def allowed(rows: Indices) -> Floats:
+        limits = computed(rows)
+        return limits + halves * (np.abs(a[rows]) + limits) + half_of_least(coarser)
+
+    return allowed, coarser
 
 
 def half_of_least(eps: float) -> float:
@@ -57,7 +66,7 @@ def half_of_least(eps: float) -> float:
     return next((2.0 ** (f.lowest - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
 
 
-def has_float32_phases(table: Floats) -> bool:
+def has_float32_phases(table: Table) -> bool:
     """Whether waves of a table, maybe finer, have phases in float32, as frequencies then are.
 
     A column that is 0 or largest in the first row, at phase 0, is a sine or a cosine of one step
@@ -69,9 +78,11 @@ def has_float32_phases(table: Floats) -> bool:
     >>> has_float32_phases(np.sin(phases)), has_float32_phases(np.cos(phases * (1 + 1e-9)))
     (True, False)
     """
-    top = np.abs(table[0]).max() or 1.0
+    top = float(np.abs(table[0]).max()) or 1.0
+    if (table[:READ] != table[0]).any(axis=0).all():
+        table = np.asarray(table[:READ], dtype=float)
     moved = (table != table[0]).argmax(axis=0)
-    step = table[moved, np.arange(table.shape[1])] / top
+    step = table[moved, np.arange(table.shape[1])].astype(float) / top
     sines = (table[0] == 0) & (moved > 0) & (np.abs(step) < STEEP)
     cosines = (table[0] == top) & (moved > 0) & (np.abs(step) < 1)
     phases = np.abs(np.concatenate([np.arcsin(step[sines]), np.arccos(step[cosines])]))
@@ -82,8 +93,8 @@ def has_float32_phases(table: Floats) -> bool:
     return fits and len(nearest) > 0 and has_format(nearest, FORMATS["float32"])
 
 
-def rounding_tolerance(table: Floats, enc: Encoding, eps: float, phases_eps: float) -> Floats:
-    """Differences that computing explains, shape (n, d), of numbers then stored to `eps`.
+def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: float) -> Allowed:
+    """Differences that computing explains, by rows, of numbers then stored to `eps`.
 
     Numbers are off by a few units of the largest, in float32 or finer, and phases of columns that
     turn, to `phases_eps`, as `phase_rounding` says.
@@ -93,17 +104,19 @@ def rounding_tolerance(table: Floats, enc: Encoding, eps: float, phases_eps: flo
     if enc.measure is not None:
         omega += np.abs(enc.measure.frequencies).max()
     steps, lines = steps_and_lines(table, enc)
-    fits = (fit_sinusoid_pairs(line[:READ], max(eps, FLOAT32_EPS)) for line in lines)
+    samples = (np.asarray(line[:READ], dtype=float) for line in lines)
+    fits = (fit_sinusoid_pairs(line, max(eps, FLOAT32_EPS)) for line in samples)
     turning = [pairs for pairs in fits if pairs is not None]
     if turning and len(turning) == len(lines):
         of_pairs = [np.append(pairs.sines, pairs.cosines) for pairs in turning]
         omega[np.concatenate(of_pairs)] = 0.0
         for columns, pairs in zip(of_pairs, turning, strict=True):
             omega[columns] = np.maximum(omega[columns], np.tile(pairs.omega, 2))
-    return size * (4 * min(eps, FLOAT32_EPS) + phase_errors(steps, omega, phases_eps))
+    numbers = 4 * min(eps, FLOAT32_EPS)
+    return lambda rows: size * (numbers + phase_errors(steps[rows], omega, phases_eps))
 
 
-def steps_and_lines(table: Floats, enc: Encoding) -> tuple[Floats, list[Floats]]:
+def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:
     """By how many steps phases of each row are off those of 0 at most, and rows that turn evenly.
 
     On a whole grid a line along each axis; of columns that do not turn at all there are none.

@@ -2,10 +2,11 @@
 
 Conventions
 -----------
-Tables are (n, d), `allowed` the differences that rounding explains, shape (n, d) or (n, 1). Column
-j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows further on in a, or has a scale
-of its own (`scales`) and a constant added (`offset_row`). Rows in any order are matched, too, but
-not together with columns. The weakest relation is a rotation, by which all inner products are kept.
+Tables are (n, d), of any floating-point type, and read in blocks; `allowed` gives the differences
+(k, d) that rounding explains in some rows. Column j of b is `scale` · signs[j] · column columns[j]
+of a, `offset` rows further on in a, or has a scale of its own (`scales`) and a constant added
+(`offset_row`). Rows in any order are matched, too, but not together with columns. The weakest
+relation is a rotation, by which all inner products are kept.
 """
 
 from collections.abc import Iterator
@@ -13,18 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.diagnosis.pairs import Bools, Places, fit_pair_waves, frequencies_apart
 from pefourier.encodings.columns import changes_by_name
-from pefourier.encodings.encoding import (
-    BLOCK,
-    Floats,
-    largest_number,
-    row_blocks,
-    unit_of,
-)
+from pefourier.encodings.encoding import Floats, largest_number, row_blocks
 from pefourier.encodings.findings import finding
-from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table
+from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
@@ -47,7 +44,7 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     if both_rotate or outcome.unit == "factors" or "bias" in injections:
         return outcome
     x = slice(outcome.length)
-    a, b = (np.asarray(enc.table(enc.domain.x[x]), dtype=float) for enc in encodings)
+    a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
     on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
@@ -74,50 +71,88 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
 
 
 def find_transformation(
-    a: Floats, b: Floats, allowed: Floats, eps: float
+    a: Table, b: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """What leads from a to b, or None, and the largest difference left."""
     if not a.any() or not b.any():
         return None, 0.0
-    for offset in candidate_offsets(a, b, allowed.max() / largest_number(a)):
-        rows = np.maximum(*overlap(allowed, allowed, offset))
+    index = np.arange(len(a))
+    limit = max(float(allowed(index[rows]).max()) for rows in blocks_of(a))
+    for offset in candidate_offsets(a, b, limit / largest_number(a)):
+        limits = larger_of(allowed, *overlap(index, index, offset))
         unknown = b[: max(-offset, 0)]  # zeros need no explanation
         if (abs(offset) if unknown.any() or offset > 0 else 0) > max(1, len(a) // 4):
             continue
-        change, residual = find_columns(*overlap(a, b, offset), rows, eps)
+        change, residual = find_columns(*overlap(a, b, offset), limits, eps)
         if change is not None:
             change |= {"offset": offset} if offset else {}
             change |= {"zero_rows": len(unknown)} if len(unknown) and not unknown.any() else {}
             return change, residual
-    change, residual = find_columns(a[::-1], b, np.maximum(allowed, allowed[::-1]), eps)
+    change, residual = find_columns(a[::-1], b, larger_of(allowed, index, index[::-1]), eps)
     if change is not None:
         return {"rows": "reversed"} | change, residual
     change, residual = find_affine_columns(a, b, allowed, eps)
     return (change, residual) if change is not None else find_rotation(a, b, allowed, eps)
 
 
+def larger_of(allowed: Allowed, first: Places, second: Places) -> Allowed:
+    """What rounding explains between rows that belong together."""
+    return lambda rows: np.maximum(allowed(first[rows]), allowed(second[rows]))
+
+
+def blocks_of(table: Table, count: int | None = None) -> list[slice]:
+    """The rows of a table, or the first of them, in blocks."""
+    return row_blocks(len(table) if count is None else count, NUMBERS_AT_ONCE, table.shape[1])
+
+
+def read(table: Table, rows: slice) -> Floats:
+    """Some rows in float64."""
+    return np.asarray(table[rows], dtype=float)
+
+
 def find_columns(
-    x: Floats, y: Floats, allowed: Floats, eps: float
+    x: Table, y: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """The order of columns, signs and scale that lead from x to y, and what they leave.
 
     A scale of six digits was chosen, if rounding to `eps` explains what it has beyond them.
     """
-    scale = np.sqrt((y**2).sum() / ((x**2).sum() or np.inf))  # pairwise sums, to a few eps
+    scale = norm_of(y) / (norm_of(x) or np.inf)
     if scale == 0:
         return None, 0.0
     short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.6g}")
     scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
-    rows = allowed * scale
-    for columns, signs in column_maps(x, y, rows, scale):
-        residual = largest_left(x, y, rows, columns, signs * scale)
+
+    def limits(rows: Indices) -> Floats:
+        return allowed(rows) * scale
+
+    if not sizes_agree(x, y, limits, scale):
+        return None, 0.0
+    for columns, signs in column_maps(x, y, limits, scale):
+        residual = largest_left(x, y, limits, columns, signs * scale)
         if residual is not None:
             return describe_transformation(columns, signs, scale), residual
     return None, 0.0
 
 
+def norm_of(table: Table) -> float:
+    """The root of the sum of squares: pairwise sums, to a few eps."""
+    return float(np.sqrt(sum((read(table, rows) ** 2).sum() for rows in blocks_of(table))))
+
+
+def sizes_agree(x: Table, y: Table, allowed: Allowed, scale: float) -> bool:
+    """Whether the sizes in each row sum to the same, as they do in any order and with any signs."""
+    index, slack = np.arange(len(x)), SUMS_EPS * x.shape[1]
+    for rows in blocks_of(x):
+        first, second = scale * np.abs(read(x, rows)).sum(axis=1), np.abs(read(y, rows)).sum(axis=1)
+        limits = allowed(index[rows]).sum(axis=1) + slack * np.maximum(first, second)
+        if (np.abs(first - second) > limits).any():
+            return False
+    return True
+
+
 def find_affine_columns(
-    a: Floats, b: Floats, allowed: Floats, eps: float
+    a: Table, b: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """Columns that follow from one another by a sign, a scale and an added constant of their own.
 
@@ -126,7 +161,8 @@ def find_affine_columns(
     """
     if len(a) < FEWEST or not is_matched(a):  # of few rows any column is another's
         return None, 0.0
-    parts, limit = [x - x.mean(axis=0) for x in (a, b)], float(allowed.max())
+    a, b, own = read(a, slice(None)), read(b, slice(None)), allowed(np.arange(len(a)))
+    parts, limit = [x - x.mean(axis=0) for x in (a, b)], float(own.max())
     sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
     rounding = [16 * eps * largest_number(x) * np.sqrt(len(x)) for x in (a, b)]
     constant = [sizes[k] <= rounding[k] for k in (0, 1)]
@@ -152,9 +188,9 @@ def find_affine_columns(
     added = (unexplained.max(axis=0) + unexplained.min(axis=0)) / 2
     del unexplained, turned
     limits = np.empty(a.shape)
-    limits[:, columns] = np.broadcast_to(allowed, a.shape)[:, columns] * np.maximum(1.0, scales)
+    limits[:, columns] = own[:, columns] * np.maximum(1.0, scales)
     limits += eps * np.abs(b).max(axis=1, keepdims=True)
-    residual = largest_left(a, b - added, limits, columns, signs * scales)
+    residual = largest_left(a, b - added, lambda rows: limits[rows], columns, signs * scales)
     if residual is None:
         return None, 0.0
     return describe_affine(columns, signs, scales, added, float(limits.max())), residual
@@ -201,34 +237,35 @@ def fewest_digits(value: float, slack: float) -> float:
 
 
 def largest_left(
-    x: Floats, y: Floats, allowed: Floats, columns: Places, factors: Floats
+    x: Table, y: Table, allowed: Allowed, columns: Places, factors: Floats
 ) -> float | None:
     """The largest difference of y and columns of x times factors; None where one is too large."""
-    worst = 0.0
-    for rows in (slice(FEW), *row_blocks(len(x), BLOCK, x.shape[1])):  # few rows rule most out
-        limits = allowed[rows] if allowed.shape[1] == 1 else allowed[rows][:, columns]
-        residual = np.abs(x[rows][:, columns] * factors - y[rows])
-        if not (residual <= limits).all():
+    worst, index = 0.0, np.arange(len(x))
+    for rows in (slice(FEW), *blocks_of(x)):  # few rows rule most out
+        residual = np.abs(read(x, rows)[:, columns] * factors - y[rows])
+        if not (residual <= allowed(index[rows])[:, columns]).all():
             return None
         worst = max(worst, float(residual.max()))
     return worst
 
 
-def overlap(a: Floats, b: Floats, offset: int) -> tuple[Floats, Floats]:
+def overlap(a: NDArray[Any], b: NDArray[Any], offset: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Rows of a and b that belong together when b[s] comes from a[s + offset]."""
     n = len(a)
     return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
 
 
-def candidate_offsets(a: Floats, b: Floats, allowed: float) -> Iterator[int]:
+def candidate_offsets(a: Table, b: Table, allowed: float) -> Iterator[int]:
     """Offsets at which a first row of one table is one of the other, up to order and signs.
 
     `allowed` are differences that rounding explains, as a share of the largest number.
     """
     yield 0
     for rows, reference, sign in ((a, b, 1), (b, a, -1)):
-        distances = np.abs(signature(rows) - signature(reference[:1])).max(axis=1)
-        length = np.linalg.norm(reference[0])
+        first = signature(read(reference, slice(1)))
+        parts = (np.abs(signature(read(rows, part)) - first) for part in blocks_of(rows))
+        distances = np.concatenate([part.max(axis=1) for part in parts])
+        length = norm_of(reference[:1])
         tolerance = 1e-6 + (4 * allowed * largest_number(reference) / length if length else 0.0)
         matches = [
             int(s) for s in np.argsort(distances, kind="stable")[:4] if distances[s] <= tolerance
@@ -245,7 +282,7 @@ def signature(rows: Floats) -> Floats:
 
 
 def column_maps(
-    a: Floats, b: Floats, allowed: Floats, scale: float
+    a: Table, b: Table, allowed: Allowed, scale: float
 ) -> Iterator[tuple[Places, Floats]]:
     """Candidates (columns, signs) with b = scale · a[:, columns] · signs.
 
@@ -262,27 +299,27 @@ def column_maps(
     if len(unmatched) == 0:
         yield columns, signs
         return
-    samples = [x[:FEW] for x in (a, b, allowed)]
     for order in changes_by_name(d).values():
-        if largest_left(samples[0], samples[1], samples[2], order, np.full(d, scale)) is not None:
+        if largest_left(a[:FEW], b[:FEW], allowed, order, np.full(d, scale)) is not None:
             yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
-        p, q = ((weights @ x[:count])[unmatched] for x in (a, b))
+        sums = (sum(weights[k] @ read(x, k) for k in blocks_of(x, count)) for x in (a, b))
+        p, q = (np.asarray(x)[unmatched] for x in sums)
         columns[unmatched[np.argsort(np.abs(q))]] = unmatched[np.argsort(np.abs(p))]
         products = sum(
-            np.einsum("ij,ij->j", a[rows][:, columns[unmatched]], b[rows][:, unmatched])
-            for rows in row_blocks(count, BLOCK, d)
+            np.einsum("ij,ij->j", read(a, rows)[:, columns[unmatched]], b[rows][:, unmatched])
+            for rows in blocks_of(a, count)
         )
         signs[unmatched] = np.where(products < 0, -1.0, 1.0)
         yield columns.copy(), signs.copy()
 
 
-def fitting_columns(a: Floats, b: Floats, allowed: Floats, factor: float) -> Bools:
+def fitting_columns(a: Table, b: Table, allowed: Allowed, factor: float) -> Bools:
     """Whether each column of b is that of a times a factor."""
-    fits = np.ones(a.shape[1], bool)
-    for rows in row_blocks(len(a), BLOCK, a.shape[1]):
-        fits &= (np.abs(factor * a[rows] - b[rows]) <= allowed[rows]).all(axis=0)
+    fits, index = np.ones(a.shape[1], bool), np.arange(len(a))
+    for rows in blocks_of(a):
+        fits &= (np.abs(factor * read(a, rows) - b[rows]) <= allowed(index[rows])).all(axis=0)
         if not fits.any():
             break
     return fits
@@ -303,17 +340,15 @@ def describe_transformation(columns: Places, signs: Floats, scale: float) -> dic
     return change
 
 
-def products_with_probes(a: Floats, b: Floats, allowed: Floats) -> tuple[Floats, Floats, Floats]:
-    """Inner products of rows of two tables, times random vectors, and what rounding explains."""
-    probes = np.random.default_rng(0).standard_normal((len(a), PROBES))
-    rounding = np.linalg.norm(allowed, axis=1)
-    lengths = np.linalg.norm(a, axis=1)
-    limit = rounding * np.linalg.norm(a) + lengths * np.linalg.norm(rounding)
-    return a @ (a.T @ probes), b @ (b.T @ probes), limit
+def products_with_probes(table: Table) -> Floats:
+    """Inner products of all rows, times random vectors."""
+    probes = np.random.default_rng(0).standard_normal((len(table), PROBES))
+    sums = sum(read(table, rows).T @ probes[rows] for rows in blocks_of(table))
+    return np.concatenate([read(table, rows) @ sums for rows in blocks_of(table)])
 
 
 def find_rotation(
-    a: Floats, b: Floats, allowed: Floats, eps: float
+    a: Table, b: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
     """Whether all inner products agree up to one scale, and the largest relative difference seen.
 
@@ -323,21 +358,28 @@ def find_rotation(
     rounding at its worst, which noise may pass: so the best rotation (Schönemann, 1966) has to
     leave a small part of what differs as it is.
     """
-    moved = (np.abs(a - b) > allowed).any(axis=1)
-    if 2 * moved.sum() < len(a):
+    moved, parts, index = 0, [], np.arange(len(a))
+    for rows in blocks_of(a):
+        limits, own = allowed(index[rows]), read(a, rows)
+        moved += int((np.abs(own - b[rows]) > limits).any(axis=1).sum())
+        parts.append([np.linalg.norm(x, axis=1) for x in (limits, own)])
+    if 2 * moved < len(a):
         return None, 0.0
-    units = unit_of(a), unit_of(b)  # products of products are taken near 1
-    a, b, allowed = a * units[0], b * units[1], np.broadcast_to(allowed * units[0], a.shape)
-    scale = float(np.linalg.norm(b)) / float(np.linalg.norm(a))
-    for rows in (slice(FEW), slice(None)):  # phases of the first rows are hardly rounded
-        x, y, limit = products_with_probes(a[rows], b[rows] / scale, allowed[rows])
+    rounding, lengths = np.concatenate(parts, axis=1)
+    norms = norm_of(a), norm_of(b)
+    scale = norms[1] / norms[0]
+    for count in (FEW, len(a)):  # phases of the first rows are hardly rounded
+        x, y = products_with_probes(a[:count]), products_with_probes(b[:count]) / scale**2
+        near, far = rounding[:count], lengths[:count]
+        limit = near * np.linalg.norm(far) + far * np.linalg.norm(near)
         if (np.abs(x - y).max(axis=1) > 2 * limit).any():
             return None, 0.0
-    share = 1 / (float(np.linalg.norm(a)) * float(np.linalg.norm(b)))
-    unrotated = 1 - share * float(np.vdot(a, b))  # squares that are left where nothing is turned
-    turned = 1 - share * float(np.linalg.svd(a.T @ b, compute_uv=False).sum())  # and at the best
+    share = 1 / (norms[0] * norms[1])
+    products = sum(read(a, rows).T @ read(b, rows) for rows in blocks_of(a))
+    unrotated = 1 - share * float(np.trace(products))  # squares left where nothing is turned
+    turned = 1 - share * float(np.linalg.svd(products, compute_uv=False).sum())  # and at the best
     if turned > EXPLAINED**2 * unrotated - SQUARES_EPS:
         return None, 0.0
-    short = float(f"{scale * units[0] / units[1]:.6g}")
+    short = float(f"{scale:.6g}")
     change = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})
     return change, float(np.abs(x - y).max() / np.abs(x).max())

@@ -81,7 +81,8 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     exchange = {"axes": "y and x exchanged"} if axes[0].translate(EXCHANGE) == axes[1] != "" else {}
     if aligned.verdict == "equivalent":
         return replace(aligned, transform=aligned.transform | exchange)
-    found = match_points((a, b), float(stored_tolerance(a, b, first, second)[0].max()), sides)
+    allowed, _ = stored_tolerance(a, b, first, second)
+    found = match_points((a, b), float(allowed(np.arange(len(a))).max()), sides)
     if found is not None:
         return with_points(outcome, *found)
     if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):

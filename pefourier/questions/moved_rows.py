@@ -25,10 +25,11 @@ from pefourier.diagnosis.row_positions import (
 )
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, Floats
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
-from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
+from pefourier.geometry.precision import FLOAT32_EPS, Table, first_duplicate
+from pefourier.geometry.tolerance import Allowed
 from pefourier.questions.outcome import Outcome, Two
 from pefourier.writing.text import ranges
 
@@ -224,22 +225,23 @@ def with_rows(
     )
 
 
-def match_rows(outcome: Outcome, a: Floats, b: Floats, allowed: Floats) -> Outcome:
+def match_rows(outcome: Outcome, a: Table, b: Table, allowed: Allowed) -> Outcome:
     """The outcome with the row of a that each row of b is, where most are one.
 
     The nearest rows are found in a few random directions, in which rows that differ are apart, and
     compared in full.
     """
-    from scipy.spatial import KDTree  # which few comparisons need
-
-    n = len(a)
     if not is_matched(a):
         return outcome
-    equal = np.all(np.abs(a - b) <= allowed, axis=1)
+    from scipy.spatial import KDTree  # which few comparisons need
+
+    n, limits = len(a), allowed(np.arange(len(a)))
+    a, b = (np.asarray(x, dtype=float) for x in (a, b))
+    equal = np.all(np.abs(a - b) <= limits, axis=1)
     tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
     nearest = KDTree(a @ directions).query(b @ directions)[1]
-    near = np.abs(a[nearest] - b) <= np.broadcast_to(allowed, a.shape)[nearest]
+    near = np.abs(a[nearest] - b) <= limits[nearest]
     fits = equal | np.all(near, axis=1)
     rows = np.where(equal, np.arange(n), nearest)
     if fits.mean() <= 0.5 or equal[fits].all():

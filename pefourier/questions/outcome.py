@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.pairs import PairDifference, PairWaves, apart, pair_tolerance
 from pefourier.diagnosis.row_positions import PositionRun
-from pefourier.encodings.encoding import Encoding, Finding, largest_number
-from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
+from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.questions.operators import OperatorComparison
 from pefourier.writing.text import ranges
@@ -122,20 +122,28 @@ def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None)
     if outcome.differing:
         return outcome
     n = min(outcome.length, limit or outcome.length)
-    a, b = (np.asarray(enc.table(enc.domain.x[:n]), dtype=float) for enc in (first, second))
-    tolerance, _ = stored_tolerance(a, b, first, second)
-    residual = np.abs(a - b)
-    beyond = residual > tolerance
-    row, column = np.unravel_index(residual.argmax(), residual.shape)
+    a, b = (enc.table(enc.domain.x[:n]) for enc in (first, second))
+    allowed, _ = stored_tolerance(a, b, first, second)
+    differs, tolerance, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
+    places: list[tuple[int, int] | None] = [None, None]  # of the first and the largest difference
+    for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
+        residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
+        limits = allowed(np.arange(part.start, part.stop))
+        beyond, tolerance = residual > limits, max(tolerance, float(limits.max()))
+        differs |= beyond.any(axis=0)
+        places[0] = places[0] or first_place(beyond, part.start)
+        if residual.max() > worst:
+            worst = float(residual.max())
+            places[1] = first_place(residual == worst, part.start)
     return replace(
         outcome,
-        verdict="different" if beyond.any() else "the same",
-        differing=int(beyond.any(axis=0).sum()),
-        bitwise=not residual.any(),
-        tolerance=float(tolerance.max()),
-        max_difference=float(residual.max()),
-        first_difference=first_place(beyond),
-        largest_difference=(int(row), int(column)) if residual[row, column] else None,
+        verdict="different" if differs.any() else "the same",
+        differing=int(differs.sum()),
+        bitwise=not worst,
+        tolerance=tolerance,
+        max_difference=worst,
+        first_difference=places[0],
+        largest_difference=places[1],
     )
 
 
@@ -172,11 +180,11 @@ def compare_waves(numbers: Outcome, pairs: tuple[PairWaves, PairWaves]) -> Outco
     return replace(numbers, max_difference=worst, tolerance=float(limit.max()))
 
 
-def first_place(beyond: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Row and column of the first difference beyond rounding.
+def first_place(beyond: NDArray[np.bool_], start: int = 0) -> tuple[int, int] | None:
+    """Row, from the start of a block on, and column of the first difference beyond rounding.
 
     >>> first_place(np.array([[False, False], [False, True]]))
     (1, 1)
     """
     row, column = np.unravel_index(beyond.argmax(), beyond.shape)
-    return (int(row), int(column)) if beyond[row, column] else None
+    return (start + int(row), int(column)) if beyond[row, column] else None

@@ -6,6 +6,7 @@ Functions instead of texts, so that only the form asked for is made, by `report.
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 from typing import Any, Literal
 
@@ -69,9 +70,11 @@ def plain(value: Any) -> Any:
 
 def fields_of(result: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, in their order, but for those that are not told."""
-    return {label: getattr(result, name) for name, label in fields_told(type(result)).items()}
+    kind: Any = type(result)
+    return {label: getattr(result, name) for name, label in fields_told(kind).items()}
 
 
+@cache
 def fields_told(kind: Any) -> dict[str, str]:
     """Fields of a dataclass with the names that they are told by."""
     labels = {f.name: f.metadata.get("told", f.name) for f in dataclasses.fields(kind)}

@@ -13,6 +13,7 @@ from pefourier.encodings.places import axis_encodings
 from pefourier.encodings.sources.tables import read_table, rows_of_codes, write_table
 from pefourier.errors import PefourierError
 from pefourier.geometry import even_odd_svd, precision, singular_values
+from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, first_duplicate, format_losses
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.check_faithful import check_faithful
@@ -122,3 +123,46 @@ def test_a_table_that_memory_does_not_hold_is_written_in_blocks(suffix, monkeypa
     tracemalloc.stop()
     assert peak < table.nbytes / 2
     np.testing.assert_array_equal(read_table(path)[0], table)
+
+
+@pytest.mark.parametrize(("spec", "n", "d"), [("rope", 3001, 8), ("sinusoidal", 5000, 16)])
+def test_the_worst_row_of_an_inverse_by_its_waves(monkeypatch, spec, n, d):
+    monkeypatch.setattr(even_odd_svd, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(even_odd_svd, "BLOCK", 2**10)
+    enc = build(spec, length=n, d=d)
+    left = np.linalg.svd(enc.table(), full_matrices=False)[0]
+    factors = decompose(enc)
+    assert all(part.right is not None for part in factors.parts)
+    monkeypatch.setattr(singular_values.Factors, "leverage", None)
+    assert factors.inverse_error() == pytest.approx(1 - (left**2).sum(axis=1).min(), abs=1e-10)
+
+
+def test_phases_apart_at_all_lags_are_distinct_rows(rng):
+    settled = 0
+    for _ in range(40):
+        form = FORMATS[str(rng.choice(["float16", "bfloat16", "float32"]))]
+        x = np.arange(float(rng.integers(2, 300)))[:, None]
+        omega = precision.rounded(rng.uniform(0.001, 1, (int(rng.integers(1, 5)), 1)), form)
+        phases = precision.rounded_products(x, omega, form)
+        rows = precision.rounded(precision.cosines_and_sines(phases), form)
+        if precision.differ_at_lags(x, omega, form):
+            settled += 1
+            assert len(np.unique(rows, axis=0)) == len(x)
+    assert settled > 5
+
+
+@pytest.mark.parametrize("n", [1, 2, 999, 3000])
+def test_the_closest_lag_of_a_period_by_its_kernel(n):
+    enc = build("dft", length=n, d=1000)
+    found, table = closest_pair(enc), enc.table()
+    if n > 1:
+        apart = np.linalg.norm(table[1:] - table[0], axis=1)
+        assert found.distance == pytest.approx(apart.min(), abs=1e-12)
+        expected = np.flatnonzero(apart <= apart.min() + 1e-9)[0] + 1
+        assert found.pair == (0, expected)
+
+
+def test_millions_of_rows_are_never_read():
+    result = check_faithful(build("sinusoidal", length=10**6, d=256))
+    assert (result.distinct, result.precision["float32"].distinct_phase) == (10**6, 10**6)
+    assert check_faithful(build("dft", length=10**5, d=10**5)).verdict == "isometric"
