@@ -72,7 +72,7 @@ def test_each_way_is_a_spec_that_gives_it_back(written):
 
 NOT_EXTENDED = [
     ("rope", {"trained": 4096, "to": 4096}, "4096 positions"),
-    ("rope", {"to": 4096}, "--length 8k"),
+    ("rope", {"to": 4096}, "length=8192"),
     ("dft", {"trained": 80, "to": 4096}, "dft"),
     ("rope", {"trained": 80, "to": 4096, "criteria": ("distance",)}, "distance"),
     ("rope:inv_freq=inv.npy", {"trained": 1024, "to": 8192}, "base"),
