@@ -288,7 +288,7 @@ def column_maps(
 
     Columns that already fit keep their place. For the rest, named orders come first, because
     several low-frequency columns may fit one place. Other columns are matched by the size of their
-    products with random weights. The first rows come first: their phases have little rounding error.
+    products with random weights. The first rows come first: their phases have little rounding.
     """
     n, d = a.shape
     columns, signs = np.arange(d), np.ones(d)
