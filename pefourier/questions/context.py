@@ -72,10 +72,7 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
     "pairs at unseen angles": "unseen",
     "no unseen angles up to": "familiar_length",
 }
-LAYOUTS = {
-    "halves": "half (rotate_half)",
-    "neighbours": "interleaved",
-}  # names in inference engines
+LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
 IN_A_LINE = 8
 DIGITS = 6
@@ -155,7 +152,7 @@ class Context(Result):
 
     @property
     def is_within(self) -> bool:
-        """Whether the config states the length with its scaling and the trained length is assumed."""
+        """Whether the config states the length and the trained length is assumed."""
         if self.stated is None or self.trained.source != "assumed":
             return False
         return self.length <= self.stated.length
