@@ -168,10 +168,11 @@ def describe_rotation(
 ) -> Rotation:
     """Describe a rotary encoding over `length` positions (default: the length of the encoding).
 
-    `trained` is the trained length, by default the original length of the scaling, else the length
-    of the encoding. Training used the rotation `before_scaling`, or the present rotation. Phases are
-    those of lags, limited to the `window` that a query sees. `unrotated` dimensions of a head do not
-    rotate, in addition to those of the encoding, which must rotate pairs at declared frequencies.
+    `trained` is the trained length, by default the original length of the scaling, else the
+    length of the encoding. Training used the rotation `before_scaling`, or the present rotation.
+    Phases are those of lags, limited to the `window` that a query sees. `unrotated` dimensions of
+    a head do not rotate, in addition to those of the encoding, which must rotate pairs at declared
+    frequencies.
 
     >>> from pefourier.encodings import load
     >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
