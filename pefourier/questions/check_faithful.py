@@ -130,7 +130,7 @@ class Faithfulness(Result):
 
     @property
     def closest_ends(self) -> str | None:
-        """The two points whose codes are closest."""
+        """The two points with the closest vectors."""
         return join(map(str, self.closest_pair)) if self.closest_pair else None
 
     @property
@@ -180,7 +180,7 @@ class GridFaithfulness(Faithfulness):
 
     @property
     def closest_ends(self) -> str | None:
-        """The two points whose codes are closest."""
+        """The two points with the closest vectors."""
         if self.closest_pair is None or self.displacement is None:
             return None
         rows = np.array(self.closest_pair[:1], dtype=int)

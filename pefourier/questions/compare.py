@@ -204,7 +204,7 @@ def compare(
 
     `transform` means: column j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows
     later in a; or b holds a `part` of a, its cosines or sines. `pairs`, `heads` and `layers` list
-    what differs; `cause` is the one mistake that explains every difference. With a `tolerance`,
+    what differs; `cause` is a single mistake that explains every difference. With a `tolerance`,
     tables are the same if no numbers differ by more, before any transformation.
 
     Examples

@@ -4,7 +4,7 @@ Conventions
 -----------
 Rows are compared by their numbers. If one is a rotation, or a table that repeats its cosines and
 sines, rows are compared by their pairs in any order of columns. A cause is reported only if it
-turns the first table into the second within rounding at every common point.
+maps the first table to the second within rounding at every common point.
 """
 
 from collections.abc import Iterator

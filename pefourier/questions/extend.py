@@ -381,7 +381,7 @@ def check_longer(enc: Encoding, trained: int | None, length: int) -> None:
     if trained is None and source_of(enc.spec) == "name":
         raise PefourierError(
             f"{shown(enc.spec)} does not state its trained length; pass it, for example as "
-            "--length 8k"
+            "--length 8192"
         )
     if length <= (trained or len(enc)):
         raise PefourierError(

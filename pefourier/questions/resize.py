@@ -70,7 +70,7 @@ class Picture:
     norm: float  # RMS norm of the vectors
     distinct: int  # number of distinct vectors
     nearest: float | None  # smallest distance of two vectors over `norm`; None for a single point
-    neighbours: list[float]  # mean cosine of codes one step apart along each axis
+    neighbours: list[float]  # mean cosine of vectors one step apart along each axis
     cycles: float  # mean frequency in cycles per side (Euclidean norm over the axes)
     constant: float  # share of the energy that is constant over all points
     density: np.ndarray  # (K_1, …) over the half plane, sums to one

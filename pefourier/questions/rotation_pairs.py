@@ -223,7 +223,7 @@ def are_known(first: Encoding, second: Encoding) -> bool:
 
 
 def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
-    """Find the one mistake that turns one into the other, or the settings that differ."""
+    """Find a single mistake that explains the difference, or the settings that differ."""
     if are_known(*encodings):
         return settings_cause(*encodings)
     sides: tuple[tuple[Literal["a", "b"], Encoding, PairWaves, PairWaves], ...] = (

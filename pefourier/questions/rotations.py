@@ -491,7 +491,7 @@ def read_against(
 ) -> Reading:
     """Compare rotations with another rotation or a misreading, up to a length.
 
-    Of several rotations, the one with the largest disagreement is returned.
+    If there are several rotations, return the reading with the largest disagreement.
 
     >>> from pefourier.encodings import load
     >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
