@@ -208,7 +208,7 @@ def count_steps(span: str, resolution: str) -> int:
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
     r"""Base whose lowest frequency needs k lengths for a rotation: :math:`(kL/2\pi)^{d/(d-2)}`.
 
-    With k = 1, it is the largest base with which every pair completes a full rotation.
+    With k = 1, it is the largest base with which every pair completes a rotation in the length.
 
     >>> round(base_of_turns(256, 80), 3), round(base_of_turns(128, 4096), 2)
     (12.99, 722.52)
