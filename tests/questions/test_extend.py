@@ -148,7 +148,7 @@ def test_an_original_length_that_no_config_says_is_told(written):
     assert (note.code, "16384" in note.message, "1048576" in note.message) == (
         *("original-by-factor", True, True),
     )
-    with pytest.raises(PefourierError, match="stands for 131072 positions"):
+    with pytest.raises(PefourierError, match="covers 131072 positions"):
         extend(path, 131072)
 
 
