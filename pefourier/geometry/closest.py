@@ -207,10 +207,7 @@ def angular_steps(rows: Floats) -> Floats:
     >>> (angular_steps(np.hstack([np.sin(x), np.cos(x)])) / np.pi).round(6)
     array([0.25, 0.5 , 1.  , 2.  , 4.  , 0.25, 0.5 , 1.  , 2.  , 4.  ])
     """
-    omega, square = (
-        np.arccos(recurrence(rows, 1)[0]),
-        np.minimum(rows**2, 2.0),
-    )  # at most 1 for sinusoids
+    omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # <= 1 if sine
     twice = (2 * square - 1) ** 2
     for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
         doubled, later = twice[:, :-stride], square[:, stride:]

@@ -243,7 +243,7 @@ def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | Non
 def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:
     """Return cosines or sines at the positions from the middle on; mirror positions share a row.
 
-    Rows are computed in groups: about 2 sqrt r sines and cosines give r rows.
+    Rows are computed in groups: by the addition theorem, about 2 sqrt r rows give r rows.
     """
     doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
 

@@ -128,9 +128,7 @@ def rounded(x: ArrayLike, form: Format) -> Floats:
     source, target = x.reshape(-1), result.reshape(-1)
     for part in row_blocks(x.size, CACHED):
         numbers = source[part]
-        last = (
-            np.maximum(np.frexp(numbers)[1], form.lowest + 1) - form.digits
-        )  # exponent of the last bit
+        last = np.maximum(np.frexp(numbers)[1], form.lowest + 1) - form.digits  # exponent
         nearest = np.ldexp(np.rint(np.ldexp(numbers, -last)), last)
         overflow = np.copysign(form.beyond, nearest)
         target[part] = np.where(np.abs(nearest) > form.largest, overflow, nearest)
