@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-A table determines a frequency up to full rotations per row and, if its first row is not at phase 0,
-up to the order of cosines and sines. Ambiguities that one table resolves are resolved for both;
+A table determines a frequency up to full rotations per row. If its first row is not at phase 0, the
+order of cosines and sines is open, too. An ambiguity that one table resolves is resolved for both;
 otherwise the frequency is NaN.
 """
 

@@ -3,7 +3,7 @@ r"""Frequencies of the pairs of a rotation, or of a table of its cosines and sin
 Conventions
 -----------
 Pair i has the sinusoids :math:`a \cos \omega_i (p + o)` and :math:`a \sin \omega_i (p + o)` at
-position p, with omega in radians per position, signed, offset o and amplitude a (the factor).
+position p. Here omega is in radians per position, signed, o is the offset and a the factor.
 Tables hold cosines, sines or both, each once or twice, or the angles themselves. Frequencies of
 tables are fitted to increasingly distant rows. Two pairs are equal if their sinusoids agree to
 rounding.
@@ -83,7 +83,7 @@ class PairWaves:
     repeats: int = 1  # consecutive rows of a table that share an angle
     even: Bools | None = None  # (m,) whether a table's rows have equal steps; None: all
     rows: Places | None = None  # positions to compare; None: all
-    moved: float = 0.0  # offset of source code whose positions are counted from its first
+    moved: float = 0.0  # first position of source code, whose own positions start at 0
 
     @property
     def is_declared(self) -> bool:

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Settings are the parameters of ``rope``. A setting that differs is omitted if it does not matter:
-with this setting of the first and all others of the second, the rotation has the frequencies of
-the second at the compared length and at lengths where a scaling begins to change them. A scaling
+Settings are the parameters of ``rope``. A setting that differs is omitted if it does not matter: a
+rotation with this setting of the first and all others of the second has the frequencies of the
+second. This must hold at the compared length and where a scaling begins to act. A scaling
 counts as one setting. Two scalings are equal if they divide each frequency by the same number, as
 the factors in a .gguf file may.
 """

@@ -105,9 +105,9 @@ class TableFacts:
     def lag_zero(self) -> int | None:
         """The row of lag 0 if rows are indexed by lag, otherwise None.
 
-        Either both sides mirror each other and each column is monotonic on a side, as in ALiBi. Or
-        rows form runs that grow towards both ends, as in the buckets of T5 and the clipping of
-        Shaw, and at least two runs in five have length 1.
+        Either both sides mirror each other and each column is monotonic on a side, as in ALiBi, or
+        rows form runs that grow towards both ends, as in T5 (buckets) and Shaw et al. (clipping).
+        In the second case, at least two runs in five have length 1.
         """
         n, first, sizes = len(self.table), self.first, self.runs
         if n < 5 or not (first != np.arange(n)).any():

@@ -18,8 +18,8 @@ Result = TypeVar("Result")
 def is_cramped() -> bool:
     """Whether the address space is limited, of which threads reserve more than they use.
 
-    Under such a limit, libraries that start a thread per core fail or hang, and the C library
-    requests more address space for every small object of a thread.
+    Libraries that start a thread per core then fail or hang. The C library also requests more
+    address space for every small object of a thread.
     """
     if os.name != "posix":
         return False

@@ -2,8 +2,8 @@ r"""Test whether rows fit a grid of other sides, or a grid that begins at anothe
 
 Conventions
 -----------
-On the grid of a trained table, neighbouring lines (rows, columns, frames) are similar, and the end
-of a line is dissimilar to the start of the next: the *least* mean cosine of two neighbouring lines
+On the grid of a trained table, neighbouring lines (rows, columns, frames) are similar. The end of a
+line is dissimilar to the start of the next. The *least* mean cosine of two neighbouring lines thus
 exceeds the mean cosine of the *ends*. If rows are read on a wrong grid, or one row late, some lines
 cross these ends. Cosines are computed after subtracting the mean row. A grid begins at row `start`,
 which is negative if its first rows are missing.
@@ -23,7 +23,7 @@ from pefourier.geometry.precision import NUMBERS_AT_ONCE, Table
 ALIKE = 0.1, 0.3  # bounds on the least mean cosine that a fit requires; CHANCE sets it between
 CHANCE = 3.0  # standard deviations of the mean cosine of unrelated vectors
 BETTER = 0.4  # required gain in contrast over the given grid
-LEFT_OUT = 5  # most rows outside the grid that are tried
+LEFT_OUT = 5  # most rows to leave out of the grid
 SHARE = 16  # at most one row in this many may be left out
 
 

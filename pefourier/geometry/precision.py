@@ -429,8 +429,8 @@ def rounded_products(x: Floats, frequencies: Floats, form: Format) -> Floats:
 def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
     """Return the largest |rounded phase - exact phase| in radians, or NaN if a phase is infinite.
 
-    On one axis, the search starts at the last points and takes frequencies by descending bound on
-    their error (including half a unit of the phase), until no bound exceeds the largest error.
+    The search starts at the last points. On one axis, it reads frequencies by descending bound on
+    their error, including half a unit of the phase, until no bound exceeds the largest error.
     """
     nearest, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
     if not np.isfinite(nearest).all():

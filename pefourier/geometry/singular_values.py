@@ -130,9 +130,9 @@ class Factors:
 def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     r"""Return the singular values of the table, with the tolerance of its rank.
 
-    The tolerance is sigma_1 max(n, d) eps, with the eps of float64. If the table was stored in or
-    rounded to a coarser format, its rounding has rms size r eps, with r the rms entry, and a
-    spectral norm of about r eps (sqrt n + sqrt d); the tolerance is then at least this norm.
+    The tolerance is sigma_1 max(n, d) eps, with the eps of float64. Rounding to a coarser format
+    has rms size r eps, with r the rms entry, and a spectral norm of about r eps (sqrt n + sqrt d).
+    The tolerance is at least this norm if the table was stored in or rounded to such a format.
     `progress`, if given, is called as progress(done, total) on each pass over a long table.
 
     Examples
@@ -164,8 +164,8 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
 def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
     """Decompose a table on a grid from the columns (side, d_a) that depend on each axis.
 
-    In an orthonormal basis of all sums of one function per axis, the table has one row for the
-    constant and side - 1 rows per axis, with nonzeros in the columns of that axis only.
+    The table is written in an orthonormal basis of all sums of one function per axis. It then has
+    one row for the constant and side - 1 rows per axis, nonzero only in the columns of that axis.
     """
     sides = [len(table) for table in tables]
     n, bases = prod(sides), [zero_sums(side) * np.sqrt(side / prod(sides)) for side in sides]
