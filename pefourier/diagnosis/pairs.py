@@ -83,7 +83,7 @@ class PairWaves:
     repeats: int = 1  # consecutive rows of a table that share an angle
     even: Bools | None = None  # (m,) whether a table's rows have equal steps; None: all
     rows: Places | None = None  # positions to compare; None: all
-    moved: float = 0.0  # first position of source code, whose own positions start at 0
+    moved: float = 0.0  # position of the first row of source code, where phases start
 
     @property
     def is_declared(self) -> bool:
