@@ -1,4 +1,4 @@
-"""What is this table, and what is wrong with it?"""
+"""Identification of position tables, and findings about their mistakes."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,24 +17,23 @@ __all__ = ["aliased_frequencies", "diagnose", "identify", "is_constant", "withou
 
 SEVERITIES = ("error", "warning", "note")  # worst first
 NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
-UNTRAINED = ("untrained", "random-codes")  # explain all others
+UNTRAINED = ("untrained", "random-codes")  # explain all other findings
 
 
 def diagnose(
     enc: Encoding, closest: ClosestPair, rank: int
 ) -> tuple[dict[str, Any] | None, list[Finding]]:
-    """What a table turns out to be (see `identify`), and all findings about it, worst first.
+    """Identify a table (see `identify`) and return all findings about it, worst first.
 
-    Both are of tables only: an encoding built by name is what its formula says. That numbers are
-    those before training comes before all else.
+    Only tables are identified: an encoding built by name has a known formula. A finding of
+    untrained numbers comes before all others.
 
     Parameters
     ----------
     enc : Encoding
-        Codes, with the rows before a grid; findings made while they were obtained are part of the
-        answer.
+        The encoding, including rows before a grid; findings made while loading it are kept.
     closest, rank
-        Of codes without these rows: `geometry.closest.closest_pair` and the rank of `decompose`.
+        Results of `geometry.closest.closest_pair` and `decompose` without these rows.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def diagnose(
             identified, findings = diagnose_rows(enc, closest, rank)
             counted = f"; row 0 is the first after --prefix {behind}" if behind else ""
             findings = [replace(entry, message=entry.message + counted) for entry in findings]
-        if identified is None or on_grid:  # identified lines fold nothing
+        if identified is None or on_grid:  # no frequency of an identified line is aliased
             findings += aliased_frequencies(enc)
     codes = {finding.code for finding in enc.findings} if on_grid else ()
     findings = [*enc.findings, *(finding for finding in findings if finding.code not in codes)]
@@ -68,17 +67,17 @@ def diagnose(
 
 
 def urgency(finding: Finding) -> int:
-    """The place of a finding among others."""
+    """Return the sort key of a finding."""
     return -1 if finding.code in UNTRAINED else SEVERITIES.index(finding.severity)
 
 
 def diagnose_rows(
     enc: Encoding, closest: ClosestPair, rank: int
 ) -> tuple[dict[str, Any] | None, list[Finding]]:
-    """What the rows of a table are, and what is wrong with them."""
+    """Identify the rows of a table and return the findings about them."""
     table = enc.table()
     if any(entry.severity == "error" and entry.code in NO_ROTATION for entry in enc.findings):
-        return None, []  # whatever formula the codes follow, what turns queries and keys does not
+        return None, []  # the operator on queries and keys is wrong, whatever the table
     eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
     identified = identify(table, eps)
     if is_constant(table):
@@ -95,7 +94,7 @@ def diagnose_rows(
 def diagnose_points(
     enc: Encoding, closest: ClosestPair, rank: int, behind: int
 ) -> tuple[dict[str, Any] | None, list[Finding]]:
-    """The same of the points of a grid, with rules of its own beside those of any rows."""
+    """Identify the points of a grid, by rules for grids and rules for any table."""
     table = enc.table()
     grid = grid_rules.GridFacts(
         table, enc.domain.sides, enc.eps, closest, paired=enc.paired, prefix=behind

@@ -1,17 +1,18 @@
-"""Which one slip makes a rotation another? Settings changed one at a time, rebuilt and compared.
+"""Find the single mistake that turns one rotation into another, by rebuilding and comparing.
 
 Conventions
 -----------
-Settings are the parameters of ``rope``: d, rho, partial, scaling and that scaling's own. A slip
-changes one of them, or the frequencies or positions that come of them; config_errors.toml lists
-slips and the values that are tried. A reading is what comes of a slip: frequencies in radians per
-position, one a pair, and the waves at any positions. It explains another rotation where that has
-its waves, to rounding; where none does, nothing is guessed.
+Settings are the parameters of ``rope``: d, rho, partial, scaling and the parameters of that
+scaling. A mistake changes one setting, or the frequencies or positions derived from it;
+config_errors.toml lists the mistakes and the values to try. A reading is the result of a mistake:
+frequencies in radians per position, one per pair, and the sinusoids at any positions. A reading
+explains another rotation if both have equal sinusoids, to rounding. Without such a reading, no
+cause is reported.
 
-Misreadings that are asked about are a SPEC, or slips that have a name: ``scaling-ignored``,
-``partial-ignored``, ``local-for-global`` and a setting of ``rope`` such as ``base=10000``,
-``original=131072`` or ``truncate=true``; those of one rotation may come together,
-``base=10000,scaling-ignored``. What they do not name stays as it is meant.
+A user names a misreading by a SPEC or by the code of a mistake: ``scaling-ignored``,
+``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000``,
+``original=131072`` or ``truncate=true``. Mistakes of one rotation can be combined, as in
+``base=10000,scaling-ignored``. All other settings keep their correct values.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,50 +43,50 @@ from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, r
 from pefourier.writing.files import read_toml
 
 SLIPS = Path(__file__).with_suffix(".toml")
-FARTHEST = 2**17  # rows by whose fitted phases readings are ruled out
-SEARCHED = 2**17  # positions in which the cost of a slip is looked for
-SHOWN = 0.1  # radians that a pair turns over a table whose cosines show it
-SIMILAR = 1e-6  # relative, to which fitted ratios of frequencies are one
-DIGITS = range(1, 9)  # that a number found between others is rounded to
+FARTHEST = 2**17  # rows whose fitted phases rule out readings
+SEARCHED = 2**17  # positions searched for the cost of a mistake
+SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
+SIMILAR = 1e-6  # relative tolerance for equal ratios of frequencies
+DIGITS = range(1, 9)  # to which a fitted number is rounded
 SHORT, LONG = DIGITS[:4], DIGITS[4:]
-NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # on its plateau
+NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # shares added
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The one slip that explains a difference."""
+    """The mistake that explains a difference."""
 
-    of: Literal["a", "b", "both"]  # whose settings were misread; both: settings that differ
-    misreadings: tuple[str, ...]  # codes of slips in config_errors.toml
-    changes: Mapping[str, tuple[Any, Any]]  # settings, as meant and as read
-    below: Mapping[str, int | None]  # first position of cosines below .99, .9, .5; None: never
+    of: Literal["a", "b", "both"]  # the misread rotation, or both if settings differ
+    misreadings: tuple[str, ...]  # codes of mistakes in config_errors.toml
+    changes: Mapping[str, tuple[Any, Any]]  # settings, correct and misread
+    below: Mapping[str, int | None]  # first position of cosines below 0.99, 0.9, 0.5, or None
 
 
 @dataclass(frozen=True, eq=False)
 class SlipReading:
-    """What comes of a slip."""
+    """The rotation that results from a mistake."""
 
     code: str
     changes: Mapping[str, tuple[Any, Any]]
     omega: Floats  # (m,)
-    divisor: int = 1  # by which positions were divided as whole numbers
+    divisor: int = 1  # of the integer division of positions
 
 
 def is_rotation(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
-    """Whether an encoding turns pairs by settings that are known."""
+    """Whether an encoding rotates pairs with known settings."""
     one_axis = isinstance(enc, DeclaredEncoding) and enc.measure.frequencies.ndim == 1
     return enc.injection == "rotate" and one_axis and "scaling" in enc.params
 
 
 def has_settings(enc: Encoding) -> bool:
-    """The same, of frequencies that a base and a scaling make; sinusoids have such, too."""
+    """Whether a base and a scaling define the frequencies of a rotation or of sinusoids."""
     if enc.name == "sinusoidal":
         return enc.params.get("divisor") == "d" and enc.params.get("times") is None
     return is_rotation(enc) and enc.params.get("inv_freq") is None
 
 
 def meant_settings(enc: Encoding) -> dict[str, Any]:
-    """The settings of a rotation that make it again."""
+    """Return the settings from which a rotation can be rebuilt."""
     if enc.name == "sinusoidal":
         return {"d": enc.dim, "rho": enc.params["rho"], "partial": 1.0, "scaling": "none"}
     scaling_keys = scaling_parameters(enc.params["scaling"])
@@ -93,7 +94,7 @@ def meant_settings(enc: Encoding) -> dict[str, Any]:
 
 
 def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Cause | None:
-    """The one slip by which a rotation becomes another, whose fitted or declared pairs are given.
+    """Find the mistake that turns a rotation into the observed pairs, fitted or declared.
 
     >>> from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
     >>> meant = load("rope", 200, 32)
@@ -112,7 +113,7 @@ def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -
 
 
 def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> bool:
-    """Whether another rotation has the waves of a reading, whatever factor is before them."""
+    """Whether another rotation has the sinusoids of a reading, up to a common factor."""
     omega = reading.omega
     if omega.shape != observed.omega.shape or not np.isfinite(omega).all():
         return False
@@ -122,10 +123,10 @@ def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> boo
     steps = min(observed.length, FARTHEST) // observed.repeats
     tolerance = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
     signs = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
-    turned = omega * (observed.repeats / reading.divisor)
-    turns = [np.angle(np.exp(1j * (sign * turned - observed.omega))) for sign in signs]
-    turns = turns if not observed.has_angles else [turned - observed.omega]
-    if (np.abs(turns).min(axis=0) * steps > tolerance).any():
+    rotated = omega * (observed.repeats / reading.divisor)
+    errors = [np.angle(np.exp(1j * (sign * rotated - observed.omega))) for sign in signs]
+    errors = errors if not observed.has_angles else [rotated - observed.omega]
+    if (np.abs(errors).min(axis=0) * steps > tolerance).any():
         return False
     source = replace(pairs, omega=omega, factor=observed.factor)
     waves = shifted_waves(source, omega, observed, reading.divisor)
@@ -133,7 +134,7 @@ def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> boo
 
 
 def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Iterator[SlipReading]:
-    """A rotation with each slip, those whose values people choose before those that are fitted."""
+    """Yield a rotation with each mistake: usual values first, then fitted values."""
     omega = pairs.omega
     yield from scaled_positions(omega, observed)
     yield from layers_read(rotation)
@@ -158,7 +159,7 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
 def reread_with(
     settings: Mapping[str, Any], length: int, changes: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[SlipReading]:
-    """A rotation with some settings changed, those left out that are what they were or none."""
+    """Yield a rotation with each set of changes, without unchanged or impossible settings."""
     for code, changed in changes:
         differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
         rotation = rotation_if_any(dict(settings) | dict(changed), length) if differing else None
@@ -169,7 +170,7 @@ def reread_with(
 def chosen_changes(
     rotation: Encoding, settings: Mapping[str, Any], observed: PairWaves
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Codes and changes of settings to values that people choose, likely ones of it first."""
+    """Yield codes and changes of settings to usual values, likely values first."""
     count, factor = 2 * len(observed.omega), settings.get("factor") or 1.0
     model = open_model(rotation.spec).model if "model_type" in rotation.params else None
     longest = model.longest() if model is not None else 0
@@ -193,7 +194,7 @@ def chosen_changes(
 
 
 def scaled_positions(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
-    """Other units of angles, whole positions divided, the other way to turn."""
+    """Yield other units of angles, integer division of positions, and the opposite direction."""
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
         yield SlipReading("degrees", {"angle": ("p w", formula)}, omega * unit)
     yield SlipReading("reversed", {}, -omega)
@@ -203,7 +204,7 @@ def scaled_positions(omega: Floats, observed: PairWaves) -> Iterator[SlipReading
 
 
 def one_factor(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
-    """All frequencies times one number, which the fastest pair that folds nowhere tells."""
+    """Yield all frequencies times one factor, fitted to the first pair without aliasing."""
     if omega.shape != observed.omega.shape:
         return
     turning = np.flatnonzero((omega != 0) & (np.abs(observed.omega) < 1))
@@ -217,7 +218,7 @@ def one_factor(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
 
 
 def one_pair(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
-    """One pair alone that turns otherwise."""
+    """Yield the rotation with a single pair of another frequency."""
     if omega.shape == observed.omega.shape and len(omega) > 2:
         k = int(np.abs(observed.omega - omega).argmax())
         changed = omega.copy()
@@ -227,13 +228,13 @@ def one_pair(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
 
 
 def other_ramps(settings: Mapping[str, Any], omega: Floats, length: int) -> Iterator[SlipReading]:
-    """The ramp of YaRN or Llama 3 the other way, or YaRN's between limits of other parentheses."""
+    """Yield the ramp of YaRN or Llama 3 reversed, or YaRN's limits with other parentheses."""
     if settings["scaling"] in ("yarn", "llama3"):
         theta = Head(settings["d"], settings["rho"], settings["partial"], length).grid()
         yield SlipReading("ramp-reversed", {}, theta * (1 + 1 / settings["factor"]) - omega)
     if settings["scaling"] == "yarn":
-        for turns in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
-            limits = {key: settings[key] / turns for key in ("beta_fast", "beta_slow")}
+        for ratio in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
+            limits = {key: settings[key] / ratio for key in ("beta_fast", "beta_slow")}
             for reading in reread_with(settings, length, [("ramp-parentheses", limits)]):
                 yield replace(reading, changes={})
 
@@ -241,22 +242,22 @@ def other_ramps(settings: Mapping[str, Any], omega: Floats, length: int) -> Iter
 def exponents(
     settings: Mapping[str, Any], omega: Floats, observed: PairWaves
 ) -> Iterator[SlipReading]:
-    """Exponents of another head, or of the pair before or behind, scaled as the rotation is."""
-    d, rho, turned = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
+    """Yield exponents of another head size or a shifted pair, with the rotation's scaling."""
+    d, rho, rotary = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
     heads = read_toml(SLIPS)["head-size"]["values"]
-    sizes = (turned - 2, turned - 1, turned + 2, 2 * turned, turned // 2, *heads)
-    for size in dict.fromkeys(n for n in sizes if n > 1 and n != turned):
-        base = rho ** (turned / size)
-        name = {turned - 2: "d - 2", turned - 1: "d - 1", turned + 2: "d + 2"}.get(size, size)
+    sizes = (rotary - 2, rotary - 1, rotary + 2, 2 * rotary, rotary // 2, *heads)
+    for size in dict.fromkeys(n for n in sizes if n > 1 and n != rotary):
+        base = rho ** (rotary / size)
+        name = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}.get(size, size)
         rebuilt = rotation_if_any(dict(settings) | {"rho": base}, observed.length)
-        if rebuilt and not (d != turned and size == d):
-            yield SlipReading("exponent", {"divisor": (turned, name)}, rebuilt[0])
+        if rebuilt and not (d != rotary and size == d):
+            yield SlipReading("exponent", {"divisor": (rotary, name)}, rebuilt[0])
     if settings["partial"] < 1 and settings["scaling"] == "none":
         yield SlipReading(
-            "partial-grid", {"divisor": (turned, d)}, Head(d, rho, 1.0, 1).grid()[: len(omega)]
+            "partial-grid", {"divisor": (rotary, d)}, Head(d, rho, 1.0, 1).grid()[: len(omega)]
         )
     for shift in (1, -1, 0.5):
-        step = rho ** (-2 * shift / turned)
+        step = rho ** (-2 * shift / rotary)
         change = {"exponent": ("2 i / d", f"2 (i {'+' if shift > 0 else '-'} {abs(shift):g}) / d")}
         if settings["scaling"] == "none":
             yield SlipReading("exponent", change, omega * step)
@@ -265,12 +266,12 @@ def exponents(
 def fitted_changes(
     settings: Mapping[str, Any], length: int, observed: PairWaves, lengths: range = DIGITS
 ) -> Iterator[SlipReading]:
-    """One number of the settings, found where the mean logarithm of frequencies is the other's."""
+    """Yield one setting fitted to the mean logarithm of the observed frequencies."""
     cosines = observed.form is not None and observed.form.part == "cos"
-    turning = observed.omega * observed.length > (SHOWN if cosines else 0)  # slow ones do not show
+    turning = observed.omega * observed.length > (SHOWN if cosines else 0)  # visible frequencies
     if not turning.any() or (observed.omega > 1 + SIMILAR).any():
         return
-    from scipy.optimize import brentq  # a quarter of a second, which few comparisons need
+    from scipy.optimize import brentq  # slow import (0.25 s), rarely needed
 
     target = np.log(observed.omega[turning]).mean()
     for code, slip in read_toml(SLIPS).items():
@@ -289,7 +290,7 @@ def fitted_changes(
         high = min(high, (settings.get(slip.get("under", "")) or high) / 1.001)
         try:
             number = exp(brentq(lambda x, f=mean_log: f(exp(x)), log(low), log(high)))
-        except ValueError:  # no sign changes between
+        except ValueError:  # no sign change in the range
             continue
         numbers = dict.fromkeys(
             typed(key, float(f"{number * (1 + share):.{digits}g}"))
@@ -299,14 +300,14 @@ def fitted_changes(
 
 
 def typed(key: str, number: float) -> float:
-    """A number as its setting takes it: lengths are whole."""
+    """Convert a number to the type of its setting: lengths are whole."""
     return max(1, round(number)) if key == "original" else float(number)
 
 
 def added_scalings(
     settings: Mapping[str, Any], length: int, observed: PairWaves
 ) -> Iterator[SlipReading]:
-    """Scalings where none was meant, whose factor the slowest pair tells."""
+    """Yield unwanted scalings, with the factor fitted to the lowest frequency."""
     is_uniform = settings["scaling"] in ("none", "linear", "ntk")
     plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length) if is_uniform else None
     if plain is None or plain[0].shape != observed.omega.shape:
@@ -316,7 +317,7 @@ def added_scalings(
     values = slips["original-length"]["values"]
     ratio = plain[0][-1] / (observed.omega[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
-    factors += [float(value) for value in slips["factor"]["values"]]  # a slow cosine hides its own
+    factors += [float(value) for value in slips["factor"]["values"]]  # if a cosine hides it
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
         kinds = [{"scaling": "ntk", "factor": factor}] if len(observed.omega) > 1 else []
         kinds += usual_scalings([factor], values)
@@ -324,7 +325,7 @@ def added_scalings(
 
 
 def added_ntk(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
-    """NTK-aware scaling by usual factors where none was meant, with the base that it makes."""
+    """Yield unwanted NTK-aware scaling by usual factors, with the resulting base."""
     if settings["scaling"] != "none" or settings["d"] * settings["partial"] < 4:
         return
     for factor in read_toml(SLIPS)["factor"]["values"]:
@@ -335,7 +336,7 @@ def added_ntk(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]
 
 
 def layers_read(enc: Encoding) -> Iterator[SlipReading]:
-    """The rotations of the other types of layers of the same config."""
+    """Yield the rotations of the other layer types of the same config."""
     for name, rotation in other_layers(enc, len(enc)):
         if is_rotation(rotation):
             layers = {"layer": (layer_of(enc), name)}
@@ -343,7 +344,7 @@ def layers_read(enc: Encoding) -> Iterator[SlipReading]:
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
-    """The rotation without a scaling that a table of waves is, by the base of its frequencies."""
+    """Return the unscaled rotation whose cosines and sines a table holds, or None."""
     omega, m = pairs.omega, len(pairs.omega)
     if m < 2 or not (omega > 0).all() or pairs.repeats > 1 or abs(omega[0] - 1) > 1e-3:
         return None
@@ -355,7 +356,7 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
 
 
 def base_of_grid(omega: Floats) -> float:
-    """The base of frequencies that fall by one ratio from 1, by the slowest: NTK's own base.
+    """Return the base of geometric frequencies from 1, by the lowest (the base of NTK scaling).
 
     >>> base_of_grid(5e5 ** (-np.arange(64) / 64)).__round__(3)
     500000.0
@@ -365,14 +366,14 @@ def base_of_grid(omega: Floats) -> float:
 
 
 def list_at(settings: Mapping[str, Any], length: int) -> str:
-    """The list of factors that longrope uses at a length."""
+    """Return the list of factors that longrope uses at a length."""
     return "long" if length > settings["original"] else "short"
 
 
 def at_other_lengths(
     settings: Mapping[str, Any], length: int, observed: PairWaves
 ) -> Iterator[SlipReading]:
-    """The frequencies of a scaling by length at another one: longrope's lists, dynamic's base."""
+    """Yield frequencies at another length: the other list of longrope, or the base of dynamic."""
     if settings["scaling"] == "longrope":
         for n in (1, settings["original"] + 1):
             names = list_at(settings, length), list_at(settings, n)
@@ -383,7 +384,7 @@ def at_other_lengths(
     slowest, original = rotation_of(settings, 1)[0][-1], settings["original"]
     estimate = original * (1 + (slowest / observed.omega[-1] - 1) / settings["factor"])
     for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
-        if n > original and n != length:  # up to it there is no scaling
+        if n > original and n != length:  # no scaling up to the original length
             omega, changed = (rotation_of(settings, size)[0] for size in (length, n))
             changes = {"length": (length, n), "base": (base_of_grid(omega), base_of_grid(changed))}
             yield SlipReading("other-length", changes, changed)
@@ -399,7 +400,7 @@ WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 def misread(
     enc: Encoding, reading: str, length: int, d: int | None
 ) -> tuple[Floats, Mapping[str, Any]]:
-    """The frequencies of another reading of a rotation, in radians per position, and its settings.
+    """Return the frequencies of a misread rotation, in radians per position, and its settings.
 
     >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
     >>> misread(enc, "scaling-ignored", 80, None)[0].round(4)
@@ -413,22 +414,22 @@ def misread(
     if reading == "local-for-global":
         _, second = next(other_layers(enc), ("", None))
         if second is None:
-            raise PefourierError(f"{shown(enc.spec)} has one rotation; local-for-global needs two")
+            raise PefourierError(f"local-for-global needs two rotations; {shown(enc.spec)} has one")
     else:
         second = load_like(enc, reading, length, d or enc.params["d"])
     if second.injection != "rotate" or not isinstance(second, DeclaredEncoding):
         slips = ", ".join(MISREADINGS)
-        raise PefourierError(f"{shown(reading)} is not rotary; give a rotation, or one of {slips}")
+        raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {slips}")
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
 
 
 def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
-    """The settings that some slips change; None where they are none, but a SPEC."""
+    """Return the settings that named mistakes change; None if the text is a SPEC."""
     changes: dict[str, Any] = {}
     for part in slips.split(","):
         key, equals, _ = part.partition("=")
         if part == "scaling-ignored":
-            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may be stretched, too
+            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may also be stretched
             changes |= {"factor": 1.0} if shared else {"scaling": "none"}
         elif part == "partial-ignored":
             changes |= {"partial": 1.0}
@@ -436,8 +437,8 @@ def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
             changes |= parse_parameters("rope", part)
         elif equals and ALIASES.get(key, key) in BUILDERS["rope"].parameters:
             raise PefourierError(
-                f"{shown(part)} isn't a misreading of {shown(enc.spec)}, whose scaling is "
-                f"{scaling_of(enc)}; name its own settings, or give a whole rotation, rope:…"
+                f"{shown(part)} is not a misreading of {shown(enc.spec)} (scaling "
+                f"{scaling_of(enc)}); use its own settings, or a full rotation such as rope:…"
             )
         else:
             return None
@@ -445,22 +446,22 @@ def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
 
 
 def scaling_of(enc: Encoding) -> str:
-    """The scaling of a rotation; none where only its frequencies are known."""
+    """Return the scaling of a rotation; "none" if only its frequencies are known."""
     return str(enc.params.get("scaling", "none"))
 
 
 def change_rotation(enc: Encoding, changes: Mapping[str, Any]) -> tuple[Floats, Mapping[str, Any]]:
-    """The frequencies of a rotation with some settings changed, and its factors.
+    """Return the frequencies of a rotation with changed settings, and these settings.
 
-    A factor that was given stays, but with another scaling.
+    A given attention factor stays unless the scaling changes.
     """
     settings, changed = enc.params, {**enc.params, **changes}
     if settings.get("inv_freq") is not None:
         if changes == {"scaling": "none"} and isinstance(enc, DeclaredEncoding):
-            return enc.measure.frequencies, settings  # whose scaling, if any, is not known
+            return enc.measure.frequencies, settings  # a scaling, if any, is unknown
         raise PefourierError(
-            f"{shown(enc.spec)} has frequencies by themselves, not by a base and a share of the "
-            f"head; {' and '.join(changes)} can't be changed"
+            f"{' and '.join(changes)} cannot be changed: {shown(enc.spec)} lists its frequencies "
+            f"instead of a base and a rotated fraction"
         )
     omega, by_formula = rotation_of(changed, len(enc))
     is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
@@ -472,7 +473,7 @@ def change_rotation(enc: Encoding, changes: Mapping[str, Any]) -> tuple[Floats, 
 
 
 def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
-    """Another rotation; of another config with several, that of the same type of layer."""
+    """Load another rotation; from a config with several, that of the same layer type."""
     if source_of(spec) != "config":
         return load(spec, length, d)
     part, file = layer_of(enc), open_model(spec)
@@ -482,7 +483,7 @@ def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
 
 
 def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str, Encoding]]:
-    """The rotations of the other types of layers of the same config, by these."""
+    """Yield the names and rotations of the other layer types of the same config."""
     if part := layer_of(enc):
         model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
         for name in dict.fromkeys(run.part for run in model.layers):
@@ -491,13 +492,13 @@ def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str
 
 
 def layer_of(enc: Encoding) -> str:
-    """The type of layer that a SPEC names; empty where it names none."""
+    """Return the layer type that a SPEC names, or an empty string."""
     model = open_model(enc.spec).model if source_of(enc.spec) == "config" else None
     return model.part if model is not None else ""
 
 
 def softmax_of(settings: Mapping[str, Any]) -> float:
-    """What DeepSeek's models multiply logits with, by YaRN's factor and mscale_all_dim."""
+    """Return the factor on logits in DeepSeek models, from YaRN's factor and mscale_all_dim."""
     mscale, factor = settings.get("mscale_all_dim") or 0.0, settings.get("factor") or 1.0
     is_scaled = settings["scaling"] != "none" and factor > 1
     return float(0.1 * mscale * log(factor) + 1) ** 2 if is_scaled else 1.0

@@ -1,4 +1,4 @@
-"""What is wrong with these frequencies? Aliasing, and lists that no rule makes."""
+"""Rules for frequencies: aliasing, and lists that follow no rule."""
 
 from collections.abc import Iterator
 
@@ -17,20 +17,20 @@ from pefourier.encodings.places import axis_encodings
 from pefourier.geometry.precision import Table
 from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
 
-FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a wave looks like a slower one
-ROWS = 32  # from which fast waves are read: phases in float32 have digits there
-TURNS = 5  # a row, up to which the second slowest wave of a ladder is tried
-KNOWN = 3  # waves below the fold that say how those above it go on
-ROUNDED = 2.0**-7  # relative, within which frequencies in 16 bits are those of a list
-LARGEST_FACTOR = 1024  # by which a known scaling divides one frequency more than another
-SMALLEST_BASE = 1000  # of a model whose rotation is scaled
-WAVES = 1e-3  # of rows that sinusoids may leave, beside rounding
+FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a frequency is aliased
+ROWS = 32  # first rows, where phases in float32 keep digits of high frequencies
+TURNS = 5  # full rotations per row tried for the second-lowest frequency
+KNOWN = 3  # frequencies below the fold needed to extrapolate those above
+ROUNDED = 2.0**-7  # relative tolerance for frequencies in 16 bits
+LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
+SMALLEST_BASE = 1000  # of a model with a scaled rotation
+WAVES = 1e-3  # relative residual of sinusoids, in addition to rounding
 
 
 def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
-    """Frequencies above half a turn from point to point: declared ones, or those of a ladder.
+    """Find frequencies above pi per point, declared or extrapolated from lower frequencies.
 
-    From rows alone a wave beyond that is known where it continues slower ones by one ratio.
+    Rows alone determine such a frequency only if it continues lower frequencies by one ratio.
     """
     enc = without_prefix(enc)
     if enc.domain.irregular or enc.domain.kind not in ("position", "time"):
@@ -49,10 +49,10 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
 
 
 def ladder_of(table: Table, eps: float) -> Floats:
-    """The frequencies (m,) of one ratio of which columns are waves; none where they are no ladder.
+    """Fit geometric frequencies (m,) to the columns of a table; empty if they are not geometric.
 
-    They rise or fall in the order of columns, and those above half a turn are unfolded from the
-    slow ones on.
+    Frequencies rise or fall in the order of columns. Those above pi per row are unfolded, starting
+    from the lowest frequencies.
     """
     rows = np.asarray(table[:ROWS], dtype=float)
     if len(rows) < 8 or rows.shape[1] < 4:
@@ -72,7 +72,7 @@ def ladder_of(table: Table, eps: float) -> Floats:
             second = 2 * np.pi * abs(turns) + (-1) ** (turns < 0) * folded[1]
             ladder = unfold(folded, second)
             slack = frequency_slack(ladder, level, len(rows))
-            # phases of faster waves have no digits
+            # phases of higher frequencies have no significant digits
             sharp = int(np.argmin(np.append(slack < np.pi / 8, False)))
             if sharp <= KNOWN or ladder[:sharp].max() <= np.pi:
                 continue
@@ -84,7 +84,7 @@ def ladder_of(table: Table, eps: float) -> Floats:
 
 
 def unfold(omega: Floats, second: float) -> Floats:
-    """Frequencies that grow by one ratio, of which those above half a turn look like slower ones.
+    """Unfold aliased frequencies that grow by a constant ratio.
 
     >>> fast = 10.0 ** np.arange(-1, 3)
     >>> np.allclose(unfold(np.abs((fast + np.pi) % (2 * np.pi) - np.pi), 1.0), fast)
@@ -102,17 +102,18 @@ def unfold(omega: Floats, second: float) -> Floats:
 
 
 def irregular_frequencies(omega: Floats) -> Iterator[Finding]:
-    """Frequencies of a rotation that no rule makes: a buffer that was never filled."""
+    """Find rotation frequencies that follow no rule, as of a buffer that was never filled."""
     omega = np.abs(np.asarray(omega, dtype=float))
     if not follows_a_rule(omega):
         yield finding("irregular-frequencies", most=omega.max(), least=omega.min())
 
 
 def follows_a_rule(omega: Floats) -> bool:
-    """Whether frequencies are geometric, but for one, or such a list over factors that grow.
+    """Whether frequencies are geometric, except one, or geometric divided by growing factors.
 
-    Those are linear, ntk, yarn, llama3 and longrope; zeros and lists that repeat, as on several
-    axes, are left out. The ratio is that of most pairs, or for longrope of the smaller steps.
+    Growing factors cover linear, ntk, yarn, llama3 and longrope scaling. Zeros and repeated
+    frequencies, as on several axes, are ignored. The ratio is that of most pairs, or for longrope
+    that of the smaller steps.
 
     >>> grid = 1e4 ** (-np.arange(32) / 32)
     >>> follows_a_rule(grid / np.linspace(1, 40, 32)), follows_a_rule(np.linspace(1, 0.1, 32))

@@ -1,12 +1,12 @@
-r"""Which published convention does a table of the points of a grid follow, and with which settings?
+r"""Identify the published convention that a table of grid points follows, and its settings.
 
 Conventions
 -----------
-A convention says which axis each pair i belongs to, and its frequency :math:`\omega_i`. With
-another base, and coordinates with another slope, it is :math:`s\, \omega_i q^{-e_i}`, where the
-base gives a frequency the factor :math:`\rho^{-e_i}`. These numbers are read from slow pairs to
-fast ones, which may be aliased. Settings are answered only where the table that is built from them
-differs by rounding.
+A convention assigns each pair i to an axis, with a frequency :math:`\omega_i` that contains the
+factor :math:`\rho^{-e_i}` of the base. Another base and another slope of coordinates change the
+frequency to :math:`s\, \omega_i q^{-e_i}`. These numbers are fitted from low to high frequencies,
+since high frequencies may be aliased. Settings are returned only if the table rebuilt from them
+differs by rounding alone.
 """
 
 from collections.abc import Iterator
@@ -32,15 +32,15 @@ from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
 
 FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
-NEARLY = 1e-3  # relative, within which a slope is a convention's
-ROUNDED = 1e-6  # relative, as slopes are read
-Slopes = dict[str, float]  # of the coordinate of each axis, over that of a convention
-Settings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, what is otherwise
-Match = tuple[*Settings, Encoding, PairForm | None, float]  # and the largest difference
+NEARLY = 1e-3  # relative tolerance for the slope of a convention
+ROUNDED = 1e-6  # relative error of fitted slopes
+Slopes = dict[str, float]  # slope of each axis' coordinate, relative to a convention
+Settings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, changed settings
+Match = tuple[*Settings, Encoding, PairForm | None, float]  # with the largest difference
 
 
 def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Finding]]:
-    """The conventions that a table follows, or the nearest, and findings about its settings."""
+    """Return the conventions that a table follows, with settings, and findings about them."""
     attempts = product((False, True)[: 1 + (facts.columns is not None)], forms_of(facts))
     found = ([*follow_conventions(facts, form, fitted=fitted)] for fitted, form in attempts)
     matches = sorted(next(filter(None, found), []), key=lambda match: match[0])
@@ -59,7 +59,7 @@ def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Find
 
 
 def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
-    """Coordinates from 0 to 1, and those that count pixels, where frequencies are for indices."""
+    """Find coordinates from 0 to 1, or in pixels, with frequencies for indices."""
     if not is_stationary(enc) or enc.params.get("frequencies") != "own" or len(enc.domain.grid) < 2:
         return
     fastest, scale = np.abs(enc.measure.frequencies).max(axis=0), enc.params["scale"]
@@ -72,7 +72,7 @@ def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
 
 
 def assignment(item: tuple[str, Any]) -> str:
-    """A parameter as it is typed.
+    """Format a parameter for a SPEC.
 
     >>> assignment(("reference", (64.0, 64.0))), assignment(("coordinates", "unit"))
     ('reference=64;64', 'coordinates=unit')
@@ -82,9 +82,9 @@ def assignment(item: tuple[str, Any]) -> str:
 
 
 def follow_conventions(facts: GridFacts, form: PairForm | None, *, fitted: bool) -> Iterator[Match]:
-    """The conventions that a table follows to rounding; fitted: with settings of its own.
+    """Yield the conventions that a table follows to rounding, with fitted settings if `fitted`.
 
-    Several may: they differ on other grids, or in nothing that a table shows.
+    Several conventions may match: they differ on other grids, or in ways a table does not show.
     """
     waves, fewest = 1 if form is None or form.part == "both" else 2, np.inf
     d = facts.table.shape[1] * waves // (2 if form and form.copies else 1)
@@ -104,7 +104,7 @@ def follow_conventions(facts: GridFacts, form: PairForm | None, *, fitted: bool)
 
 
 def build_if_any(name: str, **settings: Any) -> Encoding | None:
-    """An encoding; None where it is not of this many axes or dimensions."""
+    """Build an encoding; None if it does not allow these axes or dimensions."""
     try:
         return build(name, **settings)
     except PefourierError:
@@ -112,7 +112,7 @@ def build_if_any(name: str, **settings: Any) -> Encoding | None:
 
 
 def forms_of(facts: GridFacts) -> list[PairForm | None]:
-    """Columns of a convention, cosines beside sines, each maybe twice, or one of them alone."""
+    """Return the column forms to try: a convention's own, cosines with sines, or one alone."""
     rows = facts.table[np.concatenate(rows_of_axes(facts))].astype(float)
     both = [
         PairForm("both", layout, copies_of(front) and copies_of(back), first)
@@ -125,17 +125,17 @@ def forms_of(facts: GridFacts) -> list[PairForm | None]:
 
 
 def rows_of_axes(facts: GridFacts) -> list[Indices]:
-    """Rows of the points along each axis, the others at their first point."""
+    """Return the rows along each axis, with all other axes at their first point."""
     return [line[:, 0] for line in axis_lines(np.arange(len(facts.table)).reshape(*facts.sides, 1))]
 
 
 def axes_of(enc: Encoding) -> Axes:
-    """The settings of an encoding on axes."""
+    """Return the settings of an encoding on axes."""
     return Axes(**{field.name: enc.params[field.name] for field in fields(Axes)})
 
 
 def waves_of(codes: Table, enc: Encoding, form: PairForm | None = None) -> Complex:
-    """Cosines and sines (n, m) in the columns of an encoding, or in a form; NaN: not there."""
+    """Return cosines and sines (n, m) by an encoding's columns or by a form; NaN if missing."""
     if form is None:
         blocks = pairs_of_axes(enc.name, axes_of(enc), enc.dim).blocks
         codes = codes[:, np.concatenate(columns_of_blocks(enc.params["layout"], blocks))]
@@ -144,9 +144,9 @@ def waves_of(codes: Table, enc: Encoding, form: PairForm | None = None) -> Compl
 
 
 def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -> float | None:
-    """The largest difference of a table from an encoding; None where it is more than rounding.
+    """Return the largest difference of a table from an encoding; None if rounding is exceeded.
 
-    Rows along the axes say all where each column depends on one axis.
+    If each column depends on one axis, comparing the rows along the axes is enough.
     """
     rows, largest = np.arange(len(facts.table)), 0.0
     if facts.columns is not None and enc.params["rows"] == "raster":
@@ -164,9 +164,9 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -
 
 
 def frequencies_along(waves: Complex, eps: float) -> Floats:
-    """The frequencies of pairs (N, k) along an axis, the fastest first; none of other columns."""
+    """Fit the frequencies of pairs (N, k) along an axis, highest first; empty if none fit."""
     table = np.hstack([part for part in (waves.real, waves.imag) if not np.isnan(part).any()])
-    # any two frequencies have a base
+    # two frequencies always fit some base
     if waves.shape[1] < 3 or np.abs(np.abs(waves) - 1).max() > 0.1:
         return np.zeros(0)
     params = (identify(table, eps) or {"params": {}})["params"]
@@ -176,7 +176,7 @@ def frequencies_along(waves: Complex, eps: float) -> Floats:
 
 
 def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> list[Settings]:
-    """Settings with which a convention may be a table, the fewest first."""
+    """Return settings with which a convention may match a table, the fewest changes first."""
     if not is_stationary(enc):
         return []
     axes, slopes, rho = axes_of(enc), Slopes(), 0.0
@@ -194,7 +194,7 @@ def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> lis
 
 
 def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float) -> list[Settings]:
-    """What changes the slopes of coordinates by factors, beside a base, the fewest first.
+    """Return settings that explain the slopes of coordinates and the base, the fewest first.
 
     A whole factor is a scale, unless the convention has a reference.
     """

@@ -2,10 +2,10 @@ r"""Sinusoids on the points of a grid: the columns of pairs, frequencies and coo
 
 Conventions
 -----------
-Rows are the points of a grid in raster order. Pair i has the waves :math:`a \cos \theta_i` and
-:math:`a \sin \theta_i`, in a table once or twice each. Where one axis k gives its phase,
-:math:`\theta_i = \sigma_k \rho^{-e_i} (p_k + o_k)`: scale :math:`\sigma_k` (the frequency of the
-axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points.
+Rows are the points of a grid in raster order. Pair i has the columns :math:`a \cos \theta_i` and
+:math:`a \sin \theta_i`, each once or twice in the table. If axis k alone sets the phase,
+:math:`\theta_i = \sigma_k \rho^{-e_i} (p_k + o_k)`, with scale :math:`\sigma_k` (the frequency of
+the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from pefourier.encodings.places import axis_columns, by_axis
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import SinusoidPairs, common_offset, on_circles
 
-LIMIT = 4  # times the rounding of a wave, within which a fitted formula is a table
-STILL = 8  # units of rounding: what moves less over a side stands still
-SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative, to which fitted numbers are short
-STEEP = 0.05  # the least power that leads from frequencies of one base to those of another
-BENT = 1e-2  # radians a step, by which a frequency is off those of a geometric grid
-FARTHEST = 1e-2  # of a wave's size: rounding that is larger explains nothing
-ALIKE = 1e-4  # relative, within which powers and scales are those of the other table
+LIMIT = 4  # largest residual of a fitted formula, in units of rounding
+STILL = 8  # units of rounding over a side, up to which a frequency counts as 0
+SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted numbers
+STEEP = 0.05  # least power between the frequencies of two bases
+BENT = 1e-2  # radians per step: largest deviation from a geometric grid
+FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explain
+ALIKE = 1e-4  # relative tolerance for equal powers and scales
 Changes = dict[str, tuple[Any, Any]]
 
 
@@ -36,15 +36,15 @@ Changes = dict[str, tuple[Any, Any]]
 class GridWaves:
     """The pairs of a table on a grid."""
 
-    waves: Complex  # (n, m), of size 1
+    waves: Complex  # (n, m), of absolute value 1
     sides: tuple[int, ...]
     columns: Places  # of cosines and of sines, (2, m)
-    copies: Layout | None  # where each wave stands twice
+    copies: Layout | None  # if each column occurs twice
     factor: float
     eps: float
     omega: Floats  # (m, axes) radians per step
     start: Floats  # (m,) phase at the first point
-    offset: float = 0.0  # of coordinates, the largest that is declared
+    offset: float = 0.0  # largest declared offset of coordinates
 
     @property
     def is_explained(self) -> bool:
@@ -53,20 +53,20 @@ class GridWaves:
         return bool((residual <= LIMIT * self.limit(self.omega, self.eps)).all())
 
     def limit(self, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
-        """Differences of waves that rounding explains, (1, m), of some frequencies (m, axes)."""
+        """Return the differences that rounding explains, (1, m), for frequencies (m, axes)."""
         steps = np.array([sum(self.sides) + max(self.offset, offset)])
         limit = pair_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
         return np.minimum(limit, FARTHEST)
 
     def formula(self, omega: Floats, start: Floats) -> Complex:
-        """Waves of other frequencies and first phases on the same grid."""
+        """Return sinusoids of other frequencies and first phases on the same grid."""
         places = np.indices(self.sides).reshape(len(self.sides), -1).T
         waves: Complex = np.exp(1j * (places @ omega.T + start))
         return waves
 
 
 def fit_grid_waves(table: Floats, sides: tuple[int, ...], eps: float) -> GridWaves | None:
-    """The pairs of a table (n, d) on a grid; None where its columns do not pair up.
+    """Fit the pairs of a table (n, d) on a grid; None if its columns do not pair up.
 
     >>> angles = np.arange(12)[:, None] // 4 * np.array([1.0, 0.1])
     >>> found = fit_grid_waves(np.hstack([np.cos(angles), np.sin(angles)]), (3, 4), 1e-16)
@@ -95,7 +95,7 @@ def fit_grid_waves(table: Floats, sides: tuple[int, ...], eps: float) -> GridWav
 
 
 def column_pairs(table: Floats, sides: tuple[int, ...]) -> Iterator[Places]:
-    """Columns that may be cosines and sines, (2, m): in halves, side by side, in halves of axes."""
+    """Yield candidate columns of cosines and sines, (2, m): halves, interleaved, halves of axes."""
     m = table.shape[1] // 2
     own = axis_columns(table.reshape(*sides, -1)) or []
     begins = sorted(int(columns[0]) for columns in own if len(columns))
@@ -106,7 +106,7 @@ def column_pairs(table: Floats, sides: tuple[int, ...]) -> Iterator[Places]:
 
 
 def fit_frequencies(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple[Floats, Floats]:
-    """Frequencies (m, axes) and first phases (m,) of waves (n, m), by least squares."""
+    """Fit frequencies (m, axes) and first phases (m,) to sinusoids (n, m), by least squares."""
     grid, places = waves.reshape(*sides, -1), np.indices(sides).reshape(len(sides), -1).T
     lines = [np.moveaxis(grid, axis, 0) for axis in range(len(sides))]
     steps = [(line[1:] * line[:-1].conj()).reshape(-1, waves.shape[1]) for line in lines]
@@ -124,9 +124,9 @@ def fit_frequencies(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple
 
 
 def unfolded(omega: Floats) -> Floats:
-    """Geometric frequencies of an axis, those beyond half a turn a step as slower ones say.
+    """Unfold frequencies above pi per step, if the lower frequencies of an axis are geometric.
 
-    Others are left as they are.
+    Other frequencies are returned unchanged.
 
     >>> unfolded(np.array([8 - 4 * np.pi, 4 - 2 * np.pi, 2, 1, 0.5])).round(9)
     array([8. , 4. , 2. , 1. , 0.5])
@@ -134,10 +134,10 @@ def unfolded(omega: Floats) -> Floats:
     if len(omega) < 3:
         return omega
     bends = [abs(s[1] ** 2 - s[0] * s[2]) / (s[:3] ** 2).max() for s in (omega, omega[::-1])]
-    order = slice(None, None, 1 if bends[0] < bends[1] else -1)  # from slow frequencies on
+    order = slice(None, None, 1 if bends[0] < bends[1] else -1)  # ascending
     slow = omega[order].copy()
     for k in range(2, len(slow)):
-        if abs(slow[k - 2]) > NEAR:  # else rounding may have made it
+        if abs(slow[k - 2]) > NEAR:  # otherwise rounding dominates
             expected = slow[k - 1] ** 2 / slow[k - 2]
             slow[k] += 2 * np.pi * np.rint((expected - slow[k]) / (2 * np.pi))
             if abs(slow[k] - expected) > BENT:
@@ -146,9 +146,9 @@ def unfolded(omega: Floats) -> Floats:
 
 
 def base_of(omega: Floats, pairs: int) -> float | None:
-    """The base of geometric frequencies (m,) of one axis, in as few digits as may be; None: others.
+    """Return the shortest base of geometric frequencies (m,) of one axis, or None.
 
-    The exponents' divisor is the pairs of the axis, one less, or the pairs of all axes.
+    The divisor of the exponents is the number of pairs of the axis, one less, or that of all axes.
 
     >>> base_of(100.0 ** (-np.arange(8) / 7), 16)
     100.0
@@ -164,9 +164,9 @@ def base_of(omega: Floats, pairs: int) -> float | None:
 
 
 def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
-    """Settings that make the first the second: axes of pairs, base, scale and offset of each axis.
+    """Fit the settings that turn the first into the second: axes, base, and each scale and offset.
 
-    None where they do not: what they give is compared with the second to rounding.
+    The result is compared with the second to rounding; None if they differ.
     """
     if first.omega.shape != second.omega.shape or len(first.sides) > len(AXES):
         return None
@@ -189,7 +189,7 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
         rho = shortest(base**power, slack)
         exponent = np.log(rho) / np.log(base) if base != 1 else 1.0
         omega, start = np.zeros_like(first.omega), first.start.copy()
-        lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # scales, offsets of each axis
+        lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
         for k in np.unique(axes[1][both]):
             mine = both[axes[1][both] == k]
             lines[k], omega[mine, k] = fit_line(first, second, mine, (k, exponent, slack))
@@ -208,21 +208,21 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
 def fit_line(
     first: GridWaves, second: GridWaves, mine: Places, facts: tuple[int, float, float]
 ) -> tuple[Floats, Floats]:
-    """Scales and offsets of an axis in two tables, ((first, second), …), and frequencies fitted.
+    """Return scales and offsets of an axis in two tables, ((first, second), …), and frequencies.
 
-    `facts` are the axis, the power of the first's frequencies, and to what numbers are short.
+    `facts` are the axis, the power of the first frequencies, and the tolerance for short numbers.
     """
     k, power, slack = facts
     omega, goal = (np.abs(waves.omega[mine]).max(axis=1) for waves in (first, second))
     own = omega[0]
     if power != 1 and abs(np.log(goal[0]) - power * np.log(own)) < ALIKE:
-        own = 1.0  # the first pair has an exponent, too
+        own = 1.0  # the exponent of the first pair is not 0
     logs = np.log(goal) - power * np.log(omega / own)
     scale = float(np.exp(np.average(logs, weights=goal**2)))
     points = scale * second.sides[k]
     if abs(scale / own - 1) < ALIKE:
         scale = own
-    elif abs(points - np.rint(points)) < slack * points:  # those of a reference
+    elif abs(points - np.rint(points)) < slack * points:  # a reference size
         scale = float(np.rint(points)) / second.sides[k]
     expected = scale * (omega / own) ** power
     offsets = [
@@ -235,7 +235,7 @@ def fit_line(
 
 
 def changed_lines(lines: Floats, *sides: tuple[int, ...]) -> Changes:
-    """Scales, or reference sizes where they are shares of sides, and offsets that differ."""
+    """Return scales (or reference sizes, if scales are shares of sides) and offsets that differ."""
     changes: Changes = {}
     scales, offsets = lines[:, 0].T, np.round(lines[:, 1].T, 4) + 0.0
     sizes = scales * np.array(sides)

@@ -1,11 +1,11 @@
-r"""What is wrong with this table of the points of a grid? Mistakes known from public code.
+r"""Rules for tables of grid points: mistakes known from public source code.
 
 Conventions
 -----------
-Rows are the points of a lattice in raster order, the first axis slowest, without those before it.
-Inner products of a table that is right depend on the displacement alone; T, the relative distance
-of all products from that (`geometry.products`), tells a row that stands in another's place. Where
-each column depends on one axis, each axis' part is read as a formula of its own.
+Rows are the points of a lattice in raster order, the first axis slowest, without prefix rows.
+Inner products of a correct table depend on the displacement alone. T, the relative distance of all
+products from such a function (`geometry.products`), reveals rows in a wrong place. If each column
+depends on one axis, the columns of each axis are identified as a separate formula.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,22 +31,22 @@ from pefourier.geometry.products import toeplitz_residual_of_rows
 from pefourier.writing.text import agreeing
 
 WORDS = {"t": "frame", "y": "row", "x": "column"}
-CERTAIN = 4.0  # times less than the residual as given is that of the right order
+CERTAIN = 4.0  # least ratio of the given residual to that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
-NEARLY = 1e-3  # of a step of coordinates, that of float32
-ORTHOGONAL = 1e-6  # inner products of neighbours that are as good as none
+NEARLY = 1e-3  # relative tolerance on steps of coordinates, as in float32
+ORTHOGONAL = 1e-6  # relative inner product of neighbours that counts as 0
 
 
 @dataclass(frozen=True, eq=False)
 class GridFacts:
-    """A table of the points of a grid, with what is known of it."""
+    """A table of the points of a grid, with facts that rules use."""
 
     table: Table  # (n, d)
     sides: tuple[int, ...]
     eps: float
     closest: ClosestPair
-    paired: bool = False  # cosines and sines, which are in no order of columns
-    prefix: int = 0  # rows before them
+    paired: bool = False  # whether columns are cosines and sines in no particular order
+    prefix: int = 0  # rows before the grid
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,32 +60,32 @@ class GridFacts:
 
     @cached_property
     def columns(self) -> list[NDArray[np.int64]] | None:
-        """Which columns change along each axis alone; None where some change along several."""
+        """Columns that change along each axis alone; None if some change along several axes."""
         return axis_columns(self.table.reshape(*self.sides, -1))
 
     @cached_property
     def residual(self) -> float:
-        """T of the rows as they stand."""
+        """T of the rows in the given order."""
         return self.residual_of(self.sides, np.arange(len(self.table)))
 
     @property
     def rounding(self) -> float:
-        """A residual that rounding of the stored numbers may leave."""
+        """Largest residual that rounding of the stored numbers may cause."""
         return max(1e-6, 8 * self.eps)
 
     def residual_of(self, sides: Sequence[int], points: Indices) -> float:
-        """T of the rows that would stand on a grid, at the given points; others are left out."""
+        """Return T of the rows placed at the given points of a grid, without rows outside it."""
         inside = (points >= 0) & (points < prod(sides))
         return toeplitz_residual_of_rows(self.table[inside], tuple(sides), points[inside])
 
     @property
     def is_disordered(self) -> bool:
-        """Whether products are far from depending on the displacement, and orders can be tried."""
+        """Whether products depend on more than the displacement, and other orders can be tried."""
         return self.residual > CERTAIN * self.rounding and self.table.size <= SEARCHED
 
 
 def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
-    """Rows that fit the grid in another order: columns first, blocks of 2 x 2, or shifted."""
+    """Find rows that fit the grid in another order: columns first, 2 x 2 blocks, or shifted."""
     if not facts.is_disordered:
         return
     index, (*frames, height, width) = np.arange(len(facts.table)), facts.sides
@@ -104,7 +104,7 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
-    """Vectors whose neighbours are alike on another grid, or from another row on, not on theirs."""
+    """Find vectors whose neighbours are similar only on another grid or from another row on."""
     readings = None if facts.columns is not None else better_reading(facts.table, facts.sides)
     if readings is None or any(order_of_rows(facts)) or any(flat_codes(facts)):
         return
@@ -116,7 +116,7 @@ def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
 
 
 def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
-    """Axes along which no code changes, and parts that are told twice."""
+    """Find axes along which no vector changes, and halves that encode the same axis twice."""
     if facts.columns is None:
         return
     changing = np.sort(np.concatenate(facts.columns))
@@ -134,7 +134,7 @@ def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
 
 
 def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
-    """Axes that are a formula each, with steps or an order of columns that do not fit together."""
+    """Find axes with one formula each whose steps or column layouts do not match."""
     if facts.columns is None or not all(map(len, facts.columns)):
         return
     lines = axis_lines(facts.table.reshape(*facts.sides, -1))
@@ -154,7 +154,7 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
 
 
 def flat_codes(facts: GridFacts) -> Iterator[Finding]:
-    """A code of the row index: inner products depend on how many rows lie between."""
+    """Find encodings of the flat row index: inner products depend on the difference of indices."""
     n = len(facts.table)
     if min(facts.sides) == 1 or facts.columns is not None or facts.table.size > SEARCHED:
         return
@@ -166,7 +166,7 @@ def flat_codes(facts: GridFacts) -> Iterator[Finding]:
 
 
 def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
-    """First and last point of an axis with one code: coordinates from -1 to 1 with whole waves."""
+    """Find axes whose first and last point share a vector: -1 to 1 spans whole wavelengths."""
     first = facts.closest.first
     if first is None:
         return
@@ -182,7 +182,7 @@ def ends_that_meet(facts: GridFacts) -> Iterator[Finding]:
 
 
 def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
-    """Points that share a code without any of the reasons above."""
+    """Find points that share a vector for no reason found above."""
     n, pair = len(facts.table), facts.closest.pair
     count = n - facts.closest.distinct
     explained = any(f for rule in (axes_without_effect, ends_that_meet) for f in rule(facts))
@@ -205,7 +205,7 @@ GRID_RULES = (
 
 
 def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
-    """What a declared measure says of itself on a grid: notes on its convention."""
+    """Yield notes on the convention of a declared measure on a grid."""
     domain = enc.domain
     if len(domain.sides) < 2 or not is_stationary(enc):
         return

@@ -1,12 +1,13 @@
-r"""Which encoding is this table? A formula is proposed, built again, and compared to rounding.
+r"""Identify the encoding of a table: propose a formula, rebuild it and compare within rounding.
 
 Conventions
 -----------
-Closed forms give names and parameters: columns are :math:`A \sin(\omega (s + o))` or the cosine, s
-the row, with scale A and offset o; frequencies are :math:`\mathrm{step} \cdot \rho^{-i/D}`
-(D = d/2, or d/2 - 1, …), those of a scaled rotation or of the real DFT. `rebuild` makes codes of
-name and parameters alone, by the registry's formulas. They are an answer only where the table
-differs from them by rounding: of stored numbers, and of phases computed in float32 or better.
+Closed forms give the name and parameters. Columns are :math:`A \sin(\omega (s + o))` or the cosine,
+with row s, scale A and offset o. Frequencies are :math:`\mathrm{step} \cdot \rho^{-i/D}`
+(D = d/2, d/2 - 1, …), or those of a scaled rotation or of the real DFT. `rebuild` computes the
+vectors from name and parameters alone, by the formulas of the registry. A formula is accepted only
+if the table differs from it by rounding alone: rounding of the stored numbers, and of phases
+computed in float32 or better.
 """
 
 from dataclasses import replace
@@ -36,34 +37,34 @@ from pefourier.geometry import precision
 from pefourier.geometry.precision import Table
 from pefourier.geometry.waves import SinusoidPairs, align, fit_sinusoid_pairs
 
-SAMPLE = 2**11  # rows from which parameters are read
-NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order that they are said
+SAMPLE = 2**11  # rows to which parameters are fitted
+NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order of the answer
 SHORT = ("bfloat16", "float16")
 
 
 def identify(table: Table, eps: float = FLOAT64_EPS) -> dict[str, Any] | None:
-    """What a table turns out to be, or None.
+    """Identify the encoding of a table; None if no formula fits.
 
     Parameters
     ----------
     table : np.ndarray, shape (n, d)
-        Codes, one row a position.
+        One row per position.
     eps : float
-        Resolution of the stored numbers. Codes computed in float32 are recognised as well.
+        Resolution of the stored numbers. Tables computed in float32 are recognised as well.
 
     Returns
     -------
     dict or None
-        `encoding`; its `params`; `max_difference`, the largest between the table and its formula.
-        For sinusoidal: rho, layout, divisor, offset and scale, first (sin or cos), and where they
-        apply scaling with its own (of a rotation), step (of positions), odd,
-        zero_rows, and backwards (row s is the code of position offset - s).
+        `encoding`, its `params`, and `max_difference`, the largest difference from the formula.
+        Parameters of sinusoidal: rho, layout, divisor, offset, scale and first (sin or cos). If
+        they apply, also scaling with its own parameters (of a rotation), step (of positions), odd,
+        zero_rows, and backwards (row s is the vector of position offset - s).
 
     Notes
     -----
     Cosines before sines at rho^(-2i/d) are called rope; flipped timestep embeddings (diffusers)
     with downscale_freq_shift 0 are the same numbers. Not recognised: fewer than 4 rows or columns,
-    frequencies above pi, several sinusoids in a column, columns in an order without a name.
+    frequencies above pi, several sinusoids in a column, and unknown orders of columns.
 
     Examples
     --------
@@ -88,17 +89,17 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> dict[str, Any] | None:
 
 
 def identification(encoding: str, params: Params, difference: float) -> dict[str, Any]:
-    """What `identify` answers about a table that it recognises."""
+    """Return the result of `identify` for a recognised table."""
     return {"encoding": encoding, "params": params, "max_difference": float(difference)}
 
 
 def resolutions(eps: float) -> list[float]:
-    """Resolutions to try: the stored one, and float32's where that is coarser."""
+    """Return the resolutions to try: that of the stored numbers, then float32 if coarser."""
     return [eps] if eps >= precision.FLOAT32_EPS else [eps, precision.FLOAT32_EPS]
 
 
 def drop_twins(table: Table) -> Table | None:
-    """Cosines and sines once, where a rotation's table has each twice: cat(cos, cos, sin, sin)."""
+    """Drop duplicate columns of a rotation's table cat(cos, cos, sin, sin); None otherwise."""
     n, d = table.shape
     if d % 4 or d < 8 or n < 4:
         return None
@@ -108,7 +109,7 @@ def drop_twins(table: Table) -> Table | None:
 
 
 def propose_still(table: Table, _: float) -> Formula | None:
-    """All codes zero: none. All codes equal: constant, which encodes no position."""
+    """Propose none for zero rows, or constant for equal rows, which encode no position."""
     code = np.asarray(table[0], dtype=float)
     if len(table) < 2 or not (table[0] == table[-1]).all():
         return None
@@ -117,7 +118,7 @@ def propose_still(table: Table, _: float) -> Formula | None:
 
 
 def propose_onehot(table: Table, _: float) -> Formula | None:
-    """One entry a row, of equal size, one column further in each row."""
+    """Propose one-hot: one entry per row, of equal size, one column further in each row."""
     n, d = table.shape
     start, scale = int(np.argmax(table[0] != 0)), float(table[0].max())
     if np.count_nonzero(table[0]) != 1 or scale <= 0 or min(n, d) < 2:
@@ -134,7 +135,7 @@ def propose_onehot(table: Table, _: float) -> Formula | None:
 def propose_waves(
     table: Table, eps: float, usable: NDArray[np.bool_] | None = None
 ) -> Formula | None:
-    """Sinusoids that fit a run of usable rows (default: those that are not zero)."""
+    """Propose sinusoids that fit a run of usable rows (by default, nonzero rows)."""
     n, d = table.shape
     live = np.concatenate([codes.any(axis=1) for _, codes in float_blocks(table)])
     start, stop = longest_run(live if usable is None else live & usable)
@@ -159,7 +160,7 @@ def propose_waves(
 
 
 def longest_run(usable: NDArray[np.bool_]) -> tuple[int, int]:
-    """Bounds of the longest run of True.
+    """Return the bounds of the longest run of True.
 
     >>> longest_run(np.array([True, False, True, True]))
     (2, 4)
@@ -172,7 +173,7 @@ def longest_run(usable: NDArray[np.bool_]) -> tuple[int, int]:
 
 
 def usual_name(encoding: str, params: Params) -> tuple[str, Params]:
-    """Rotary codes have their own name: cosines first, nothing moved or left out."""
+    """Rename sinusoids to rope: cosines first, no offset, and the usual divisor."""
     plain = {"divisor": "d", "offset": 0, "first": "cos"}
     names = ("rho", "layout", "scale", "scaling", "factor", "original", "truncate")
     rotary = {key: params[key] for key in names if key in params}
@@ -184,7 +185,7 @@ def usual_name(encoding: str, params: Params) -> tuple[str, Params]:
 def fit_pairs(
     rows: Floats, pairs: SinusoidPairs, eps: float, start: int
 ) -> tuple[str, Params] | None:
-    """Name and parameters of columns that turn in pairs; `start` is the first row's position."""
+    """Return name and parameters of rotating pairs; `start` is the position of the first row."""
     n, d = rows.shape
     slack = frequency_slack(pairs.omega, eps, n)
     if (np.diff(pairs.omega) > 2 * slack[1:]).any():
@@ -197,7 +198,7 @@ def fit_pairs(
     encoding, shape = grid
     pairs, (sines, cosines), offset = aligned
     columns = order_of_pairs(encoding, pairs, d)
-    backwards = sines.max() < 0  # all sines change sign where rows run back
+    backwards = sines.max() < 0  # reversed rows change the sign of all sines
     if columns is None or cosines.min() < 0 or sines.min() != sines.max():
         return None
     unit = np.sqrt(2 / d) if encoding == "dft" else 1.0
@@ -209,7 +210,7 @@ def fit_pairs(
 
 
 def order_of_pairs(encoding: str, pairs: SinusoidPairs, d: int) -> Params | None:
-    """The layout, and which wave comes first, of columns in pairs, the fastest first; else None."""
+    """Return the layout and first wave of pairs by descending frequency; None if unknown."""
     m, place = len(pairs.omega), np.full(d, -1)
     if encoding == "dft":
         place[[pairs.sines, pairs.cosines]] = np.add([[m], [0]], np.arange(m, 0, -1))
@@ -222,7 +223,7 @@ def order_of_pairs(encoding: str, pairs: SinusoidPairs, d: int) -> Params | None
 
 
 def usual_scale(scale: float, d: int, eps: float) -> float:
-    """The scale, or a usual one that is and within rounding of it: 1, sqrt d, 1 / sqrt d …"""
+    """Return the usual scale (1, sqrt d, 1 / sqrt d, …) within rounding, or the shortest number."""
     for usual in (1.0, d**0.5, d**-0.5, (2 / d) ** 0.5):
         if abs(scale - usual) <= 4 * eps * usual:
             return usual
@@ -230,7 +231,7 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
 
 
 def fit_one_wave(rows: Table, eps: float) -> tuple[str, Params] | None:
-    """Parameters of a rotation's cosines alone, or sines alone, each column once or twice."""
+    """Return parameters of a rotation's cosines alone or sines alone, each column once or twice."""
     waves = fit_single_waves(rows, eps)
     if waves is None:
         return None

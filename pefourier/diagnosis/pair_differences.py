@@ -1,9 +1,10 @@
-"""Which pairs of two tables or rotations differ, and by which frequencies, as far as rows tell.
+"""Pairs in which two tables or rotations differ, and their frequencies as far as rows show them.
 
 Conventions
 -----------
-A table tells a frequency up to whole turns a row and, where its first row is not at phase 0, up to
-the order of cosines and sines. What only one of two tells holds for both; what none does is NaN.
+A table determines a frequency up to full rotations per row. If its first row is not at phase 0, the
+order of cosines and sines is open, too. An ambiguity that one table resolves is resolved for both;
+otherwise the frequency is NaN.
 """
 
 from dataclasses import replace
@@ -24,14 +25,14 @@ from pefourier.diagnosis.pairs import (
 from pefourier.encodings.columns import Wave
 from pefourier.encodings.encoding import Floats, row_blocks
 
-COMMON = 1e-3  # relative, to which ratios of frequencies are one
+COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
 Bools = NDArray[np.bool_]
 OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
-AT_ZERO = 0.01  # of the factor: waves of 16 bits at phase 0 are nearer
+AT_ZERO = 0.01  # of the factor: 16-bit numbers at phase 0 are closer to 0
 
 
 def in_one_order(a: PairWaves, b: PairWaves) -> tuple[PairWaves, PairWaves]:
-    """Two sets of pairs whose cosines and sines come in one order, where first rows do not tell."""
+    """Bring cosines and sines of two sets of pairs into one order if first rows leave it open."""
     begins = [pairs.is_declared or begins_at_zero(pairs) for pairs in (a, b)]
     if a.omega.shape != b.omega.shape or all(begins) or np.sign(a.omega * b.omega).sum() >= 0:
         return a, b
@@ -39,14 +40,14 @@ def in_one_order(a: PairWaves, b: PairWaves) -> tuple[PairWaves, PairWaves]:
 
 
 def begins_at_zero(pairs: PairWaves) -> bool:
-    """Whether the first row is at phase 0 or half a turn in every pair, to 16 bits."""
+    """Whether every pair has a multiple of 90 degrees as its first phase, to 16 bits."""
     waves = pairs.waves(np.zeros(1, dtype=int))[0]
     sizes = np.fmin(np.abs(waves.real), np.abs(waves.imag))
     return bool((sizes <= AT_ZERO * pairs.factor).all()) or np.isnan(waves).any()
 
 
 def exchanged_waves(pairs: PairWaves) -> PairWaves:
-    """The same columns with cosines for sines: pairs that turn the other way."""
+    """Exchange cosines and sines, which reverses the direction of rotation."""
     if pairs.form is None or pairs.form.part != "both":
         return pairs
     waves, form = pairs.waves, replace(pairs.form, first=OTHER[pairs.form.first])
@@ -61,13 +62,13 @@ def exchanged_waves(pairs: PairWaves) -> PairWaves:
 
 
 def list_differences(a: PairWaves, b: PairWaves, differs: Bools) -> tuple[PairDifference, ...]:
-    """The pairs that differ, with what each turns by where that explains all of its rows."""
+    """List the pairs that differ, with frequencies if these explain all rows."""
     omega = np.full((2, len(differs)), np.nan)
     common = min(len(a.omega), len(b.omega))
     omega[:, :common] = unfolded(*(shortened(pairs, common) for pairs in (a, b)))
     for k, pairs in enumerate((a, b)):
         omega[k, common : len(pairs.omega)] = pairs.omega[common:]
-        is_explained = explained_pairs(pairs)  # of a few slow pairs any frequency may be
+        is_explained = explained_pairs(pairs)  # a few low frequencies are uncertain
         omega[k, : len(is_explained)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
         omega[k] /= pairs.repeats
     differences = []
@@ -81,7 +82,7 @@ def list_differences(a: PairWaves, b: PairWaves, differs: Bools) -> tuple[PairDi
 
 
 def unfolded(a: PairWaves, b: PairWaves) -> Floats:
-    """Frequencies (2, m) of as many pairs each, folded ones as the other's say; NaN: unknown."""
+    """Return frequencies (2, m), aliased ones resolved by the other set; NaN if unknown."""
     is_certain = np.array([certain_pairs(pairs) for pairs in (a, b)])
     omega = np.array([a.omega, b.omega], dtype=float)
     shared = is_certain.all(axis=0) & (omega != 0).all(axis=0)
@@ -94,10 +95,10 @@ def unfolded(a: PairWaves, b: PairWaves) -> Floats:
 
 
 def certain_pairs(pairs: PairWaves) -> Bools:
-    """Which frequencies (m,) are known with their turns: declared, or fitted and not folded.
+    """Return which frequencies (m,) are unambiguous: declared, or fitted without aliasing.
 
-    From the slowest pair on they grow in one direction; where they turn round, faster ones may lie
-    beyond half a turn a row, and look slower.
+    Frequencies grow in one direction from the lowest. Where this order reverses, higher
+    frequencies may exceed pi per row and appear lower.
     """
     omega = pairs.omega
     if pairs.is_declared or pairs.has_angles or not (omega > 0).any() or not (omega < 0).any():
@@ -110,7 +111,7 @@ def certain_pairs(pairs: PairWaves) -> Bools:
 
 
 def explained_pairs(pairs: PairWaves) -> Bools:
-    """Which pairs (m,) have their frequency in every row of a table, up to rounding."""
+    """Return which pairs (m,) follow their frequency in every row of a table, up to rounding."""
     if pairs.even is None or pairs.rows is not None:
         return np.ones(len(pairs.omega), bool)
     first = pairs.waves(np.zeros(1, dtype=int))[0]

@@ -1,11 +1,12 @@
-r"""At which frequency does each pair of a rotation or of a table of its waves turn?
+r"""Frequencies of the pairs of a rotation, or of a table of its cosines and sines.
 
 Conventions
 -----------
-Pair i has the waves :math:`a \cos \omega_i (p + o)` and :math:`a \sin \omega_i (p + o)` at position
-p, omega in radians per position, signed; o is the offset and a the factor before the waves. Tables
-hold one wave or both, each once or twice, or the angles themselves. Frequencies of tables are
-fitted to ever farther rows; whether two pairs are the same is for their waves to say, to rounding.
+Pair i has the sinusoids :math:`a \cos \omega_i (p + o)` and :math:`a \sin \omega_i (p + o)` at
+position p. Here omega is in radians per position, signed, o is the offset and a the factor.
+Tables hold cosines, sines or both, each once or twice, or the angles themselves. Frequencies of
+tables are fitted to increasingly distant rows. Two pairs are equal if their sinusoids agree to
+rounding.
 """
 
 from collections.abc import Callable
@@ -32,27 +33,27 @@ from pefourier.geometry.precision import (
     stored_resolution,
 )
 
-BLOCK = 2**20  # waves that are compared at a time
-SAMPLE = 512  # rows that show what a table is
-NEAR = 1e-3  # of the factor: waves of 16 bits are farther off than that
+BLOCK = 2**20  # numbers compared at a time
+SAMPLE = 512  # rows that determine the form of a table
+NEAR = 1e-3  # of the factor: relative tolerance on amplitudes and slow rotation
 Part = Literal["both", "cos", "sin", "angles"]
 Places = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Complex = NDArray[np.complex128]
-Waves = Callable[[Places], Complex]  # positions (n,) to waves (n, m)
+Waves = Callable[[Places], Complex]  # positions (n,) -> sinusoids (n, m)
 
 
 @dataclass(frozen=True)
 class PairForm:
-    """Where a table has the waves of its pairs."""
+    """Columns in which a table holds the cosines and sines of its pairs."""
 
     part: Part
-    layout: Layout = "halves"  # of the two waves of a pair
-    copies: Layout | None = None  # where each wave stands twice: of the two that are one
+    layout: Layout = "halves"  # of the cosine and the sine of a pair
+    copies: Layout | None = None  # of equal columns, if each column occurs twice
     first: Literal["cos", "sin"] = "cos"
 
     def waves(self, table: NDArray[Any]) -> Complex:
-        """Waves (n, m) of the rows of a table (n, d), NaN for a wave that it does not hold."""
+        """Return cosines and sines (n, m) of the rows of a table (n, d); NaN for missing ones."""
         table = np.asarray(table, dtype=float)
         parts = [*split_pairs(table, self.layout)] if self.part == "both" else [table]
         if self.copies is not None:
@@ -75,18 +76,18 @@ class PairWaves:
     factor: float
     waves: Waves
     length: int
-    eps: float  # of stored numbers; phases are of float32 or better
+    eps: float  # of stored numbers; phases have float32 precision or better
     offset: float = 0.0
     form: PairForm | None = None  # of a table
-    axis: tuple[str, ...] = ()  # that turns each pair, where there are several
-    repeats: int = 1  # rows of a table that have one angle
-    even: Bools | None = None  # (m,) whether rows of a table are at even steps; None: all
-    rows: Places | None = None  # positions that are looked at; None: all
-    moved: float = 0.0  # positions by which code is ahead, whose waves are counted from its first
+    axis: tuple[str, ...] = ()  # that rotates each pair, if there are several axes
+    repeats: int = 1  # consecutive rows of a table that share an angle
+    even: Bools | None = None  # (m,) whether a table's rows have equal steps; None: all
+    rows: Places | None = None  # positions to compare; None: all
+    moved: float = 0.0  # position of the first row of source code, where phases start
 
     @property
     def is_declared(self) -> bool:
-        """Whether frequencies are known, and not fitted."""
+        """Whether frequencies are declared, not fitted."""
         return self.form is None
 
     @property
@@ -96,7 +97,7 @@ class PairWaves:
 
     @cached_property
     def odd_rows(self) -> Places:
-        """The row of a table whose waves are furthest from the factor: it excludes most."""
+        """The row whose amplitudes are furthest from the factor: it rules out most readings."""
         blocks = row_blocks(self.length, BLOCK, len(self.omega))
         sizes = (np.abs(self.waves(np.arange(rows.start, rows.stop))) for rows in blocks)
         furthest = [np.abs(size - self.factor).max(axis=1) for size in sizes]
@@ -104,23 +105,23 @@ class PairWaves:
 
     @property
     def has_angles(self) -> bool:
-        """Whether a table has angles in place of waves."""
+        """Whether a table holds angles instead of cosines and sines."""
         return self.form is not None and self.form.part == "angles"
 
 
 @dataclass(frozen=True)
 class PairDifference:
-    """A pair that turns otherwise in the second of two."""
+    """A pair whose rotation differs between two encodings."""
 
     index: int
-    axis: str | None  # of the first and the second, where they are known: t, or t/y
+    axis: str | None  # of the first and the second, if known: t, or t/y
     first: float | None  # radians per position
     second: float | None
     ratio: float | None  # second over first
 
 
 def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | None:
-    """The pairs of an encoding whose frequencies are declared, one axis alone; None: others."""
+    """Return the pairs of an encoding with declared frequencies on one axis, otherwise None."""
     if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim != 1:
         return None
     measure = enc.measure
@@ -143,7 +144,7 @@ def declared_pairs(enc: Encoding, axis: tuple[str, ...] = ()) -> PairWaves | Non
 
 
 def fit_pair_waves(table: NDArray[Any], eps: float) -> PairWaves | None:
-    """The pairs of a table (n, d) of waves; None where it holds none.
+    """Fit the pairs of a table (n, d); None if its columns are not sinusoids.
 
     >>> omega = 100.0 ** (-np.arange(4) / 4)
     >>> angles = np.outer(np.arange(40), 2 * omega)
@@ -167,12 +168,12 @@ def fit_pair_waves(table: NDArray[Any], eps: float) -> PairWaves | None:
 
 
 def waves_of_rows(table: NDArray[Any], form: PairForm) -> Waves:
-    """Waves of a table, by position."""
+    """Return a function for the cosines and sines of a table, by position."""
     return lambda positions: form.waves(table[positions])
 
 
 def count_repeats(table: NDArray[Any]) -> int:
-    """How often each row stands in a table, one after the other; 1 of most.
+    """Return how often each row is repeated consecutively; 1 for most tables.
 
     >>> count_repeats(np.repeat(np.eye(4), 2, axis=0)), count_repeats(np.eye(4))
     (2, 1)
@@ -184,7 +185,7 @@ def count_repeats(table: NDArray[Any]) -> int:
 
 
 def table_forms(rows: Floats, eps: float) -> list[PairForm]:
-    """The forms that the first rows of a table may have."""
+    """Return the forms that fit the first rows of a table."""
     forms, tolerance = [], 8 * eps * np.abs(rows).max()
     for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
         front, back = split_pairs(rows, layout)
@@ -199,7 +200,7 @@ LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 
 
 def copies_of(rows: NDArray[Any]) -> Layout | None:
-    """How columns stand twice, if all do.
+    """Return the layout of duplicate columns, if every column occurs twice.
 
     >>> copies_of(np.array([[1, 2, 1, 2]])), copies_of(np.array([[1, 1, 2, 2]]))
     ('halves', 'interleaved')
@@ -209,7 +210,7 @@ def copies_of(rows: NDArray[Any]) -> Layout | None:
 
 
 def first_wave(front: Floats, back: Floats) -> Literal["cos", "sin"]:
-    """Which waves come first, by the first row: that of slow pairs is near phase 0.
+    """Return whether cosines or sines come first, since low frequencies start near phase 0.
 
     >>> first_wave(np.array([0.5, 1.0, 1.0]), np.array([0.8, 0.1, 0.0]))
     'cos'
@@ -218,7 +219,7 @@ def first_wave(front: Floats, back: Floats) -> Literal["cos", "sin"]:
 
 
 def wave_parts_of(rows: Floats) -> list[Part]:
-    """Which single wave the columns of a table may be, from its first row on."""
+    """Return the single part (cos, sin or angles) that the columns of a table may hold."""
     if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
         return ["cos"]
     if rows[0].any():
@@ -229,7 +230,7 @@ def wave_parts_of(rows: Floats) -> list[Part]:
 
 
 def fit_in_form(steps: Floats, form: PairForm, eps: float) -> PairWaves | None:
-    """Frequencies of the pairs of a table in a form; None where rows show that it is another."""
+    """Fit the frequencies of a table in a given form; None if the rows contradict the form."""
     n = len(steps)
     rows = np.unique(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
     rows = rows[rows < n]
@@ -253,7 +254,7 @@ def fit_in_form(steps: Floats, form: PairForm, eps: float) -> PairWaves | None:
         if not factor:  # the first rows are zeros
             return None
         phases = np.arcsin(np.clip(waves.imag / factor, -1, 1))
-        falls = np.sign(waves.imag[1]) * waves.imag[2] < 0  # within half a turn: beyond a quarter
+        falls = np.sign(waves.imag[1]) * waves.imag[2] < 0  # the phase is between pi / 2 and pi
         phases[1] = np.where(falls, np.pi * np.sign(phases[1]) - phases[1], phases[1])
         omega = follow_phases(rows, phases, np.pi - phases)
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
@@ -270,7 +271,7 @@ def fit_in_form(steps: Floats, form: PairForm, eps: float) -> PairWaves | None:
 
 
 def waves_of_phases(phases: Floats, factor: float, form: PairForm | None = None) -> Complex:
-    """Waves (n, m) of phases, complex; of a table of angles these themselves."""
+    """Return complex sinusoids (n, m) of phases, or the phases themselves for a table of angles."""
     if form is not None and form.part == "angles":
         return phases.astype(complex)
     waves: Complex = factor * np.exp(1j * phases)
@@ -278,7 +279,9 @@ def waves_of_phases(phases: Floats, factor: float, form: PairForm | None = None)
 
 
 def sine_factor(sines: Floats, eps: float) -> float:
-    """The factor before sines (rows, m) of rows 0, 1 and 2, by the fastest wave; 1 to rounding.
+    """Return the amplitude of sines (rows, m) from rows 0, 1 and 2 of the highest frequency.
+
+    An amplitude within rounding of 1 is returned as 1.
 
     >>> sine_factor(3 * np.sin([[0.0], [0.5], [1.0]]), 1e-16).__round__(9)
     3.0
@@ -297,7 +300,7 @@ def refine_frequencies(
     factor: float,
     form: PairForm,
 ) -> tuple[Floats, float]:
-    """Frequencies (m,), and the factor of sines, by least squares, from where they nearly are."""
+    """Refine frequencies (m,), and the amplitude of sines, by least squares."""
     if form.part == "angles":
         return omega, factor
     for _ in range(4 if form.part == "sin" and factor != 1 else 2):
@@ -316,10 +319,10 @@ def refine_frequencies(
 
 
 def follow_phases(rows: Places, phases: Floats, mirrored: Floats | None = None) -> Floats:
-    """Frequencies (m,) of phases (rows, m) at rows that grow at most twofold, 0 and 1 first.
+    """Return frequencies (m,) of phases (rows, m); row numbers start 0, 1 and at most double.
 
-    Of a single wave other phases look like these: opposite ones of cosines, of sines what they lack
-    to half a turn. From row 2 on whichever is nearer counts.
+    A cosine alone also allows the opposite phase, and a sine alone pi minus the phase. From row 2
+    on, the nearer of the two is used.
     """
     omega: Floats = phases[1] / rows[1]
     for k in range(2, len(rows)):
@@ -332,7 +335,7 @@ def follow_phases(rows: Places, phases: Floats, mirrored: Floats | None = None) 
 
 
 def position_offset(start: Floats, omega: Floats, eps: float) -> float:
-    """The offset in positions by which all pairs have their first phase; NaN where there is none.
+    """Return the position offset that explains the first phase of all pairs; NaN without one.
 
     >>> position_offset(np.array([3.0, 0.3]) - [2 * np.pi, 0], np.array([3.0, 0.3]), 1e-9)
     1.0
@@ -348,22 +351,22 @@ def position_offset(start: Floats, omega: Floats, eps: float) -> float:
 
 
 def pair_tolerance(positions: NDArray[Any], omega: Floats, factor: float, eps: float) -> Floats:
-    """How far waves (n, m) may be off: stored to `eps`, their phases of float32 or better."""
+    """Return error bounds of sinusoids (n, m) stored to `eps`, with float32 phases or better."""
     phases = phase_errors(positions, np.abs(omega), min(eps, FLOAT32_EPS))
     return abs(factor) * (4 * min(eps, FLOAT32_EPS) + (eps if eps > FLOAT32_EPS else 0) + phases)
 
 
 def apart(first: Complex, second: Complex) -> Floats:
-    """The largest difference (n, m) of cosines and of sines, of those that both have."""
+    """Return the larger difference (n, m) of cosines and sines, ignoring missing parts."""
     real, imag = np.abs(first.real - second.real), np.abs(first.imag - second.imag)
     largest: Floats = np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
     return largest
 
 
 def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, *, stop: bool = False) -> Bools:
-    """Which pairs (m,) of b are not `waves` at some position, beyond rounding.
+    """Return which pairs (m,) of b differ from `waves` at some position by more than rounding.
 
-    `a` is what the waves come from; with `stop` the rest is not looked at once one differs.
+    `a` is the source of `waves`; with `stop`, the comparison ends at the first difference.
     """
     n = min(a.length, b.length)
     eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
@@ -371,7 +374,7 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, *, stop: bool = False
     omega = np.maximum(np.abs(a.omega), np.abs(b.omega))
     factor = max(a.factor, b.factor)
     blocks = row_blocks(n, BLOCK, len(omega))
-    odd = (b.odd_rows[b.odd_rows < n] for _ in range(stop))  # where the first rows differ: not made
+    odd = (b.odd_rows[b.odd_rows < n] for _ in range(stop))  # skipped if the first rows differ
     parts = chain([np.arange(min(8, n))], odd, (np.arange(k.start, k.stop) for k in blocks))
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
@@ -385,12 +388,12 @@ def waves_differ(a: PairWaves, b: PairWaves, waves: Waves, *, stop: bool = False
 
 
 def pairs_apart(a: PairWaves, b: PairWaves) -> Bools:
-    """Which pairs (m,) turn otherwise in b than in a; pairs that only one has do."""
+    """Return which pairs (m,) rotate differently in b than in a, or exist in only one of both."""
     if a.has_angles and not b.has_angles:
         return pairs_apart(b, a)
     longer = max(a, b, key=lambda pairs: len(pairs.omega))
     common = min(len(a.omega), len(b.omega))
-    differs = np.abs(longer.omega) * longer.length > NEAR  # one that stands still may be left out
+    differs = np.abs(longer.omega) * longer.length > NEAR  # a pair at rest may be missing
     first, second = (shortened(pairs, common) for pairs in (a, b))
     if a.is_declared and b.is_declared:
         slack = 8 * max(a.eps, b.eps) * np.maximum(np.abs(first.omega), np.abs(second.omega))
@@ -407,9 +410,9 @@ def pairs_apart(a: PairWaves, b: PairWaves) -> Bools:
 
 
 def frequencies_apart(a: PairWaves, b: PairWaves) -> bool:
-    """Whether fitted frequencies differ by more than rounding, wherever their waves begin.
+    """Whether fitted frequencies differ by more than rounding, whatever the first phases.
 
-    Neither the order of pairs counts nor the direction in which they turn.
+    The order of pairs and the direction of rotation are ignored.
     """
     if a.omega.shape != b.omega.shape:
         return True
@@ -420,16 +423,16 @@ def frequencies_apart(a: PairWaves, b: PairWaves) -> bool:
 
 
 def offset_waves(a: PairWaves, b: PairWaves) -> Waves:
-    """Waves of a where b begins, as far as both say where they begin; angles where b has them."""
+    """Return the sinusoids of a from the start of b, if both starts are known, or angles like b."""
     shift = b.offset - a.offset
-    turns = b.has_angles and not a.has_angles
-    if turns or (a.is_declared and np.isfinite(shift) and shift):
+    needs_angles = b.has_angles and not a.has_angles
+    if needs_angles or (a.is_declared and np.isfinite(shift) and shift):
         return shifted_waves(a, a.omega, b)
     return a.waves
 
 
 def shifted_waves(a: PairWaves, omega: Floats, b: PairWaves, divisor: int = 1) -> Waves:
-    """Waves of other frequencies with a's factor, from the position on where b begins."""
+    """Return sinusoids of other frequencies, with the factor of a and the start of b."""
     begin = b.offset if np.isfinite(b.offset) else 0.0
 
     def waves(positions: Places) -> Complex:
@@ -440,7 +443,7 @@ def shifted_waves(a: PairWaves, omega: Floats, b: PairWaves, divisor: int = 1) -
 
 
 def shortened(pairs: PairWaves, count: int) -> PairWaves:
-    """The first pairs alone."""
+    """Return the first `count` pairs."""
     if len(pairs.omega) == count:
         return pairs
     waves = pairs.waves

@@ -1,11 +1,11 @@
-r"""Which position has each row of a table of cosines and sines, given the frequencies?
+r"""Recover the position of each row of a table of cosines and sines, given the frequencies.
 
 Conventions
 -----------
-Row s has the waves :math:`e^{i \omega_k p_s}`, omega in radians per position, p_s a whole number.
-The slowest pair bounds p_s, each faster one narrows it, and all pairs together confirm it to
-rounding: no position is tried that a slower pair excludes. Tables whose pairs turn by several axes
-are read axis by axis, each by its own pairs.
+Row s holds :math:`e^{i \omega_k p_s}`, with omega in radians per position and p_s a whole number.
+The lowest frequency bounds p_s, each higher frequency narrows the bounds, and all pairs together
+confirm p_s to rounding. No position is tried that a lower frequency excludes. If pairs belong to
+several axes, each axis is read from its own pairs.
 """
 
 from bisect import bisect_right
@@ -20,8 +20,8 @@ from pefourier.diagnosis.pairs import apart, pair_tolerance
 from pefourier.encodings.encoding import Floats, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Indices, phase_rounding, rounded
 
-BLOCK = 2**18  # waves of a part of the rows
-NARROWER = 2.0  # times as fast is the next pair that narrows a position
+BLOCK = 2**18  # numbers per block of rows
+NARROWER = 2.0  # ratio of successive frequencies used to narrow a position
 SHOWN = 4  # runs that a sentence lists
 
 
@@ -30,20 +30,20 @@ class RowPositions:
     """The position of each row of a table."""
 
     positions: Indices  # (n,) whole numbers
-    explained: NDArray[np.bool_]  # (n,) whether all pairs of a row are there, to rounding
-    uncertainty: Floats  # (n,) positions by which it may be off; 0: no other one fits
+    explained: NDArray[np.bool_]  # (n,) whether all pairs of a row match, to rounding
+    uncertainty: Floats  # (n,) positions by which it may be wrong; 0: no other position fits
 
 
 @dataclass(frozen=True)
 class PositionRun:
-    """Consecutive rows whose positions follow one another by one step."""
+    """Consecutive rows whose positions increase by a constant step."""
 
     first_row: int
     last_row: int
     first: int  # position
     last: int
-    axis: str | None = None  # t, y or x, where pairs turn by several
-    reading: str | None = None  # the list of factors whose frequencies the rows have
+    axis: str | None = None  # t, y or x, if pairs belong to several axes
+    reading: str | None = None  # list of factors that gives the frequencies of the rows
 
     @property
     def rows(self) -> str:
@@ -52,7 +52,7 @@ class PositionRun:
 
     @property
     def places(self) -> str:
-        """The positions: first and last, or the first two where the step is not 1.
+        """The positions: first and last, or the first two and the last if the step is not 1.
 
         >>> PositionRun(0, 15, 1, 61).places, PositionRun(3, 9, 4, 4).places
         ('1, 5 … 61', '4')
@@ -64,7 +64,7 @@ class PositionRun:
 
 
 def first_to_last(first: int, last: int) -> str:
-    """A run of whole numbers.
+    """Format a run of whole numbers.
 
     >>> first_to_last(0, 7), first_to_last(4, 4), first_to_last(-3, 1)
     ('0-7', '4', '-3 to 1')
@@ -75,9 +75,9 @@ def first_to_last(first: int, last: int) -> str:
 def recover_positions(
     omega: Floats, waves: NDArray[Any], eps: float, lowest: int, highest: int
 ) -> RowPositions:
-    """The positions from `lowest` to `highest` of rows of unit waves (n, m) stored to `eps`.
+    """Return the positions, from `lowest` to `highest`, of unit sinusoids (n, m) stored to `eps`.
 
-    A row that several positions explain has the one nearest to its number.
+    If several positions explain a row, the position nearest to its row number is returned.
 
     >>> omega, places = 1e4 ** (-np.arange(8) / 8), np.array([0, 3, 131071, -5])
     >>> waves = np.exp(1j * np.outer(places, omega))
@@ -114,7 +114,7 @@ def candidates(
     eps: float,
     limits: tuple[int, int],
 ) -> tuple[Indices, Floats, Floats]:
-    """Rows and positions that no pair excludes, slow pairs first, and how far they may be off."""
+    """Return rows, positions that no pair excludes, and the uncertainty of each position."""
     index = np.arange(len(waves))
     places = np.full(len(waves), sum(limits) / 2)
     slack = np.full(len(waves), (limits[1] - limits[0]) / 2 + 1.0)
@@ -140,7 +140,7 @@ def candidates(
 def runs_of(
     rows: Indices, positions: Indices, axis: str | None = None, reading: str | None = None
 ) -> tuple[PositionRun, ...]:
-    """Runs of rows whose positions go on by one step; a run of two goes on by 0 or 1.
+    """Split rows into runs with a constant step of positions; runs of two have step 0 or 1.
 
     >>> runs = runs_of(np.arange(8), np.array([0, 0, 0, 1, 2, 3, 9, 10]))
     >>> [(run.rows, run.places) for run in runs]
@@ -160,7 +160,7 @@ def runs_of(
 
 
 def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
-    """Runs in words, the first few.
+    """Describe the first few runs in words.
 
     >>> describe_runs(runs_of(np.arange(5), np.array([0, 1, 2, 4, 5])))
     'rows 0-2 agree, rows 3-4 are positions 4-5'
@@ -184,7 +184,7 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
 
 
 def mistake_of(positions: Indices) -> tuple[str, dict[str, Any]]:
-    """Which mistake of positions known from public code is this? Its name and its numbers.
+    """Return the name and the numbers of a known mistake in positions.
 
     >>> mistake_of(np.array([0, 0, 0, 1, 2])), mistake_of(np.array([0, 1, 0, 1, 2]))[0]
     (('padded', {'pads': 2}), 'restarted')

@@ -1,11 +1,12 @@
-"""In which settings do two known encodings differ? The fewest that make one the other, in words.
+"""The smallest set of settings in which two known encodings differ, in words.
 
 Conventions
 -----------
-Settings are the parameters of ``rope``. A setting that differs is left out where the rotation of
-the first, with all others of the second, has the frequencies of the second: at the length that is
-compared, and at those where a scaling begins to change them. A scaling counts as one setting, and
-is the same where it divides every frequency by the same number, as the factors in a .gguf file do.
+Settings are the parameters of ``rope``. A setting that differs is omitted if it does not matter: a
+rotation with this setting of the first and all others of the second has the frequencies of the
+second. This must hold at the compared length and where a scaling begins to act. A scaling
+counts as one setting. Two scalings are equal if they divide each frequency by the same number, as
+the factors in a .gguf file may.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +21,9 @@ from pefourier.encodings.families.rotary import rotation_if_any, scaling_paramet
 from pefourier.encodings.loader import source_of
 from pefourier.writing.files import read_toml
 
-SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # no parameters
-ROUNDED = 1e-6  # relative, as numbers in float32 differ
-BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times an original length, and more, where they differ
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # not parameters
+ROUNDED = 1e-6  # relative tolerance, for numbers in float32
+BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
 BESIDE = "interleaved"
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
 LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
@@ -32,7 +33,7 @@ Changes = Mapping[str, tuple[Any, Any]]
 
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
-    """The settings in which two rotations that are known differ: neither is the other misread."""
+    """Return the settings in which two known rotations differ; neither counts as misread."""
     changes = changed_settings(a, b)
     if not changes:
         return None
@@ -43,15 +44,15 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
         shared = ("rho", "d", "partial", "layout")
         codes = [kind, *(code_of[key] for key in shared if key in changes)]
     below: Mapping[str, int | None] = {}
-    if a.measure is not None and b.measure is not None:  # pair by pair, whatever their layouts
+    if a.measure is not None and b.measure is not None:  # pair by pair, in any layout
         below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
 
 
 def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
-    """The settings that differ, without those that change no frequency at any length of interest.
+    """Return the settings that differ and change a frequency at some length of interest.
 
-    The layout that llama.cpp's converter gives the rows of a model in halves is no change.
+    The interleaved layout that llama.cpp's converter gives a model in halves does not count.
     """
     always = dict.fromkeys(("layout", "attention_factor"))  # in one order
     first, second = (
@@ -85,9 +86,9 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
 def frequencies_of_both(
     length: int, first: Mapping[str, Any], second: Mapping[str, Any], *, relative: bool = False
 ) -> list[Floats] | None:
-    """The frequencies of two settings, or what their scalings multiply those of each with.
+    """Return the frequencies of two settings, or the factors of their scalings if `relative`.
 
-    None where settings do not go together, or one has more pairs.
+    None if settings are inconsistent or the numbers of pairs differ.
     """
     settings = [first, second]
     settings += [{**values, "scaling": "none"} for values in settings] if relative else []
@@ -99,12 +100,12 @@ def frequencies_of_both(
 
 
 def are_close(pair: Sequence[Any] | None) -> bool:
-    """Whether two numbers, or lists of as many, are one to rounding in float32."""
+    """Whether two numbers, or lists of equal length, agree within float32 rounding."""
     return pair is not None and np.allclose(pair[0], pair[1], rtol=ROUNDED, atol=0)
 
 
 def lengths_of_interest(*encodings: Encoding) -> list[int]:
-    """The length that is compared, and those up to and beyond which scalings change frequencies."""
+    """Return the compared length and the lengths around which scalings change frequencies."""
     lengths = {min(map(len, encodings))}
     for enc in encodings:
         if enc.params["scaling"] in BY_LENGTH:
@@ -113,9 +114,9 @@ def lengths_of_interest(*encodings: Encoding) -> list[int]:
 
 
 def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None:
-    """Where rotations that agree at one length do not: beyond or below a limit; None: nowhere.
+    """Return where rotations that agree at one length differ: beyond or below a limit, or None.
 
-    Scalings that depend on the length change at an original length, of which both sides are tried.
+    Scalings that depend on the length change at an original length; both sides of it are tried.
     """
     if not all(has_settings(enc) and enc.name != "sinusoidal" for enc in (a, b)):
         return None
@@ -138,7 +139,7 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
 
 
 def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
-    """The parameters in which two encodings of one name differ."""
+    """Return the parameters in which two encodings of the same name differ."""
     if first.name != second.name or not first.origin == second.origin == "formula":
         return None
     keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
@@ -148,7 +149,7 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
 
 
 def describe_changes(changes: Changes) -> str:
-    """Settings that differ, in words.
+    """Describe the settings that differ.
 
     >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
     'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
@@ -159,7 +160,7 @@ def describe_changes(changes: Changes) -> str:
 
 
 def describe_sides(changes: Changes) -> tuple[str, str]:
-    """What each of two has, in words.
+    """Describe the differing settings of each side.
 
     >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
     ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
@@ -169,7 +170,7 @@ def describe_sides(changes: Changes) -> tuple[str, str]:
 
 
 def worded_changes(changes: Changes) -> Iterator[tuple[str, str, str]]:
-    """What the first has, what the second, and a sentence of both, for each setting."""
+    """Yield the words for the first, for the second, and a sentence for both, per setting."""
     kinds, scaling_keys = changes.get("scaling"), set()
     if kinds:
         scaling_keys = {key for kind in kinds for key in scaling_parameters(kind)} - {
@@ -189,7 +190,7 @@ def worded_changes(changes: Changes) -> Iterator[tuple[str, str, str]]:
 
 
 def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
-    """A scaling with its settings, but those that have their usual value."""
+    """Describe a scaling with its unusual settings."""
     if kind == "none":
         return "no scaling"
     values = {key: changes[key][side] for key in scaling_parameters(kind) if key in changes}
@@ -203,7 +204,7 @@ def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
 
 
 def value_in_words(value: Any) -> str:
-    """A setting: few digits of a number, how many of a long list."""
+    """Format a setting: a number in few digits, a long list by its length."""
     if isinstance(value, list | tuple) and len(value) > 4:
         return f"{len(value)} numbers"
     return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")

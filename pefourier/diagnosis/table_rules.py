@@ -1,9 +1,9 @@
-"""What is wrong with this table? Mistakes known from public code, each with a way out.
+"""Rules for tables: mistakes known from public source code, each with advice.
 
-A rule is a function that yields its findings about `TableFacts`; `RULES` lists all,
-encodings/findings.toml says each in words, with its severity. Tables of files and of user code are
-looked at: by their rows (repeated, zero, of unusual length), by the frequencies of their columns
-(`wave_rules`), and by the formula that all of their rows follow, or most of them (`identify`).
+A rule is a function that yields findings about `TableFacts`. `RULES` lists all rules, and
+encodings/findings.toml holds the text and severity of each finding. Rules examine tables from files
+and from user code: the rows (repeated, zero, of unusual length), the frequencies of the columns
+(`wave_rules`), and the formula that all or most rows follow (`identify`).
 """
 
 from collections.abc import Iterator
@@ -34,23 +34,23 @@ from pefourier.geometry.precision import FORMATS, Indices, Table, rounded
 from pefourier.geometry.waves import numbers_look_random, recurrence
 from pefourier.writing.text import agreeing, first_few, joined_runs
 
-TILES = 8  # of a table, in each of which some rows may be wrong
+TILES = 8  # parts of a table that are tried separately, since others may have wrong rows
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 
 
 def constant_codes(table: Table) -> Finding:
-    """One code for all positions, which may be that of angle 0, or none."""
+    """Return the finding for one vector at all positions, which may be zero or that of angle 0."""
     code = np.asarray(table[0], dtype=float)
     if not code.any():
         return finding("zero-codes")
     sizes = np.sort(code / code.max() if code.max() > 0 else code)
-    at_zero = np.arange(len(code)) >= len(code) // 2  # as many sines as cosines
+    at_zero = np.arange(len(code)) >= len(code) // 2  # half sines, half cosines
     unrotated = len(code) > 1 and np.allclose(sizes, at_zero, atol=1e-6)
     return finding("constant-codes", "still" if unrotated else "plain")
 
 
 def counted_rows(facts: TableFacts) -> Iterator[Finding]:
-    """A first column that numbers the rows, from 0 or 1 on, beside much smaller numbers."""
+    """Find a first column that counts the rows from 0 or 1, next to much smaller numbers."""
     (n, d), count = facts.table.shape, np.asarray(facts.table[:, 0], dtype=float)
     if min(n / 4, d) < 2 or count[0] not in (0, 1) or facts.identified is not None:
         return
@@ -60,7 +60,7 @@ def counted_rows(facts: TableFacts) -> Iterator[Finding]:
 
 
 def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
-    """Positions that share a code: from some row on, with a period, in steps, or here and there."""
+    """Find positions that share a vector: a constant tail, a period, steps, or single rows."""
     n, first = len(facts.table), facts.first
     again = np.flatnonzero((first != np.arange(n)) & (facts.norms > 0))
     if len(again) == 0:
@@ -87,9 +87,10 @@ def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
 
 
 def duplicate_rows(facts: TableFacts, again: Indices) -> Finding:
-    """Single rows that repeat earlier ones, as positions or waves in 16 bits do, or for no reason.
+    """Return the finding for single repeated rows, as 16-bit positions or sinusoids cause.
 
-    Positions of a format are one where rows are: all of those, two at least, and no row before.
+    Rounded positions are the cause if exactly the rows whose positions coincide in the format are
+    equal, at least two of them, and no earlier rows.
     """
     first, positions = facts.first, np.arange(len(facts.table))
     rows = first_few([f"{j} = {first[j]}" for j in again[:5]])
@@ -108,7 +109,7 @@ def duplicate_rows(facts: TableFacts, again: Indices) -> Finding:
 
 
 def follow_waves(facts: TableFacts, rows: Indices) -> bool:
-    """Whether rows are what the waves around make of them: x(s+1) + x(s-1) = 2 cos ω x(s)."""
+    """Whether rows continue the sinusoids around them: x(s+1) + x(s-1) = 2 cos ω x(s)."""
     d = facts.sample.shape[1]
     if d == 0 or len(facts.sample) < 8 or not facts.are_waves(facts.sample):
         return False
@@ -120,18 +121,18 @@ def follow_waves(facts: TableFacts, rows: Indices) -> bool:
 
 
 def phases_alone(facts: TableFacts) -> Iterator[Finding]:
-    """Columns in straight lines from 0: phases whose sines and cosines were not taken."""
+    """Find columns that are straight lines from 0: phases without sine and cosine."""
     if facts.of_phases:
         omega = facts.sample[1]
         yield finding("phases", most=omega.max(), least=omega.min())
 
 
 def zero_rows(facts: TableFacts) -> Iterator[Finding]:
-    """Rows of zeros that are not part of a formula: padding, or rows that were never used."""
+    """Find zero rows that are not part of a formula: padding, or rows that were never used."""
     n = len(facts.table)
     zero = np.array(facts.params.get("zero_rows", np.flatnonzero(facts.norms == 0)), dtype=int)
     explained = facts.identified is not None and "zero_rows" not in facts.params
-    if facts.is_calendar:  # whose marks may all be 0
+    if facts.is_calendar:  # binary columns may all be 0
         zero = zero[(zero < facts.inner.start) | (zero >= facts.inner.stop)]
     strange = facts.lag_zero is not None or any(alternating_rows(facts))
     if len(zero) == 0 or explained or strange:
@@ -146,7 +147,7 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
 
 
 def ordinary_zeros(facts: TableFacts, zero: Indices) -> NDArray[np.bool_]:
-    """Which rows of zeros are codes like others: of sines at 0, of marks, or next to short ones."""
+    """Return which zero rows are ordinary: sines at 0, binary columns, or next to short rows."""
     if facts.identified is not None:
         return np.zeros(len(zero), dtype=bool)
     live = np.flatnonzero(facts.norms)
@@ -163,10 +164,10 @@ def ordinary_zeros(facts: TableFacts, zero: Indices) -> NDArray[np.bool_]:
 
 
 def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
-    """A formula that most rows follow and some do not, or that no row follows closely."""
+    """Find a formula that most but not all rows follow, or that no row follows closely."""
     if facts.identified is not None or any(useless_frequencies(facts)):
         return
-    if row_period(facts.first[:-1]) is not None:  # positions start anew, if more than once
+    if row_period(facts.first[:-1]) is not None:  # positions restart, possibly several times
         return
     n = len(facts.table)
     for rows in runs_of_rows(facts):
@@ -174,7 +175,7 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
         if formula is None:
             continue
         worst, stray = formula.compare(facts.table, facts.level)
-        if len(stray) == 0:  # within rounding, though not proved by `identify`
+        if len(stray) == 0:  # within rounding, but not confirmed by `identify`
             return
         if len(stray) <= n / 2:
             repeated = facts.closest.distinct < n  # a finding of `repeating_codes`
@@ -189,7 +190,7 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
 
 
 def runs_of_rows(facts: TableFacts) -> Iterator[NDArray[np.bool_]]:
-    """Rows of which none may be wrong: those that are distinct, a half of them, or an eighth."""
+    """Yield sets of rows that may all be correct: distinct rows, halves, and eighths."""
     n = len(facts.table)
     s, distinct = np.arange(n), facts.first == np.arange(n)
     yield from (distinct, distinct & (s < n // 2), distinct & (s >= n // 2))
@@ -198,7 +199,7 @@ def runs_of_rows(facts: TableFacts) -> Iterator[NDArray[np.bool_]]:
 
 
 def transposed(facts: TableFacts) -> list[Finding]:
-    """A table (d, length), which is a formula's once it is transposed."""
+    """Find a table (d, length) that follows a formula after transposing."""
     if facts.table.size > SEARCHED:
         return []
     identified = identify(facts.table.T, facts.eps)
@@ -210,12 +211,12 @@ def transposed(facts: TableFacts) -> list[Finding]:
 
 
 def formula_name(encoding: str, params: Params) -> str:
-    """A formula by its name, with its parameters."""
+    """Format the name and parameters of a formula."""
     return f"{encoding} ({', '.join(f'{k}={v}' for k, v in params.items())})"
 
 
 def row_names(rows: Indices) -> str:
-    """Row numbers with runs joined.
+    """Format row numbers, with runs joined.
 
     >>> row_names(np.array([3, 5, 6, 7]))
     'rows 3, 5 … 7'
@@ -225,9 +226,9 @@ def row_names(rows: Indices) -> str:
 
 
 def near_codes(facts: TableFacts) -> Iterator[Finding]:
-    """Codes that are distinct by rounding alone, or that lie in a space of few dimensions.
+    """Find vectors that only rounding separates, or that span few dimensions.
 
-    Two that are distinct in bfloat16 are no such codes, however near.
+    Vectors that are distinct in bfloat16 are not reported, however close.
     """
     d = facts.table.shape[1]
     if facts.identified is not None or facts.closest.pair is None:
@@ -243,7 +244,7 @@ def near_codes(facts: TableFacts) -> Iterator[Finding]:
 
 
 def random_codes(facts: TableFacts) -> Iterator[Finding]:
-    """Numbers as they are drawn: no order of positions, and no frequency that stands out."""
+    """Find random numbers: no order of positions and no dominant frequency."""
     if facts.identified is None and facts.closest.distinct == len(facts.table):
         if numbers_look_random(facts.table):
             yield finding("random-codes")

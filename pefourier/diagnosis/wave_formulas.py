@@ -1,9 +1,8 @@
-r"""Codes of sinusoids by name and parameters alone, and which numbers rounding explains.
+r"""Sinusoidal vectors from name and parameters alone, and the differences that rounding explains.
 
 Conventions
 -----------
-A column is :math:`A \sin(\omega (s + o) + \varphi)`, s the row; parameters are those that
-`identify` answers.
+A column is :math:`A \sin(\omega (s + o) + \varphi)` with row s; parameters are those of `identify`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,14 +23,14 @@ from pefourier.geometry import precision
 from pefourier.geometry.precision import Indices, Table
 
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
-FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # of scalings, in tables too short to tell
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
 LENGTHS = tuple(2**k for k in range(11, 18))  # of training
-CERTAIN = 8  # a frequency of so many times its slack is read; one of less may be rounding alone
-CHANCE = 0.05  # of a number that fits a table and was not chosen
+CERTAIN = 8  # least ratio of a frequency to its slack; below it, rounding dominates
+CHANCE = 0.05  # probability that a short number fits a table by chance
 
 
 def propose_grid(omega: Floats, slack: Floats, d: int) -> tuple[str, Params] | None:
-    """Name and parameters of a grid that frequencies are within their slack, largest first."""
+    """Return the name and parameters of a grid that frequencies match within their slack."""
     k = np.arange((d - 1) // 2, 0, -1)
     if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():
         return "dft", {}
@@ -40,20 +39,20 @@ def propose_grid(omega: Floats, slack: Floats, d: int) -> tuple[str, Params] | N
 
 
 def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
-    """The frequencies step · rho^(-i/D): the shortest rho, and the usual D, within the slack."""
+    """Fit step · rho^(-i/D) to frequencies within their slack: shortest rho, usual D first."""
     m = len(omega)
     if omega.min(initial=1.0) <= 0 or np.count_nonzero(omega > CERTAIN * slack) < 2:
         return None
     i, weight = np.arange(m), (omega / slack) ** 2
     first = intercept(i, np.log(omega), weight)
-    if not abs(first) < 700:  # as good as no number
+    if not abs(first) < 700:  # exp would overflow or underflow
         return None
     step = exp(first)
     step = 1.0 if abs(step - 1) <= 4 * slack[0] else short_step(step, slack[0] / max(step, 1.0))
     if m == 2 and step != 1.0:
-        return None  # any two frequencies are a geometric grid
+        return None  # two frequencies always form a geometric grid
     rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
-    for share, params in product((1, 2), list(candidate_bases(rate, d))):  # more digits, then slack
+    for share, params in product((1, 2), list(candidate_bases(rate, d))):  # then slack
         proposal = params | ({"step": step} if step != 1.0 else {})
         if (np.abs(frequencies(proposal, d)[:m] - omega) <= share * slack).all():
             return proposal
@@ -61,7 +60,7 @@ def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
 
 
 def candidate_bases(rate: float, d: int) -> Iterator[Params]:
-    """Parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
+    """Yield parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
     kinds: list[Params] = [{"divisor": name} for name in ("d", "d/2-1")]
     if d % 2:
         kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
@@ -69,7 +68,7 @@ def candidate_bases(rate: float, d: int) -> Iterator[Params]:
     kinds = [
         k for k, half in zip(kinds, halves, strict=True) if half > 0 and abs(rate) * half < 700
     ]
-    yield from ({"rho": 1e4} | kind for kind in kinds)  # in few columns one grid is another's
+    yield from ({"rho": 1e4} | kind for kind in kinds)  # with few columns, several grids fit
 
     def to(digits: int, kind: Params) -> Params:
         return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), digits)} | kind
@@ -84,9 +83,9 @@ def candidate_bases(rate: float, d: int) -> Iterator[Params]:
 
 
 def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
-    """The frequencies of a rotation scaled by llama3 or yarn, with usual lengths of training."""
+    """Fit the frequencies of a rotation scaled by llama3 or yarn, with usual trained lengths."""
     m, i = len(omega), np.arange(len(omega))
-    first = slice(max(m // 8, 2) + 1)  # pairs that no scaling changes
+    first = slice(max(m // 8, 2) + 1)  # pairs unchanged by scaling
     if d != 2 * m or m < 8 or omega.min() <= 0 or abs(omega[0] - 1) > 2 * slack[0]:
         return None
     rate = -log(omega[first.stop - 1]) / (first.stop - 1)
@@ -108,7 +107,7 @@ def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
 def usual_scalings(
     factors: Iterable[float], originals: Iterable[int] = LENGTHS
 ) -> Iterator[Params]:
-    """Scalings by some factors, with the lengths of training that models have."""
+    """Yield scalings by given factors and trained lengths."""
     for factor, original in product(factors, originals):
         lengths: Params = {"factor": factor, "original": original}
         yield {"scaling": "llama3"} | lengths
@@ -117,7 +116,7 @@ def usual_scalings(
 
 
 def frequencies(params: Params, d: int) -> Floats:
-    """Radians a row of the pairs of d columns, ((d + 1) // 2,)."""
+    """Return the radians per row of the pairs of d columns, ((d + 1) // 2,)."""
     if "scaling" in params:
         return rotation_of({"d": d, "partial": 1.0} | params, 1)[0]
     exponents = np.arange((d + 1) // 2) / exponent_divisor(params, d)
@@ -126,7 +125,7 @@ def frequencies(params: Params, d: int) -> Floats:
 
 
 def exponent_divisor(params: Params, d: int) -> float:
-    """The D of rho^(-i/D), of d columns.
+    """Return the D of rho^(-i/D) for d columns.
 
     >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
     [3.5, 2.0, 4.0]
@@ -138,17 +137,17 @@ def exponent_divisor(params: Params, d: int) -> float:
 
 
 def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:
-    """How far a frequency read from n rows may be from its formula.
+    """Return error bounds of frequencies fitted to n rows.
 
-    Rounding of stored numbers averages out along the rows, but for pairs that hardly turn, whose
-    cosine is rounded the same way in each row.
+    Rounding of stored numbers averages out along the rows, except for pairs that hardly rotate:
+    their cosine is rounded the same way in each row.
     """
     stored: Floats = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
     return stored + precision.phase_rounding(omega, eps)
 
 
 def short_step(step: float, slack: float) -> float:
-    """A simple multiple of pi, or the number of fewest digits, within a relative slack.
+    """Return a simple multiple of pi or the shortest number within a relative slack.
 
     >>> short_step(3.1415926, 1e-7) == np.pi, short_step(0.25, 1e-7)
     (True, 0.25)
@@ -158,7 +157,7 @@ def short_step(step: float, slack: float) -> float:
 
 
 def shortest(value: float, slack: float) -> float:
-    """The number of fewest digits within a relative `slack`.
+    """Return the number with the fewest digits within a relative `slack`.
 
     >>> shortest(9999.9999997, 1e-9), shortest(0.08838834764, 1e-3)
     (10000.0, 0.0884)
@@ -168,21 +167,22 @@ def shortest(value: float, slack: float) -> float:
 
 
 def whole_or_shortest(value: float, eps: float) -> int | float:
-    """The whole number within 0.01, or the value in as few digits as it is known to."""
+    """Return the whole number within 0.01, or the shortest number within rounding."""
     integer = round(value)
     return integer if abs(value - integer) <= 0.01 else shortest(value, 8 * eps)
 
 
 def to_digits(value: float, digits: int) -> float:
-    """A number to so many significant digits."""
+    """Round a number to `digits` significant digits."""
     return float(f"{value:.{digits - 1}e}")
 
 
 def chosen_digits(eps: float) -> int:
-    r"""Digits of a number that fits a table, up to which it was chosen and is no error of reading.
+    r"""Return the number of digits up to which a fitted number counts as chosen by a person.
 
-    A number of k digits fits by chance once in :math:`10^{-k} / \epsilon`, the resolution of the
-    table's numbers, of phases in float32 at best: where that is rare, or with two digits.
+    A number of k digits fits by chance once in :math:`10^{-k} / \epsilon` cases, with the
+    resolution of the table's numbers, at best that of float32 phases. Numbers with so few digits
+    that this is rare, or with two digits, count as chosen.
 
     >>> [chosen_digits(2.0**-digits) for digits in (11, 24, 53)]
     [2, 5, 5]
@@ -191,7 +191,7 @@ def chosen_digits(eps: float) -> int:
 
 
 def intercept(x: NDArray[Any], y: Floats, weight: Floats) -> float:
-    """The a of weighted least squares y = a + b x."""
+    """Return the intercept a of the weighted least-squares line y = a + b x."""
     mean = weight @ x / weight.sum(), weight @ y / weight.sum()
     away = x - mean[0]
     return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
@@ -199,19 +199,19 @@ def intercept(x: NDArray[Any], y: Floats, weight: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class SingleWaves:
-    """Cosines alone, or sines alone, of positions from 0 on."""
+    """Cosines alone or sines alone, at positions from 0 on."""
 
     part: Part
-    copies: Layout | None  # where each column stands twice
+    copies: Layout | None  # if each column occurs twice
     factor: float
     omega: Floats  # (m,) radians per row
     slack: Floats  # (m,) of each frequency
 
 
 def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
-    """The cosines alone, or sines alone, that columns are; None where they are neither.
+    """Fit cosines alone or sines alone to the columns; None if neither fits.
 
-    A cosine that hardly turns is flat: what rounding takes from it moves its frequency far.
+    A cosine that hardly rotates is flat: a small rounding error shifts its frequency far.
     """
     waves = fit_pair_waves(rows, eps) if len(rows) > 3 else None
     if waves is None or waves.repeats > 1 or waves.form is None:
@@ -227,29 +227,29 @@ def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
 
 
 def drop_copies(rows: Floats) -> Floats:
-    """Each column once, where a table holds each twice."""
+    """Drop duplicate columns, if every column occurs twice."""
     layout = copies_of(rows)
     return rows if layout is None else split_pairs(rows, layout)[0]
 
 
-UNUSUAL = 1e9  # a base that nobody chooses, but is made by mistakes in exponents
+UNUSUAL = 1e9  # larger bases result from mistakes in exponents, not from a choice
 
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """A proposal: what a table may be, its codes of rows s (n,), and what rounding explains."""
+    """A proposed formula of a table: its vectors at rows s (n,), and the rounding tolerance."""
 
     encoding: str
     params: Params
     codes: Callable[[NDArray[Any]], Floats]  # (n, d) of rows s
-    tolerance: Callable[[NDArray[Any], Floats, float], Any]  # of rows s, codes, resolution
+    tolerance: Callable[[NDArray[Any], Floats, float], Any]  # of rows s, vectors, resolution
 
     def residual(
         self, s: NDArray[Any], codes: Floats, eps: float
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Differences (n, d) of the codes of rows s, and of each row whether rounding explains it.
+        """Return differences (n, d) at rows s, and whether rounding explains each row.
 
-        Rows of zeros that the formula leaves out differ by nothing.
+        Zero rows that the formula lists do not differ.
         """
         difference = np.abs(codes - self.codes(s))
         if "zero_rows" in self.params:
@@ -257,9 +257,9 @@ class Formula:
         return difference, (difference <= self.tolerance(s, codes, eps)).all(axis=1)
 
     def compare(self, table: Table, eps: float) -> tuple[float, Indices]:
-        """The largest difference of a table, and the rows that rounding does not explain.
+        """Return the largest difference of a table, and the rows that rounding does not explain.
 
-        A table of which more than half of a block does not follow is not read to its end.
+        Reading stops after a block in which more than half of the rows do not follow the formula.
         """
         largest, stray = 0.0, []
         for rows, codes in float_blocks(table):
@@ -273,13 +273,13 @@ class Formula:
 
 
 def float_blocks(table: Table) -> Iterator[tuple[slice, Floats]]:
-    """The rows of a table in float64, in blocks."""
+    """Yield the rows of a table in float64, in blocks."""
     for rows in row_blocks(len(table), BLOCK, table.shape[1]):
         yield rows, np.asarray(table[rows], dtype=float)
 
 
 def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formula:
-    """Sinusoids by name and parameters alone; `top` is the largest number that was seen.
+    """Rebuild sinusoids from name and parameters; `top` is the largest number of the table.
 
     >>> rebuild("rope", {"rho": 100.0, "layout": "halves"}, 4).codes(np.array([1])).round(3)
     array([[0.54 , 0.995, 0.841, 0.1  ]])
@@ -300,7 +300,7 @@ def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formu
 
 
 def table_waves(encoding: str, params: Params, d: int) -> Floats:
-    """Signed amplitude, frequency and phase of each column, (3, d), in the table's order."""
+    """Return signed amplitude, frequency and phase of each column, (3, d), in table order."""
     used = d - int(params.get("odd") == "zero")
     waves = reference_waves(encoding, params, used)
     if encoding != "dft" and "part" not in params:
@@ -313,7 +313,7 @@ def table_waves(encoding: str, params: Params, d: int) -> Floats:
 
 
 def reference_waves(encoding: str, params: Params, d: int) -> Floats:
-    """Amplitude, frequency and phase of each column in the order of reference, (3, d)."""
+    """Return amplitude, frequency and phase of each column, (3, d), in reference order."""
     waves = np.ones((3, d))
     if encoding == "dft":
         measure = cast(KernelMeasure, build("dft", length=1, d=d).measure)
@@ -335,10 +335,10 @@ def reference_waves(encoding: str, params: Params, d: int) -> Floats:
 
 
 def refine_base(encoding: str, params: Params, rows: Floats, start: int) -> Params:
-    r"""Parameters whose base, unless few digits say that it was chosen, is of least squares.
+    r"""Refine the base by least squares, unless it has few digits and counts as chosen.
 
-    One step of Gauss and Newton in :math:`\ln\rho`, by which :math:`\omega` changes as
-    :math:`\omega \ln(\omega / \mathrm{step}) / \ln\rho`; errors of a column go together.
+    This is one Gauss-Newton step in :math:`\ln\rho`, in which :math:`\omega` has the derivative
+    :math:`\omega \ln(\omega / \mathrm{step}) / \ln\rho`. Errors within a column are correlated.
     """
     rho, step = params.get("rho", 1.0), params.get("step", 1.0)
     chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(precision.FLOAT32_EPS)) == rho
@@ -348,7 +348,7 @@ def refine_base(encoding: str, params: Params, rows: Floats, start: int) -> Para
     turns = np.log(np.where(omega > 0, omega, step) / step) / log(rho)
     offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
     angles = np.multiply.outer(start + np.arange(len(rows)) + offset, omega)
-    unit = -np.frexp(np.abs(rows).max())[1]  # squares of codes in it are no larger than 1
+    unit = -np.frexp(np.abs(rows).max())[1]  # scales squares to at most 1
     height, codes = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
     slope = height * np.cos(angles + phase) * angles * turns
     products = (slope * (codes - height * np.sin(angles + phase))).sum(axis=0)

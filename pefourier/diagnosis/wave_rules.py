@@ -1,7 +1,7 @@
-"""What is wrong with the waves of this table? Mistakes in frequencies, pairs and conventions.
+"""Rules for the sinusoids of a table: mistakes in frequencies, pairs and conventions.
 
-A rule is a function that yields its findings about `TableFacts`, a table with what rules ask about
-it: which rows repeat, and which waves its columns are; `table_rules.RULES` lists all.
+A rule is a function that yields findings about `TableFacts`: a table with shared facts, such as
+repeated rows and the sinusoids in its columns. `table_rules.RULES` lists all rules.
 """
 
 from collections.abc import Iterator
@@ -44,56 +44,56 @@ from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurren
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
 
-SAMPLE = 2**9  # rows whose columns are looked at one by one
-CYCLIC = 0.05  # share of a wave that rounding to two decimals may take
-CONSTANT = 1e-6  # of its norm, by which no code of a constant table differs from the first
-SHARE = 1e-3  # of a table that its sinusoids may leave, beside rounding
-SEARCHED = 2**21  # numbers of a table up to which other orders of its numbers are tried
+SAMPLE = 2**9  # rows whose columns are examined one by one
+CYCLIC = 0.05  # residual of a sinusoid rounded to two decimals, as a share
+CONSTANT = 1e-6  # largest difference of rows of a constant table, relative to the norm
+SHARE = 1e-3  # relative residual of sinusoids, in addition to rounding
+SEARCHED = 2**21  # numbers of a table up to which other orders of rows are tried
 
 
 @dataclass(frozen=True, eq=False)
 class TableFacts:
-    """A table with what is known of it."""
+    """A table with facts that rules use."""
 
     table: Table
     eps: float
     identified: dict[str, Any] | None
     closest: ClosestPair
     rank: int
-    stored: float = 0.0  # resolution of the type it is stored in, finer than eps where it was wider
+    stored: float = 0.0  # resolution of the stored type; finer than eps if that type is wider
 
     @property
     def params(self) -> Params:
-        """Parameters of what was identified."""
+        """Parameters of the identified formula."""
         return self.identified["params"] if self.identified else {}
 
     @property
     def level(self) -> float:
-        """Resolution of codes that were computed in float32 at best."""
+        """Resolution of the numbers, at best that of float32."""
         return resolutions(self.eps)[-1]
 
     @cached_property
     def norms(self) -> Floats:
-        """Length of each code, shape (n,)."""
+        """Length of each row, shape (n,)."""
         return np.concatenate([row_norms(codes) for _, codes in float_blocks(self.table)])
 
     @cached_property
     def first(self) -> Indices:
-        """Index of the first row that is the same code as each row, shape (n,)."""
+        """Index of the first row equal to each row, shape (n,)."""
         first = self.closest.first
         return np.arange(len(self.table)) if first is None else first
 
     @cached_property
     def runs(self) -> Indices:
-        """Sizes of the runs of rows, each of which starts with a new code."""
+        """Sizes of the runs of rows, each starting with a new vector."""
         n = len(self.table)
         return np.diff(np.flatnonzero(self.first == np.arange(n)), append=n)
 
     @cached_property
     def mirror(self) -> int | None:
-        """The row on both sides of which rows are the same, as far as both go; None: there is none.
+        """The row about which rows are mirrored, as far as both sides reach; None without a mirror.
 
-        Two rows at least lie on each side, and no other rows share a code.
+        Each side has at least two rows, and no other rows share a vector.
         """
         n, first = len(self.table), self.first
         again = np.flatnonzero(first != np.arange(n))
@@ -103,11 +103,11 @@ class TableFacts:
 
     @cached_property
     def lag_zero(self) -> int | None:
-        """The row of lag 0, where rows are those of lags; None: they are not.
+        """The row of lag 0 if rows are indexed by lag, otherwise None.
 
-        Both sides of it are the same and each column falls or rises all the way out, as in ALiBi,
-        or rows come in runs that grow to both ends, as the buckets of T5 and the clip of Shaw do;
-        at least two in five stand alone.
+        Either both sides mirror each other and each column is monotonic on a side, as in ALiBi, or
+        rows form runs that grow towards both ends, as in T5 (buckets) and Shaw et al. (clipping).
+        In the second case, at least two runs in five have length 1.
         """
         n, first, sizes = len(self.table), self.first, self.runs
         if n < 5 or not (first != np.arange(n)).any():
@@ -119,14 +119,14 @@ class TableFacts:
             return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
         if len(sizes) < 3:
             return None
-        outwards = sizes[len(sizes) // 2 : -1]  # the last may be cut off
+        outwards = sizes[len(sizes) // 2 : -1]  # the last run may be truncated
         in_runs = (np.diff(first) >= 0).all() and (sizes == sizes[::-1]).all() and len(sizes) % 2
         grows = outwards[:1] == 1 and (np.diff(outwards) >= -1).all() and (sizes == 1).mean() >= 0.4
         return n // 2 if in_runs and grows else None
 
     @cached_property
     def divisor(self) -> int | None:
-        """The number of rows that share a code each time, but for the ends; None: it varies."""
+        """Number of rows per distinct vector, except at the ends; None if it varies."""
         sizes = self.runs
         if len(sizes) < 4 or (np.diff(self.first) < 0).any() or np.ptp(sizes[1:-1]):
             return None
@@ -134,18 +134,18 @@ class TableFacts:
 
     @cached_property
     def inner(self) -> slice:
-        """Rows between those of zeros at both ends."""
+        """Rows without the zero rows at both ends."""
         return between_zeros(self.table)
 
     @cached_property
     def period(self) -> int | None:
-        """The period with which rows repeat, but for rows of zeros before and behind them."""
+        """The period with which rows repeat, apart from zero rows at both ends."""
         inner = self.first[self.inner] - self.inner.start
         return row_period(inner) if len(inner) else None
 
     @cached_property
     def is_calendar(self) -> bool:
-        """Whether rows repeat with a period, each column a wave or a mark that is 0 or 1."""
+        """Whether rows repeat with a period and each column is a sinusoid or binary."""
         if self.period is None:
             return False
         rows = np.asarray(self.table[self.inner][:SAMPLE], dtype=float)
@@ -166,43 +166,43 @@ class TableFacts:
 
     @cached_property
     def sample(self) -> Floats:
-        """Some rows from the start, without columns of zeros at the end."""
+        """The first rows, without trailing columns of zeros."""
         rows = np.asarray(self.table[:SAMPLE], dtype=float)
         used = np.flatnonzero(rows.any(axis=0))
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
 
     @cached_property
     def single_waves(self) -> SingleWaves | None:
-        """Cosines alone, or sines alone, each column once or twice, that turn."""
+        """Cosines alone or sines alone, each column once or twice; otherwise None."""
         if min(self.sample.shape) < 4 or self.pairs is not None:
             return None
         return fit_single_waves(self.sample, self.level) if self.are_waves(self.sample) else None
 
     @cached_property
     def pairs(self) -> SinusoidPairs | None:
-        """Pairs of columns that turn by equal steps, with rounding as in float32 allowed for."""
+        """Pairs of columns that rotate by equal steps, within float32 rounding."""
         if len(self.sample) < 3 or self.sample.shape[1] < 4:
             return None
         pairs = fit_sinusoid_pairs(self.sample, self.level)
-        turn = pairs and self.are_waves(self.sample[:, np.append(pairs.sines, pairs.cosines)])
-        return pairs if turn else None
+        rotate = pairs and self.are_waves(self.sample[:, np.append(pairs.sines, pairs.cosines)])
+        return pairs if rotate else None
 
 
 def row_norms(codes: Floats) -> Floats:
-    """Length of each row, above zero wherever a number is.
+    """Return the length of each row, without underflow to zero.
 
     >>> row_norms(np.array([[3e-200, 4e-200], [0.0, 0.0]]))
     array([5.e-200, 0.e+000])
     """
     norms: Floats = np.linalg.norm(codes, axis=1)
-    tiny = np.flatnonzero((norms < 1e-150) & codes.any(axis=1))  # squares that are no numbers
+    tiny = np.flatnonzero((norms < 1e-150) & codes.any(axis=1))  # squares underflow
     top = np.abs(codes[tiny]).max(axis=1, initial=0.0)
     norms[tiny] = top * np.linalg.norm(codes[tiny] / top[:, None], axis=1)
     return norms
 
 
 def is_constant(table: Table) -> bool:
-    """Whether all rows are alike to 1e-6 of their norm: the output does not depend on position.
+    """Whether all rows equal the first to 1e-6 of its norm: the output ignores the position.
 
     >>> noise = 1e-7 * np.random.default_rng(0).normal(size=(9, 4))
     >>> is_constant(np.ones((9, 4)) + noise), is_constant(np.ones((9, 4)) + 1e3 * noise)
@@ -211,20 +211,22 @@ def is_constant(table: Table) -> bool:
     start = np.asarray(table[0], dtype=float)
     reach = CONSTANT * row_norms(start[None])
     blocks = (codes for _, codes in float_blocks(table))
-    last = np.asarray(table[-1:], dtype=float)  # tells most tables
+    last = np.asarray(table[-1:], dtype=float)  # enough for most tables
     return len(table) > 1 and all(
         (row_norms(x - start) <= reach).all() for x in chain([last], blocks)
     )
 
 
 BASES = Path(__file__).with_name("bases.toml")
-PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # what needs no finding
-STILL = 1e-3  # radians over a table below which a pair does not turn
+PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # usual values: no finding
+STILL = 1e-3  # radians over a table, below which a pair counts as not rotating
 
 
 def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
-    """Sines in even rows, cosines in odd ones: x(t+2) + x(t-2) = 2 cos(2w) x(t) holds, not so
-    x(t+1) + x(t-1) = 2 cos(w) x(t)."""
+    """Find sines in even rows and cosines in odd rows.
+
+    Such columns satisfy x(t+2) + x(t-2) = 2 cos(2w) x(t), but not x(t+1) + x(t-1) = 2 cos(w) x(t).
+    """
     mostly_distinct = facts.closest.distinct > 0.75 * len(facts.table)
     if facts.pairs or len(facts.sample) < 8 or facts.identified or not mostly_distinct:
         return
@@ -234,7 +236,7 @@ def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
 
 
 def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
-    """A sine and the cosine of its pair at different frequencies, whichever comes first."""
+    """Find pairs whose sine and cosine have different frequencies, in either order."""
     rows = facts.sample
     n, d = rows.shape
     if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
@@ -246,11 +248,11 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
     turns = np.arccos(cosine)
     noise = (2 * facts.eps + n * phase_rounding(turns, FLOAT32_EPS)) / n**0.5 + facts.eps**2
     noise += max(residual - 4 * facts.eps, 0)  # of decay: xpos
-    noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # of sines at pi nothing is left
+    noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # not at pi
     error = noise / np.maximum(np.sin(turns), np.sqrt(noise))  # the cosine is flat at 0 and pi
     for layout in get_args(Layout):
         places = pair_columns(layout, d // 2)
-        kinds = {tuple(set(start[place])) for place in places}  # sines start at 0, cosines not
+        kinds = {tuple(set(start[place])) for place in places}  # only sines start at 0
         omega, slack = (np.stack([x[place] for place in places], axis=1) for x in (turns, error))
         fast = omega.min(axis=1) > 3 / n
         with_differences = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(
@@ -266,7 +268,7 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
 
 
 def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
-    """Pairs that hardly turn, and pairs that all turn alike."""
+    """Find pairs that hardly rotate, and tables whose pairs share one frequency."""
     if facts.pairs is None:
         return
     omega = facts.pairs.omega
@@ -284,7 +286,7 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
 
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
-    """Positions divided by frequencies: from one radian on each pair turns faster than the last."""
+    """Find positions divided by the frequencies: from 1 radian on, frequencies rise by pair."""
     if facts.identified is not None:
         return
     omega = ladder_of(facts.table, facts.eps)
@@ -294,7 +296,7 @@ def divided_positions(facts: TableFacts) -> Iterator[Finding]:
 
 
 def unusual_base(facts: TableFacts, *, rotary: bool) -> Iterator[Finding]:
-    """A base other than 10000; a power of ten next to it may be a slip. Rotary bases are many."""
+    """Find a base other than 10000, or the result of a known mistake; rotary bases vary."""
     rho, slips = facts.params["rho"], read_toml(BASES)
     known_slips = slips["lost"] + ([] if rotary else slips["near"])
     slip = next((s["why"] for s in known_slips if abs(rho / s["base"] - 1) <= s["within"]), "")
@@ -303,7 +305,7 @@ def unusual_base(facts: TableFacts, *, rotary: bool) -> Iterator[Finding]:
 
 
 def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
-    """Parameters of a sinusoidal, rotary or DFT table that differ from the papers'."""
+    """Find parameters of a sinusoidal, rotary or DFT table that differ from the papers."""
     name, p = (facts.identified or {}).get("encoding"), facts.params
     backwards = "backwards" in p
     if name in ("sinusoidal", "rope"):
@@ -323,11 +325,11 @@ def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
 def without_rounding(
     factors: Factors, identified: dict[str, Any] | None, eps: float = FLOAT32_EPS
 ) -> tuple[Factors, list[Finding]]:
-    """Singular values counted above those of a table's differences from its formula, and a note.
+    """Raise the rank's tolerance above the difference of a table from its formula, with a note.
 
-    The largest difference is taken as three times their rms. A formula of which a number was read
-    from the table differs from it by errors of reading, too, which say nothing of its rank; those
-    of the scale are no more than a factor.
+    The largest difference is assumed to be three times the rms. If a parameter of the formula was
+    fitted to the table, the tolerance stays as it is: the difference also contains the error of
+    the fit, which does not affect the rank. A fitted scale is only a factor.
     """
     n, d = factors.n, factors.d
     worst = identified["max_difference"] if identified else 0.0
@@ -343,7 +345,7 @@ def without_rounding(
 
 
 def has_read_numbers(params: Params, eps: float = FLOAT32_EPS) -> bool:
-    """Whether digits of parameters but the scale may be errors of reading, which a base's are not.
+    """Whether parameters other than the scale and the base may carry errors of a fit.
 
     >>> has_read_numbers({"rho": 40889.8, "step": [0.5, 1.234567], "scale": 0.123})
     True
@@ -354,23 +356,24 @@ def has_read_numbers(params: Params, eps: float = FLOAT32_EPS) -> bool:
 
 
 def rounded_phases(facts: TableFacts) -> Iterator[Finding]:
-    """Codes that follow a formula only as far as phases in float32 let them."""
+    """Find tables that follow a formula only within the error of float32 phases."""
     worst = facts.identified["max_difference"] if facts.identified else 0.0
     if worst > max(1e-4, 8 * facts.eps) * np.abs(facts.sample).max(initial=0.0):
         yield finding("rounded-phases", worst=worst)
 
 
 def stored_wider(facts: TableFacts) -> Iterator[Finding]:
-    """Numbers with the digits of a format of 16 bits, in a wider one."""
+    """Find 16-bit numbers stored in a wider format."""
     if facts.eps > facts.stored > 0:
         digits = 1 - int(np.log2(facts.eps))
         yield finding("stored-wider", form={FORMATS[n].digits: n for n in SHORT}[digits])
 
 
 def dead_columns(facts: TableFacts) -> Iterator[Finding]:
-    """Columns that are the same in all rows, where the others are not.
+    """Find columns that are constant while others vary.
 
-    A cosine too slow to turn stays at the height of the others, and so does a pair of it.
+    A constant column or pair with the amplitude of the others is no finding: it is a cosine, or a
+    pair, of a frequency too low to show.
     """
     rows = facts.sample
     if facts.identified is not None or len(rows) < 4 or rows.shape[1] < 4:
@@ -386,7 +389,7 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     if unrotated.sum() in (0, len(unrotated)):
         return
     waves = facts.are_waves(rows[:, ~unrotated]) and unrotated.sum() <= max(1, rows.shape[1] // 8)
-    waves &= not facts.is_calendar  # half a period at each step is a sine of zeros
+    waves &= not facts.is_calendar  # a sine at pi per step is all zeros
     names = first_few([f"{j} ({rows[0, j]:.3g})" for j in np.flatnonzero(unrotated)])
     are = agreeing(unrotated.sum(), "is", "are")
     values = {"unrotated": unrotated.sum(), "columns": rows.shape[1], "named": names, "are": are}
@@ -394,7 +397,7 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
 
 
 def coarse_frequencies(facts: TableFacts) -> list[Finding]:
-    """Frequencies of a usual grid, rounded to 16 bits before they met the positions."""
+    """Find geometric frequencies that were rounded to 16 bits before multiplying positions."""
     if facts.pairs is not None:
         omega = np.sort(facts.pairs.omega)[::-1]
         slack = frequency_slack(omega, facts.level, len(facts.sample))
@@ -411,16 +414,16 @@ def coarse_frequencies(facts: TableFacts) -> list[Finding]:
 
 
 def coarse_grid(omega: Floats, slack: Floats) -> tuple[str, float, Floats] | None:
-    """A geometric grid that was rounded to 16 bits: the format, the base, and what it was before.
+    """Return the format, base and exact frequencies of a geometric grid rounded to 16 bits.
 
-    Only where frequencies are known far better than such a format would hold them: else any grid
-    fits, rounded or not.
+    Frequencies must be known far better than the format resolves them; otherwise any grid fits,
+    rounded or not.
     """
     m, i = len(omega), np.arange(len(omega))
     if m < 4 or omega.min() <= 0:
         return None
     rate = float(-(i @ np.log(omega)) / (i @ i))
-    last = 2.0 ** (np.floor(np.log2(omega)) + 1)  # digit of a frequency, but for those of a format
+    last = 2.0 ** (np.floor(np.log2(omega)) + 1)  # power of two above each frequency
     for params, name in product(candidate_bases(rate, 2 * m), SHORT):
         exact = frequencies(params, 2 * m)
         cast = rounded(exact, FORMATS[name])

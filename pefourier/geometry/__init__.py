@@ -1,6 +1,6 @@
-"""Distances, ranks and rounding of codes: the linear algebra that the questions rest on.
+"""Distances, ranks and rounding of position vectors: the linear algebra behind the questions.
 
-Long work is done in two threads: numpy lets another run while it computes.
+Long computations use two threads, since numpy releases the interpreter lock while it computes.
 """
 
 import os
@@ -10,16 +10,16 @@ from functools import partial
 from typing import TypeVar
 
 Progress = Callable[[int, int], object]  # called as progress(done, total) during long work
-THREADS = 2  # results computed at a time
+THREADS = 2  # results computed at the same time
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def is_cramped() -> bool:
-    """Whether the address space is limited, of which threads take more than they use.
+    """Whether the address space is limited, of which threads reserve more than they use.
 
-    Libraries that start one for each core then fail, or wait for ever; the C library looks for
-    more of it at every small object of a thread.
+    Libraries that start a thread per core then fail or hang. The C library also requests more
+    address space for every small object of a thread.
     """
     if os.name != "posix":
         return False
@@ -29,7 +29,7 @@ def is_cramped() -> bool:
 
 
 def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Results for items, in order, two computed at a time; one where the address space is limited.
+    """Yield results in order, computed two at a time, or singly in a limited address space.
 
     >>> list(map_ahead(abs, [-1, 2, -3]))
     [1, 2, 3]
@@ -43,7 +43,7 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
     def start(item: Item) -> Callable[[], Result]:
         try:
             return pool.submit(function, item).result
-        except RuntimeError:  # the system starts no more threads
+        except RuntimeError:  # the system refuses another thread
             return partial(function, item)
 
     with ThreadPoolExecutor(THREADS) as pool:

@@ -1,20 +1,20 @@
-"""Which two codes are closest, and how many codes are distinct? Exactly, at any length.
+"""Exact search for the closest two vectors and the number of distinct vectors, at any length.
 
 Conventions
 -----------
-Distances are Euclidean, between rows of the table. Where an encoding declares its inner products
-(`is_stationary`), distances depend on the lag alone, and lags are searched in place of pairs;
-any other table is searched by `closest_rows`. Distances that agree to one part in 10^9 count as
-tied, and of tied pairs the first in lexicographic order is named: otherwise rounding alone would
-pick one of the n - 1 equal neighbours of a shift-invariant table. On a grid lags are displacements,
-vectors of its axes.
+Distances are Euclidean, between rows of the table. If an encoding declares its inner products
+(`is_stationary`), distances depend on the lag alone, and the search runs over lags instead of
+pairs. `closest_rows` searches any other table. Distances that agree to one part in 10^9 are tied,
+and the first tied pair in lexicographic order is returned: otherwise rounding would choose among
+the n - 1 equally close neighbours of a shift-invariant table. On a grid, lags are displacements
+with one entry per axis.
 
-Rows are one code where they are equal to the bit, or apart by rounding alone: of the numbers as
-they are stored, and of the phases that they were computed from, which grows with the position. That
-has to be beyond doubt: rows fall apart into groups, those of a group within rounding and all others
-ten times further apart than any two of a group. Rows that come ever closer, as those of a slow wave
-in 16 bits, stay what they are. A period is looked for before anything else, since it alone tells
-the rounding of phases from a distance.
+Rows count as equal if they are equal to the bit, or if only rounding separates them: rounding of
+the stored numbers, or of the phases they were computed from, which grows with the position. This
+must be beyond doubt: rows of a group agree within rounding, and different groups are at least ten
+times further apart. Rows that approach each other gradually, such as a low-frequency sinusoid in
+16 bits, stay distinct. A period is tested first, since only a period distinguishes rounding of
+phases from a true distance.
 """
 
 from collections.abc import Iterator
@@ -49,30 +49,30 @@ from pefourier.geometry.precision import (
 )
 from pefourier.geometry.waves import recurrence
 
-SAMPLE = 2**9  # rows from which sizes and frequencies are read
+SAMPLE = 2**9  # rows from which sizes and frequencies are measured
 STILL = 1e-9  # of a grid's largest number: an axis that changes less has no effect
-MANY = 8  # points of an axis, from which its size and period are read
-APART = 10.0  # times further than those of a group are rows of two groups
-CHANCE = 1e-2  # expected periods by chance from which on a period is none
+MANY = 8  # points that an axis needs to measure its size and period
+APART = 10.0  # least ratio of the distance between groups to that within a group
+CHANCE = 1e-2  # expected number of chance periods from which a period is rejected
 TRIED = 4  # candidates for a period
-LONGEST, CLOSE = 2**24, 1e-13  # period of a Fourier transform, and to which it gives inner products
+LONGEST, CLOSE = 2**24, 1e-13  # longest period for one Fourier transform, and its accuracy
 DIRECTIONS = 4  # along which rows are sorted
-STRIDES = 8  # columns from one to that of twice its frequency: two of each axis, up to four axes
-DOUBLED = 1e-2  # to which the squares of columns agree that do
-FIRST_COLUMNS = 8  # by which most rows are told apart
+STRIDES = 8  # most columns between a frequency and its double: two per axis, up to four axes
+DOUBLED = 1e-2  # tolerance on the squares of columns that double a frequency
+FIRST_COLUMNS = 8  # enough to distinguish most rows
 
 
 def first_alike(table: Table, eps: float, *, in_order: bool = True) -> Indices:
-    """Index of the first row that is the same code as each row, shape (n,).
+    """Return the index of the first row that counts as equal to each row, shape (n,).
 
     Parameters
     ----------
     table : np.ndarray, shape (n, d)
-        Codes, one a row.
+        One vector per row.
     eps : float
-        Resolution of the format in which they are stored.
+        Resolution of the stored format.
     in_order : bool
-        Whether rows are steps of equal size, so that they may have a period.
+        Whether rows are evenly spaced positions, which may have a period.
 
     Examples
     --------
@@ -101,13 +101,13 @@ def first_alike(table: Table, eps: float, *, in_order: bool = True) -> Indices:
     group = groups_within(table if len(leaders) == n else table[leaders], tolerance / 2)
     if (group == np.arange(len(group))).all():
         return first
-    place = np.cumsum(leading) - 1  # of a leader among them
+    place = np.cumsum(leading) - 1  # index of a row among the leaders
     firsts: Indices = leaders[group][place[first]]
     return firsts
 
 
 def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order: bool) -> Indices:
-    """The same of points of a grid; where each column depends on one axis, axis by axis.
+    """Return `first_alike` for points of a grid, axis by axis if each column depends on one axis.
 
     >>> y = np.sin([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]])
     >>> first_on_grid(np.repeat(y, 2, axis=0), FLOAT64_EPS, (3, 2), in_order=True).tolist()
@@ -124,17 +124,16 @@ def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order:
 
 
 def first_on_line(line: Table, eps: float, slack: float) -> Indices:
-    """The same of the columns of one axis, where differences up to `slack` have no effect."""
+    """Return `first_alike` for the columns of one axis; differences up to `slack` are ignored."""
     if np.abs(line - line[:1]).max(initial=0.0) <= slack:
         return np.zeros(len(line), dtype=int)
     return first_alike(line, eps) if len(line) >= MANY else groups_within(line, slack)
 
 
 def row_period(first: Indices) -> int | None:
-    """The period with which rows repeat from the first on, or None.
+    """Return the period with which rows repeat from the first on, or None.
 
-    Rows that are alike within it, such as those of a cosine on both sides of its top, must come
-    again with it.
+    Equal rows within a period, such as those on both sides of a cosine's maximum, must repeat too.
 
     >>> row_period(np.array([0, 1, 1, 0, 1, 1, 0])), row_period(np.array([0, 1, 0, 3]))
     (3, None)
@@ -149,7 +148,7 @@ def row_period(first: Indices) -> int | None:
 
 
 def between_zeros(table: Table) -> slice:
-    """The rows from the first to the last that is not zero: zeros before and behind are padding.
+    """Return the rows from the first to the last nonzero row: zeros outside them are padding.
 
     >>> between_zeros(np.array([[0.0], [1.0], [0.0], [2.0], [0.0]]))
     slice(1, 4, None)
@@ -161,22 +160,22 @@ def between_zeros(table: Table) -> slice:
 
 
 def spread(rows: Floats) -> Floats:
-    """How far each column goes from where it starts, whatever a few rows do: a median."""
+    """Return the median distance of each column from its first number, robust to a few rows."""
     return np.asarray(np.median(np.abs(rows - rows[0]), axis=0))
 
 
 def nearly_constant(table: Table, eps: float) -> bool:
-    """Whether each column is one number, rounded differently."""
+    """Whether each column is constant up to rounding."""
     start = np.asarray(table[0], dtype=float)
     rows = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
     return all((np.abs(table[part] - start) <= 2 * eps * np.abs(start)).all() for part in rows)
 
 
 def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> Indices | None:
-    """The first row alike of each row of a table that repeats with a period; None: it does not.
+    """Return the first equal row of each row if the table repeats with a period, otherwise None.
 
     Phases may have been computed in float64 and cast, or in the format of the table. A period that
-    `CHANCE` would bring about, as among many rows of two coarse columns, is none.
+    arises by chance (`CHANCE`), as among many rows of two coarse columns, does not count.
     """
     n, sample = len(table), np.asarray(table[:SAMPLE], dtype=float)
     omega, far = angular_steps(sample), spread(sample)
@@ -197,10 +196,10 @@ def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> 
 
 
 def angular_steps(rows: Floats) -> Floats:
-    r"""Radians a row by which each column turns, shape (d,).
+    r"""Return the angular frequency of each column, radians per row, shape (d,).
 
-    More than :math:`\pi` a row looks like less, and can't be read from one column. Of columns that
-    double from one to the next, as NeRF's :math:`\sin 2^k\pi x`, it is the doubled step:
+    A single column cannot show more than :math:`\pi` per row, because of aliasing. If frequencies
+    double from column to column, as NeRF's :math:`\sin 2^k\pi x`, they are doubled from the lowest:
     :math:`\cos^2 2\theta = (2\cos^2\theta - 1)^2` and
     :math:`\sin^2 2\theta = 1 - (1 - 2\sin^2\theta)^2`.
 
@@ -208,7 +207,7 @@ def angular_steps(rows: Floats) -> Floats:
     >>> (angular_steps(np.hstack([np.sin(x), np.cos(x)])) / np.pi).round(6)
     array([0.25, 0.5 , 1.  , 2.  , 4.  , 0.25, 0.5 , 1.  , 2.  , 4.  ])
     """
-    omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # of waves: 1
+    omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # <= 1 if sine
     twice = (2 * square - 1) ** 2
     for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
         doubled, later = twice[:, :-stride], square[:, stride:]
@@ -225,21 +224,21 @@ def angular_steps(rows: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Slack:
-    """How far the numbers of two rows may be apart by rounding: of them, and of their phases."""
+    """Largest difference of two rows by rounding, of the stored numbers and of their phases."""
 
     tolerance: float
-    size: float  # of the waves
-    omega: Floats  # (d,) radians a row
-    eps: float  # in which phases were computed
+    size: float  # amplitude of the sinusoids
+    omega: Floats  # (d,) radians per row
+    eps: float  # resolution in which phases were computed
 
     def allowed(self, s: Indices, columns: slice = slice(None)) -> Floats:
-        """Of rows s from the first row that is alike, (len(s), columns)."""
+        """Return the limits for rows s against earlier equal rows, (len(s), columns)."""
         return self.tolerance + self.size * phase_errors(s, self.omega[columns], self.eps)
 
     def agreeing(self, table: Table, start: int, period: int) -> Iterator[tuple[int, Indices]]:
-        """Rows s from a start on that agree with row s mod period, and among how many, in blocks.
+        """Yield, in blocks, the number of rows and the rows s that agree with row s mod period.
 
-        A few columns tell most of them apart.
+        The first columns rule out most rows.
         """
         for part in row_blocks(len(table) - start, NUMBERS_AT_ONCE, table.shape[1]):
             candidates = np.arange(start + part.start, start + part.stop)
@@ -252,14 +251,15 @@ class Slack:
 def difference(
     table: Table, rows: Indices, subtrahends: Indices, columns: slice = slice(None)
 ) -> Floats:
-    """Rows less others, in float64."""
+    """Subtract rows from others, in float64."""
     return np.asarray(table[rows, columns], dtype=float) - table[subtrahends, columns]
 
 
 def groups_within(table: Table, tolerance: float) -> Indices:
-    """Index of the first row of each row's group; each its own where rows fall into no groups.
+    """Return the first row of each row's group; without clear groups, each row is its own group.
 
-    Rows of a group lie close along any direction: sorted along a few, groups are runs without gap.
+    Rows of a group are close along any direction: sorted along a few directions, groups are runs
+    without gaps.
     """
     n, d = table.shape
     index = np.arange(n)
@@ -277,7 +277,7 @@ def groups_within(table: Table, tolerance: float) -> Indices:
         order = np.lexsort((along, label)) if label.any() else along.argsort()
         ranked, candidates = label[order], candidates[order]
         new = np.append(True, (np.diff(ranked) > 0) | (np.diff(along[order]) > reach))
-        shared = ~new | ~np.append(new[1:], True)  # with a row before or behind
+        shared = ~new | ~np.append(new[1:], True)  # with a neighbouring row
         candidates, label = candidates[shared], np.cumsum(new)[shared]
         if not len(candidates):
             return index
@@ -294,7 +294,7 @@ def groups_within(table: Table, tolerance: float) -> Indices:
 
 
 def stand_apart(table: Table, first: Indices) -> bool:
-    """Whether rows that are not alike are further apart than those that are, by far."""
+    """Whether rows of different groups are much further apart than rows of one group."""
     is_first = first == np.arange(len(first))
     leaders, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
     widest = 0.0
@@ -308,50 +308,50 @@ def stand_apart(table: Table, first: Indices) -> bool:
 
 
 LAGS_AT_ONCE = 2**12
-FREQUENCIES_AT_ONCE = 8  # by the first of which most lags are ruled out
+FREQUENCIES_AT_ONCE = 8  # the first few rule out most lags
 PHASES_AT_ONCE = 2**20
 MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
 class ClosestPair:
-    """The closest two of n codes and the number of distinct codes.
+    """The closest two of n vectors and the number of distinct vectors.
 
-    With one point there is no pair: `pair` is None, and `distance` is infinite.
+    With one point, `pair` is None and `distance` is infinite.
     """
 
     distance: float
     pair: tuple[int, int] | None  # i < j, indices into the points
     distinct: int
     first: Indices | None = field(default=None, repr=False, compare=False)
-    """Of rows of a table that repeat: index of the first row alike of each, (n,)."""
+    """Index of the first equal row of each row, (n,), if rows of a table repeat."""
 
 
 def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair:
-    r"""The smallest distance between two codes, the pair that has it, and the distinct codes.
+    r"""Find the closest two vectors, their distance, and the number of distinct vectors.
 
-    With squared length c, frequencies :math:`\omega_j` and weights :math:`w_j` declared, codes L
-    positions apart are at the squared distance
+    With declared squared length c, frequencies :math:`\omega_j` and weights :math:`w_j`, vectors L
+    positions apart have the squared distance
 
-    .. math:: D^2(L) = 4 c \sum_j w_j \sin^2(\omega_j L / 2) ,
+    .. math:: D^2(L) = 4 c \sum_j w_j \sin^2(\omega_j L / 2) .
 
-    and with :math:`L_0` the smallest lag at which it is zero there are :math:`\min(n, L_0)` codes.
-    Where the measure has a period, zero is exact; elsewhere it is whatever phases in float64 cannot
-    tell from zero, :math:`D(L) \le 2 \varepsilon L (c \sum_j w_j \omega_j^2)^{1/2}`.
+    If :math:`L_0` is the smallest lag at which it is zero, :math:`\min(n, L_0)` vectors are
+    distinct. If the measure has a period, zero is exact; otherwise zero means below the resolution
+    of float64 phases, :math:`D(L) \le 2 \varepsilon L (c \sum_j w_j \omega_j^2)^{1/2}`.
 
     Parameters
     ----------
     enc : Encoding
-        Codes of shape (n, d), from a declared measure or a table of any floating-point type.
+        Vectors (n, d), from a declared measure or a table of any floating-point type.
     progress : callable, optional
         Called as ``progress(done, total)`` after each block of work.
 
     Returns
     -------
     ClosestPair
-        Equal codes are at distance zero, codes of a table also where rounding alone tells them
-        apart (`first_alike`); -0.0 equals 0.0. Distances within one part in 10^9 are tied, and the
-        lexicographically first of tied pairs is named.
+        Equal vectors have distance zero, and so do rows of a table that only rounding separates
+        (`first_alike`); -0.0 equals 0.0. Distances within one part in 10^9 are tied, and the first
+        tied pair in lexicographic order is returned.
 
     Examples
     --------
@@ -377,15 +377,15 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
         lag = int(tied[0])
         return ClosestPair(distance, (0, lag), n if distance else lag)
     table, in_order = enc.table(), enc.domain.kind == "position"
-    sides = sides if prod(sides) == n else (n,)  # lags of a class token stand beside a grid
+    sides = sides if prod(sides) == n else (n,)  # a class token is not on the grid
     return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order=in_order))
 
 
 def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
-    """Of lags from 1 on those that may have the smallest distance, or be the first of these.
+    """Return the lags that may have the smallest distance, or be the first tied lag.
 
-    Their sums of cosines are within rounding and ties of the largest. Where weights differ, and no
-    period is short enough for one Fourier transform, all may.
+    Their sums of cosines are within rounding and ties of the largest. All lags are returned if
+    weights differ and no period is short enough for one Fourier transform.
 
     >>> rope = KernelMeasure(np.array([1.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
     >>> lags_of_large_sums(rope, np.arange(1, 100))
@@ -394,7 +394,7 @@ def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
     if measure.period is not None and measure.period <= LONGEST:
         apart = 1 - kernel_of_period(measure)[lags % measure.period]
         least, last = apart.min(), lags[-1]
-        if least * TIE > 4 * CLOSE:  # else rounding may hide a tie
+        if least * TIE > 4 * CLOSE:  # otherwise rounding may hide a tie
             last = lags[(apart <= least * (1 + TIE / 2)).argmax()]
         near: Indices = lags[(apart <= least * (1 + 2 * TIE) + CLOSE) & (lags <= last)]
         return near
@@ -407,7 +407,7 @@ def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
 
 
 def by_weight(measure: KernelMeasure) -> KernelMeasure:
-    """The same waves, the strongest first."""
+    """Sort frequencies by descending weight."""
     order = np.lexsort((-measure.frequencies, -measure.weights))
     return replace(measure, frequencies=measure.frequencies[order], weights=measure.weights[order])
 
@@ -415,10 +415,10 @@ def by_weight(measure: KernelMeasure) -> KernelMeasure:
 def closest_lags(
     measure: KernelMeasure, lags: Indices, first: int, report: Progress
 ) -> tuple[Indices, float]:
-    """The lags (k,) or (k, axes) of the smallest distance, up to ties, and that of their first.
+    """Return the lags (k,) or (k, axes) of the smallest distance, up to ties, and that distance.
 
-    So many of the `first` lags make the bound that others have to come under. Where distances
-    are zero, some lags of the line are enough.
+    The first lags, `first` in number, set the initial bound. On one axis, the search stops at a
+    distance of zero.
     """
     best = squared_distances(measure, lags[:first]).min()
     blocks, candidates = row_blocks(len(lags), LAGS_AT_ONCE), []
@@ -438,18 +438,18 @@ def closest_lags(
 def squared_distances(
     measure: KernelMeasure, lags: Indices, columns: slice = slice(None)
 ) -> Floats:
-    """Squared distance of codes `lags` apart, or the part that some of the frequencies give."""
+    """Return squared distances of vectors `lags` apart, or the part from some frequencies."""
     sines = np.sin(measure.angles(lags, columns) / 2)
     weighted: Floats = sines * sines @ measure.weights[columns]
     return 4 * measure.squared_length * weighted
 
 
 def largest_zero(measure: KernelMeasure, lags: Indices) -> Floats:
-    """Largest squared distance that phases in float64 cannot tell from zero at each lag.
+    """Return the largest squared distance that float64 phases cannot resolve from zero at each lag.
 
-    A frequency is known to one unit in the last place and its product with the lag to a half: the
-    phase errs by less than 2 eps omega lag, and to first order the codes by that times amplitude;
-    by more than twice the amplitude no code can err.
+    A frequency is known to one unit in the last place, its product with the lag to half a unit.
+    The phase errs by less than 2 eps omega lag, and the vectors, to first order, by the amplitude
+    times this error. No error exceeds twice the amplitude.
     """
     if measure.period is not None:
         return np.zeros(len(lags))
@@ -460,20 +460,20 @@ def largest_zero(measure: KernelMeasure, lags: Indices) -> Floats:
         speeds = (omega.T * measure.weights) @ omega
         errors: Floats = np.einsum("ia,ab,ib->i", steps, speeds, steps)
         return measure.squared_length * errors
-    squared = np.zeros(len(lags))  # phases of few digits, or none
+    squared = np.zeros(len(lags))  # phases with few significant digits, or none
     for columns in row_blocks(m, PHASES_AT_ONCE, len(lags)):
         squared += np.minimum(steps @ omega[columns].T, 2.0) ** 2 @ measure.weights[columns]
     return measure.squared_length * squared
 
 
 def promising_lags(measure: KernelMeasure, lags: Indices, best: float) -> tuple[Indices, Floats]:
-    """The lags whose squared distance may be the smallest, and these squared distances.
+    """Return the lags whose squared distance may be the smallest, with these squared distances.
 
-    Every frequency adds to the sum: a lag is out once some of them exceed the best so far.
+    Every frequency adds to the sum: a lag is ruled out once a partial sum exceeds the best so far.
     """
     zero, m = largest_zero(measure, lags), len(measure.weights)
     squared = np.zeros(len(lags))
-    wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # of a long sum few parts are made
+    wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # long sums have few parts
     for columns in row_blocks(m, max(FREQUENCIES_AT_ONCE, wide)):
         squared += squared_distances(measure, lags, columns)
         if columns.start == 0:
@@ -485,14 +485,14 @@ def promising_lags(measure: KernelMeasure, lags: Indices, best: float) -> tuple[
 
 
 def first_pair(lags: Indices, sides: tuple[int, ...]) -> tuple[int, int]:
-    """The first two points of a raster, by their indices, that some displacement leads between."""
+    """Return the indices of the first two raster points that differ by one of the displacements."""
     low = np.maximum(-lags, 0)
     ends = (np.ravel_multi_index(tuple(corner.T), sides) for corner in (low, low + lags))
     return min(zip(*(end.tolist() for end in ends), strict=True))
 
 
 def distinct_on_grid(zeros: Indices, sides: tuple[int, ...]) -> int:
-    """How many codes are left where those that some displacements lead between are equal."""
+    """Count the distinct vectors if points that differ by some displacements have equal vectors."""
     again = np.zeros(sides, dtype=bool)
     for lag in zeros:
         again[tuple(slice(max(k, 0), n + min(k, 0)) for k, n in zip(lag, sides, strict=True))] = 1
@@ -500,7 +500,7 @@ def distinct_on_grid(zeros: Indices, sides: tuple[int, ...]) -> int:
 
 
 def search_rows(table: Table, report: Progress, first: Indices) -> ClosestPair:
-    """The closest two rows of a table, of which the first alike of each row is known."""
+    """Return the closest two rows of a table, given the first equal row of each row."""
     n = len(table)
     repeats = np.flatnonzero(first != np.arange(n))
     if len(repeats):

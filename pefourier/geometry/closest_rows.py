@@ -1,10 +1,11 @@
-"""Which two rows of a table are closest? By blocks, with proven bounds.
+"""Search for the closest two rows of a table, in blocks and with proven bounds.
 
 Conventions
 -----------
-Matrix products with a proven bound on their rounding rule pairs of rows out, and the few left are
-computed again from differences in float64. No array has one entry a pair. Distances that agree to
-one part in 10^9 count as tied, and of tied pairs the first in lexicographic order is named.
+Matrix products with a proven bound on their rounding rule out most pairs of rows; the remaining
+distances are recomputed from differences in float64. No array has one entry per pair of rows.
+Distances that agree to one part in 10^9 are tied, and the first tied pair in lexicographic order
+is returned.
 """
 
 from dataclasses import dataclass
@@ -18,18 +19,18 @@ from pefourier.geometry import THREADS, Progress
 from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
-FINE = 2e-10  # a pair later in order has to be closer by this share to be looked at again
+FINE = 2e-10  # a later pair is recomputed only if it is closer by this share
 BLOCK_ROWS = 2**11
-STRIP_ROWS = 2**8  # of a block of products, where pairs are listed
-MANY_PAIRS = 2**14  # computing more from differences costs as much as a product in float64
+STRIP_ROWS = 2**8  # of a block of products, read at a time to list pairs
+MANY_PAIRS = 2**14  # more differences cost as much as a product in float64
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
-FEW_ROWS = 2**13  # up to which all pairs are looked at
-FEW_COLUMNS = 8  # up to which a tree finds the nearest row sooner than products do
+FEW_ROWS = 2**13  # up to which all pairs are compared
+FEW_COLUMNS = 8  # up to which a tree is faster than matrix products
 
 
 def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]]:
-    """Distance and indices i < j of the closest two rows of a table without equal rows."""
+    """Return distance and indices i < j of the closest two rows of a table without equal rows."""
     n, d = table.shape
     rows = scale_rows(table)
     best = BestPair(rows)
@@ -44,41 +45,41 @@ def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a table in float64, and a scale by which none of their entries exceeds 1 by much.
+    """The rows of a table in float64, and a scale that brings their entries to about 1 at most.
 
-    The scale is a power of two, exact, and keeps squares of very small and very large codes inside
-    float32.
+    The scale is a power of two, and therefore exact. It keeps squares of very small and very large
+    numbers within the range of float32.
     """
 
     table: Table
     scale: float
 
     def rows(self, index: Indices) -> Floats:
-        """Some rows in float64."""
+        """Return some rows in float64."""
         return np.asarray(self.table[index], dtype=float)
 
     def from_centre(self, centre: Floats, index: Indices) -> Floats:
-        """Rows from a centre, in which products would drown: rounded once."""
+        """Subtract a centre, whose products would swamp those of rows; rounded once."""
         return (self.rows(index) - centre) * self.scale
 
     def centre(self) -> Floats:
-        """The median of each column in a sample: many small rows outvote a long one."""
+        """Return the median of each column in a sample, robust to a few long rows."""
         sample = self.rows(sample_rows(np.arange(len(self.table))))
         sample.partition(len(sample) // 2, axis=0)
         return np.asarray(sample[len(sample) // 2])
 
     def differences(self, i: Indices, j: Indices) -> Floats:
-        """Differences of rows, rounded once."""
+        """Return differences of rows, rounded once."""
         return self.from_centre(self.rows(j), i)
 
 
 def sample_rows(index: Indices) -> Indices:
-    """A sample of rows at equal steps."""
+    """Return a sample of rows at equal steps."""
     return index[:: -(-len(index) // SAMPLE_ROWS)]
 
 
 def scale_rows(table: Table) -> Rows:
-    """The rows of a table, scaled by the range of its columns."""
+    """Scale the rows of a table by the range of its columns."""
     n, d = table.shape
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
     for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
@@ -89,26 +90,26 @@ def scale_rows(table: Table) -> Rows:
 
 
 class BestPair:
-    """The first in lexicographic order of the pairs considered so far that tie with the closest."""
+    """The first pair in lexicographic order that ties with the closest pair considered so far."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.smallest = np.inf  # squared distance
-        self.squared = np.inf  # that of the pair
+        self.squared = np.inf  # squared distance of `pair`
         self.pair = (len(rows.table),) * 2
 
     @property
     def limit(self) -> float:
-        """The squared distance up to which a pair is of interest."""
+        """The squared distance up to which a pair ties with the closest."""
         return self.smallest * (1 + TIE)
 
     def distance(self) -> float:
-        """Distance of the pair, also where its square is too small for a float."""
+        """Return the distance of the pair, even if its square underflows."""
         i, j = np.reshape(self.pair, (2, 1))
         return float(np.hypot.reduce(self.rows.differences(i, j)[0]) / self.rows.scale)
 
     def order(self, i: Indices, j: Indices) -> Indices:
-        """Numbers of pairs in lexicographic order."""
+        """Return the numbers of pairs in lexicographic order."""
         return i * len(self.rows.table) + j
 
     @property
@@ -117,13 +118,13 @@ class BestPair:
         return self.pair[0] * len(self.rows.table) + self.pair[1]
 
     def may_follow(self, i: Indices, j: Indices, squared: Floats) -> NDArray[np.bool_]:
-        """Whether pairs i < j of at least some squared distances may take the pair's place."""
+        """Whether pairs i < j, given lower bounds on squared distances, may replace the pair."""
         earlier = self.order(i, j) < self.place
         limits = np.where(earlier, self.limit, self.smallest * (1 - FINE))
         return squared <= limits
 
     def consider(self, i: Indices, j: Indices) -> None:
-        """Keep the best of some pairs, by distances computed from differences."""
+        """Keep the best pair, by distances computed from differences."""
         pairs = np.sort([i, j], axis=0)
         for block in row_blocks(len(i), NUMBERS_AT_ONCE, self.rows.table.shape[1]):
             i, j = pairs[:, block]
@@ -141,14 +142,14 @@ class BestPair:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows z about a centre, with the columns -|z|²/2 and 1 of `minus_half_squares`."""
+    """Rows z minus a centre, with the columns -|z|²/2 and 1 for `minus_half_squares`."""
 
     index: Indices
     augmented: NDArray[np.floating]  # (b, d + 2)
 
     @property
     def codes(self) -> NDArray[np.floating]:
-        """The rows without the two columns."""
+        """The rows without the two added columns."""
         return self.augmented[:, :-2]
 
     @property
@@ -157,23 +158,23 @@ class Block:
         return -2.0 * self.augmented[:, -2].astype(float)
 
     def where(self, keep: NDArray[np.bool_]) -> "Block":
-        """The block of some of the rows."""
+        """Return the block of the rows to keep."""
         return self if keep.all() else Block(self.index[keep], self.augmented[keep])
 
 
 def make_block(rows: Rows, index: Indices, centre: Floats, dtype: type[np.floating]) -> Block:
-    """Rows rounded to a floating-point type, with their lengths from before."""
-    codes = rows.from_centre(centre, index)
-    augmented = np.empty((len(codes), codes.shape[1] + 2), dtype)
-    augmented[:, :-2], augmented[:, -1] = codes, 1.0
-    augmented[:, -2] = np.einsum("ij,ij->i", codes, codes) / -2
+    """Round rows to a floating-point type, with their lengths before rounding."""
+    z = rows.from_centre(centre, index)
+    augmented = np.empty((len(z), z.shape[1] + 2), dtype)
+    augmented[:, :-2], augmented[:, -1] = z, 1.0
+    augmented[:, -2] = np.einsum("ij,ij->i", z, z) / -2
     return Block(index, augmented)
 
 
 def minus_half_squares(a: Block, b: Block) -> NDArray[np.floating]:
-    """Minus half the squared distances of two blocks; within one only pairs i < j count.
+    """Return minus half the squared distances of two blocks; within a block, of pairs i < j only.
 
-    They are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2).
+    These are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2).
     """
     partner = b.augmented.copy()
     partner[:, -2:] = b.augmented[:, :-3:-1]
@@ -184,12 +185,12 @@ def minus_half_squares(a: Block, b: Block) -> NDArray[np.floating]:
 
 
 def rounding_bound(block: Block) -> Floats:
-    """What each row of a block adds to the error of squared distances, at most.
+    """Return a bound on each row's contribution to the error of squared distances.
 
     Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
-    order (Higham, 2002, section 3.1), u half the machine epsilon; magnitudes sum to |z|² + |w|² at
-    most. Entries of z and w were rounded before, which moves a squared distance by 16 u of the same
-    at most. Underflow takes a few of the smallest numbers.
+    order (Higham, 2002, section 3.1), with u half the machine epsilon. Magnitudes sum to at most
+    |z|² + |w|². The earlier rounding of z and w moves a squared distance by at most 16 u times
+    this sum, and underflow by a few of the smallest numbers.
     """
     k, form = block.augmented.shape[1], np.finfo(block.augmented.dtype)
     bound: Floats = 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.lengths
@@ -198,7 +199,7 @@ def rounding_bound(block: Block) -> Floats:
 
 
 def search_blocks(rows: Rows, blocks: list[Indices], best: BestPair, report: Progress) -> None:
-    """Compare all blocks: first each with itself, then pairs of them from near to far."""
+    """Compare all blocks: first each with itself, then pairs of blocks from near to far."""
     centre = rows.centre()
     cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centre) + 2)))
 
@@ -209,7 +210,7 @@ def search_blocks(rows: Rows, blocks: list[Indices], best: BestPair, report: Pro
     means = np.array([load(k).codes.mean(axis=0, dtype=float) for k in range(len(blocks))])
     first, second = np.triu_indices(len(blocks))
     apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
-    failed = 0  # comparisons in float32 that left too many pairs: of ties, most do
+    failed = 0  # float32 comparisons that left too many pairs, as ties do
     for done, k in enumerate(np.argsort(apart_squared, kind="stable"), 1):
         a, b = load(first[k]), load(second[k])
         if a is not b:
@@ -225,7 +226,7 @@ def search_blocks(rows: Rows, blocks: list[Indices], best: BestPair, report: Pro
 
 
 def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
-    """Look for a closer pair with a row in each of two blocks; False where too many remain."""
+    """Look for a closer pair with a row in each of two blocks; False if too many remain."""
     product, error_a, error_b = minus_half_squares(a, b), rounding_bound(a), rounding_bound(b)
     threshold = -(best.limit + error_a.max() + error_b.max()) / 2
     if np.count_nonzero(product >= threshold) > most_pairs:
@@ -241,7 +242,7 @@ def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
 
 
 def facing_rows(a: Block, b: Block, direction: Floats, best: BestPair) -> tuple[Block, Block]:
-    """The rows of each block that, along the line of their means, may be near the other."""
+    """Return the rows of each block that, along the line of means, may be near the other block."""
     unit = (direction / (np.linalg.norm(direction) or 1.0)).astype(np.float32)
     p, q = a.codes @ unit, b.codes @ unit
     longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max())
@@ -251,13 +252,13 @@ def facing_rows(a: Block, b: Block, direction: Floats, best: BestPair) -> tuple[
 
 
 def search_tree(rows: Rows, best: BestPair) -> None:
-    """The closest rows of a few columns: the nearest of each, no further than the best so far."""
+    """Search a table of few columns: the nearest row of each row, within the best distance."""
     from scipy.spatial import KDTree
 
     index = np.arange(len(rows.table))
     places = np.asarray(rows.table, dtype=float) * rows.scale
     tree = KDTree(places)
-    for sample in (sample_rows(index), index):  # a few make the bound short
+    for sample in (sample_rows(index), index):  # a sample tightens the bound first
         reach = np.sqrt(best.limit) * (1 + TIE)
         query = partial(tree.query, distance_upper_bound=reach, workers=THREADS)
         nearest = query(places[sample], 2)[1]

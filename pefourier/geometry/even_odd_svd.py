@@ -1,19 +1,19 @@
-r"""Singular values of a matrix by its blocks, and of declared codes by an even and an odd part.
+r"""Singular values of a matrix in blocks, and of declared encodings in an even and an odd part.
 
-Rope at the context lengths of models needs this file: 131,072 positions by 128 dimensions take a
-tenth of a second and no table, where ``numpy.linalg.svd`` takes four seconds and 134 MB.
+RoPE at the context lengths of language models needs this module: 131,072 positions by 128
+dimensions take 0.1 seconds and no table, while ``numpy.linalg.svd`` takes 4 seconds and 134 MB.
 
 Conventions
 -----------
-Codes with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split, about the middle of
-n positions, into cosines (even) and sines (odd): two problems of half the size, since a rotation of
-each pair of columns changes no inner product. Rows are the positions from the middle on; mirror
-positions share one. Inner products of columns have a closed form, `dirichlet_products`.
+Vectors with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split about the middle
+of n positions into cosines (even) and sines (odd). This gives two problems of half the size, since
+rotating each pair of columns changes no inner product. Rows are the positions from the middle on;
+mirror positions share a row. Inner products of columns have a closed form, `dirichlet_products`.
 
-A large matrix is read in blocks, and no square array of its longer side is made. The eigenvalues of
-its Gram matrix are the squared singular values, which is enough where all of them are above
-`SHARP` of the largest. Otherwise the eigenvectors balance the columns, and the Gram matrix of the
-balanced columns gives the digits that squares have lost.
+A large matrix is read in blocks, without a square array of its longer side. The eigenvalues of its
+Gram matrix are the squared singular values, which are accurate if all singular values exceed
+`SHARP` times the largest. Otherwise the eigenvectors balance the columns, and the Gram matrix of
+the balanced columns restores the digits lost by squaring.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,28 +30,28 @@ from pefourier.geometry import Progress, map_ahead
 
 Wave = Literal["cosines", "sines"]
 BLOCK = 2**20  # numbers of a block: 8 MiB
-SHARP = 2.0**-9  # of the largest singular value: squares of all above it have the digits needed
+SHARP = 2.0**-9  # of the largest singular value: above it, squares keep enough digits
 Entries = Callable[[slice, slice], Floats]  # (rows, columns) -> float64 block of a matrix
 ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A matrix by its singular values and, on demand, rows of its left singular vectors."""
+    """Singular values of a matrix and, on demand, rows of its left singular vectors."""
 
     sigma: Floats  # descending
-    vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> those of the vectors
-    right: Floats | None = None  # (m, k) right singular vectors, of a matrix that is not held
-    measure: KernelMeasure | None = None  # of codes of which this is the even or the odd part
+    vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> block of left vectors
+    right: Floats | None = None  # (m, k) right singular vectors, if the matrix is not in memory
+    measure: KernelMeasure | None = None  # of the encoding, if this is its even or odd part
 
 
 def part_of(sigma: Floats, vectors: Floats) -> Part:
-    """A part whose left singular vectors are at hand."""
+    """Return a part with its left singular vectors in memory."""
     return Part(sigma, lambda rows, columns: vectors[rows, columns])
 
 
 def project(sigma: Floats, right: Floats, entries: Entries) -> Part:
-    """A part whose left singular vectors are made of rows of the matrix and the right ones."""
+    """Return a part that computes left singular vectors from matrix rows and right vectors."""
 
     def left(rows: slice, columns: slice) -> Floats:
         return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
@@ -66,9 +66,9 @@ def factor(
     progress: Progress | None = None,
     products: Callable[[], Floats] | None = None,
 ) -> Part:
-    """Singular values and left singular vectors of an (n, m) matrix.
+    """Return singular values and left singular vectors of an (n, m) matrix.
 
-    `products` gives the inner products (m, m) of its columns, where a formula does.
+    `products` computes the inner products (m, m) of its columns, if they have a formula.
     """
     if n * m <= BLOCK:
         left_vectors, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
@@ -85,11 +85,11 @@ def long_svd(
     progress: Progress | None,
     products: Callable[[], Floats] | None = None,
 ) -> tuple[Floats, Floats]:
-    """Singular values and right singular vectors (columns) of a tall (n, m) matrix.
+    """Return singular values and right singular vectors (columns) of a tall (n, m) matrix.
 
-    With G = A'A = V s^2 V', the matrix B = A V / max(s, 3e-8 s_1) has columns of about equal length
-    and its Gram matrix resolves, relative to each of them, what G lost. The error of a singular
-    value is a few eps times the largest, as that of a decomposition of A itself.
+    With G = A'A = V s^2 V', the columns of B = A V / max(s, 3e-8 s_1) have about equal length. The
+    Gram matrix of B resolves each column to full relative precision, which G does not. The error
+    of a singular value is a few eps times the largest, as in a direct decomposition of A.
     """
     blocks = row_blocks(n, max(m * m, BLOCK), m)  # at least square: efficient products
 
@@ -107,29 +107,29 @@ def long_svd(
         return np.zeros(m), vectors
     if eigenvalues[0] > SHARP**2 * largest:
         return np.sqrt(eigenvalues[::-1]), vectors[:, ::-1]
-    lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))  # rounding may make smaller ones
-    squares, turns = np.linalg.eigh(total(vectors / lengths))
-    root = np.sqrt(np.maximum(squares, 0.0))[:, None] * turns.T
+    lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))  # rounding may give smaller values
+    squares, rotation = np.linalg.eigh(total(vectors / lengths))
+    root = np.sqrt(np.maximum(squares, 0.0))[:, None] * rotation.T
     _, sigma, right = np.linalg.svd(root * lengths)
     return sigma, vectors @ right.T
 
 
 def gram(block: Floats, balance: Floats | None) -> Floats:
-    """Inner products of the columns, of the block or of its product with a matrix."""
+    """Return inner products of the columns of a block, or of its product with a matrix."""
     block = block if balance is None else block @ balance
     return block.T @ block
 
 
-FEW_PRODUCTS = 2**30  # of rows and pairs of columns, which take less time than Fourier transforms
-MOST_WAVES = 2**13  # of which a decomposition of inner products takes minutes
-MOST_WEIGHT = 100.0  # of sums of waves, that are known to 1e-12 of it
+FEW_PRODUCTS = 2**30  # n m^2 up to which direct products are faster than Fourier transforms
+MOST_WAVES = 2**13  # frequencies up to which inner products are decomposed: more take minutes
+MOST_WEIGHT = 100.0  # largest total weight of a sum of cosines, which errs by 1e-12 of it
 SLOW = np.pi / 2  # radians per position: sums of two frequencies stay below half a rotation
-ORTHOGONAL = 64 * FLOAT64_EPS  # a cosine that is 0 but for rounding, over frequencies on a lattice
+ORTHOGONAL = 64 * FLOAT64_EPS  # inner product, as a share, that counts as 0: rounding only
 WAVES: tuple[Wave, Wave] = ("cosines", "sines")
 
 
 def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> tuple[Part, ...]:
-    """The even and the odd part of codes that declare their inner products."""
+    """Return the even and the odd part of an encoding that declares its inner products."""
     half, m = (n + 1) // 2, len(measure.frequencies)
     if has_orthogonal_rows(measure, n):
         return orthogonal_parts(measure, n)
@@ -143,13 +143,13 @@ def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> t
 
 
 def has_closed_products(measure: KernelMeasure) -> bool:
-    """Whether a formula gives the inner products of columns, few enough to be decomposed."""
+    """Whether inner products of columns have a formula and are few enough to decompose."""
     is_few = measure.period is None and len(measure.frequencies) <= MOST_WAVES
     return is_few and bool(np.abs(measure.frequencies).max() <= SLOW)
 
 
 def is_solved(measure: KernelMeasure, n: int) -> bool:
-    """Whether formulas give all digits of the singular values of many rows, and no row is read."""
+    """Whether formulas give accurate singular values of many rows without reading any row."""
     if has_orthogonal_rows(measure, n):
         return True
     if n * len(measure.frequencies) ** 2 <= FEW_PRODUCTS or not has_closed_products(measure):
@@ -159,9 +159,9 @@ def is_solved(measure: KernelMeasure, n: int) -> bool:
 
 
 def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
-    r"""Inner products (m, m) of sampled cosines, or of sines, of slow frequencies.
+    r"""Return inner products (m, m) of sampled cosines, or of sines, at low frequencies.
 
-    With the Dirichlet kernel :math:`D(x) = \sum_t \cos x t = \sin(n x / 2) / \sin(x / 2)` they are
+    With the Dirichlet kernel :math:`D(x) = \sum_t \cos x t = \sin(n x / 2) / \sin(x / 2)`, they are
     :math:`(D(\omega_i - \omega_j) \pm D(\omega_i + \omega_j)) / 2` times both amplitudes.
 
     >>> waves = KernelMeasure(np.array([0.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
@@ -182,7 +182,7 @@ def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
 
 
 def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
-    """Whether frequencies lie on a lattice on which inner products of n codes are 0 at each lag.
+    """Whether frequencies lie on a lattice that makes all n vectors orthogonal.
 
     >>> from pefourier.encodings import build
     >>> [has_orthogonal_rows(build("dft", length=2, d=d).measure, 8) for d in (8, 7)]
@@ -195,14 +195,14 @@ def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
 
 
 def kernel_of_period(measure: KernelMeasure) -> Floats:
-    """Inner products at all lags of a period, as a share of the squared length."""
+    """Return inner products at all lags of a period, as a share of the squared length."""
     period = measure.period or 1
     shares = np.bincount(measure.index(period) % period, measure.weights, minlength=period)
     return np.fft.fft(shares).real
 
 
 def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
-    """The even and the odd part where rows are orthogonal: of rows of one length, unit vectors."""
+    """Return the even and the odd part of orthogonal rows: left vectors are unit vectors."""
     index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
 
     def part(row_of: NDArray[np.integer]) -> Part:
@@ -215,12 +215,12 @@ def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
 
 
 def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | None:
-    r"""The smallest entry on the diagonal of E E+, without a look at rows.
+    r"""Return the smallest diagonal entry of E E+, without reading rows.
 
-    With inverses A and B of the Gram matrices of cosines and sines that entry is, at x positions
-    from the middle, a sum over pairs of frequencies of
+    Let A and B be the inverse Gram matrices of cosines and sines. At x positions from the middle,
+    the diagonal entry is the sum over pairs of frequencies of
     :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
-    \cos((\omega_i + \omega_j) x)`. None where rows are few, or sums would lose digits.
+    \cos((\omega_i + \omega_j) x)`. Return None if rows are few or the sums would lose digits.
     """
     measure, half = parts[0].measure, (n + 1) // 2
     if measure is None or has_orthogonal_rows(measure, n):
@@ -241,9 +241,9 @@ def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | Non
 
 
 def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:
-    """Cosines or sines at the positions from the middle on; mirror positions share a row.
+    """Return cosines or sines at the positions from the middle on; mirror positions share a row.
 
-    Rows come in groups: the addition theorem gives r rows from about 2 sqrt r sines and cosines.
+    Rows are computed in groups: by the addition theorem, about 2 sqrt r rows give r rows.
     """
     doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
 

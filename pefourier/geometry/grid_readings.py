@@ -1,12 +1,12 @@
-r"""Do rows fit another grid than theirs, or one that begins at another row?
+r"""Test whether rows fit a grid of other sides, or a grid that begins at another row.
 
 Conventions
 -----------
-On the grid of a trained table, lines (rows, columns, frames) are like those beside them, and the
-end of a line of points is unlike the start of the next: the *least* mean cosine of two neighbouring
-lines is above the mean cosine of the *ends*. Where rows are read on a wrong grid, or one row late,
-some lines lie across ends. Cosines are those of vectors without their mean. A grid begins at
-row `start`, which is negative where its first rows are missing.
+On the grid of a trained table, neighbouring lines (rows, columns, frames) are similar. The end of a
+line is dissimilar to the start of the next. The *least* mean cosine of two neighbouring lines thus
+exceeds the mean cosine of the *ends*. If rows are read on a wrong grid, or one row late, some lines
+cross these ends. Cosines are computed after subtracting the mean row. A grid begins at row `start`,
+which is negative if its first rows are missing.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ import numpy as np
 from pefourier.encodings.encoding import Floats
 from pefourier.geometry.precision import NUMBERS_AT_ONCE, Table
 
-ALIKE = 0.1, 0.3  # least mean cosine on a grid that rows fit, between these what chance leaves
-CHANCE = 3.0  # times the scatter of means of cosines of vectors that have nothing in common
-BETTER = 0.4  # by how much contrast is higher than on the grid as given
-LEFT_OUT = 5  # rows beside a grid that are tried
-SHARE = 16  # one of so many rows may be left out
+ALIKE = 0.1, 0.3  # bounds on the least mean cosine that a fit requires; CHANCE sets it between
+CHANCE = 3.0  # standard deviations of the mean cosine of unrelated vectors
+BETTER = 0.4  # required gain in contrast over the given grid
+LEFT_OUT = 5  # most rows to leave out of the grid
+SHARE = 16  # at most one row in this many may be left out
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Reading:
 
     @property
     def contrast(self) -> float:
-        """How much neighbouring lines are more alike than ends."""
+        """Excess similarity of neighbouring lines over ends."""
         return self.least - self.ends
 
 
 def better_reading(table: Table, sides: Sequence[int]) -> tuple[Reading, Reading] | None:
-    """A grid that rows fit much better than theirs, and theirs; None where there is none.
+    """Return a grid that the rows fit much better, and the given one; None if no grid is better.
 
-    Of all grids that leave out as few rows it is the one with the highest contrast.
+    Among grids that leave out the fewest rows, the grid with the highest contrast is returned.
 
     >>> y, x = np.indices((5, 8)).reshape(2, -1)
     >>> rows = np.stack([np.cos(y / 2), np.sin(y / 2), np.cos(x / 2), np.sin(x / 2)], axis=1)
@@ -59,7 +59,7 @@ def better_reading(table: Table, sides: Sequence[int]) -> tuple[Reading, Reading
     line_means = means_of_lines(unit)
 
     def read(start: int, grid: tuple[int, ...], apart: float) -> Reading:
-        """Rows read as a grid, the fastest axis first, up to one that they do not fit."""
+        """Read rows as a grid, the fastest axis first, up to the first axis that does not fit."""
         reading = Reading(start, grid, 1.0, -1.0)
         for axis in reversed(range(len(grid))):
             step, stop = prod(grid[axis + 1 :]), start + prod(grid)
@@ -71,7 +71,7 @@ def better_reading(table: Table, sides: Sequence[int]) -> tuple[Reading, Reading
         return reading
 
     def fits(reading: Reading, apart: float) -> bool:
-        """Whether lines are more alike than by chance, and than ends by what is asked."""
+        """Whether lines are more similar than by chance, and than ends by at least `apart`."""
         alike = np.clip(CHANCE / np.sqrt(unit.size / max(reading.grid)), *ALIKE)
         return apart == -np.inf or (reading.least >= alike and reading.contrast >= apart)
 
@@ -87,7 +87,7 @@ def better_reading(table: Table, sides: Sequence[int]) -> tuple[Reading, Reading
 
 
 def unit_rows(table: Table) -> Table:
-    """The rows without their mean, of length 1; of large tables with some of their columns."""
+    """Return the rows minus their mean, scaled to length 1; large tables use some columns only."""
     rows = np.asarray(table[:, :: -(-table.size // NUMBERS_AT_ONCE)], dtype=np.float32)
     rows = rows - rows.mean(axis=0)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -95,10 +95,10 @@ def unit_rows(table: Table) -> Table:
 
 
 def means_of_lines(unit: Table) -> Callable[[int, int, int, int], list[float]]:
-    """Mean cosines of the lines of an axis with the next: of rows `step` apart, by line.
+    """Return a function for the mean cosine of each line of an axis with the next line.
 
-    There are `side` lines on an axis of rows from `start` to `stop`. The last mean is that of the
-    last line with the first of the next.
+    Rows of neighbouring lines are `step` apart. An axis has `side` lines among the rows from
+    `start` to `stop`. The last mean compares the last line with the first line that follows.
     """
 
     @cache
@@ -116,7 +116,7 @@ def means_of_lines(unit: Table) -> Callable[[int, int, int, int], list[float]]:
 
 
 def grids_of(count: int, axes: int) -> list[tuple[int, ...]]:
-    """All sides of at least 2 that make so many points.
+    """Return all grids of `count` points with `axes` sides of at least 2.
 
     >>> grids_of(12, 2), grids_of(8, 3)
     ([(2, 6), (3, 4), (4, 3), (6, 2)], [(2, 2, 2)])

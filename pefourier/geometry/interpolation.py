@@ -1,12 +1,12 @@
-r"""Weights by which a column of numbers becomes one of another length, as libraries compute them.
+r"""Weights that resize a column of numbers to another length, as libraries compute them.
 
 Conventions
 -----------
-A line of n numbers becomes one of m by a matrix (m, n); several axes are resized one after another.
-Number i of the new line stands at :math:`x_i = (i + 1/2) s - 1/2` in the old one, s the numbers of
-the old for one of the new (PyTorch's ``align_corners=False``). Beyond its ends the old line goes
-on with its outermost numbers, but for antialiasing, whose window is cut there and normalised.
-Crops leave numbers as they are.
+An (m, n) matrix maps n numbers along a line to m numbers; several axes are resized one after
+another. Number i of the new line is sampled at :math:`x_i = (i + 1/2) s - 1/2` of the old line,
+with s = n / m (PyTorch's ``align_corners=False``). Beyond its ends, the old line is extended with
+its outermost numbers, except for antialiasing, which cuts its window there and normalises the
+rest. Crops do not change numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pefourier.encodings.encoding import Floats
 from pefourier.encodings.places import changing_columns
 
-PLAIN, SMOOTH = -0.75, -0.5  # a of the cubic kernel: torch's own, and its antialiased one (PIL's)
-Q_WITHIN = 1e-6  # to which timm bisects
+PLAIN, SMOOTH = -0.75, -0.5  # a of torch's cubic kernel: plain, and antialiased as in PIL
+Q_WITHIN = 1e-6  # tolerance of timm's bisection
 
 
 def cubic(x: Floats, a: float) -> Floats:
@@ -37,7 +37,7 @@ def cubic(x: Floats, a: float) -> Floats:
 
 
 def bicubic_weights(n: int, m: int, offset: float = 0.0) -> Floats:
-    """torch's bicubic with the scale factor (m + offset) / n: four neighbours, a = -0.75.
+    """Return torch's bicubic weights, scale factor (m + offset) / n: four neighbours, a = -0.75.
 
     >>> (bicubic_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.0868,  0.4062,  1.213 ,  1.787 ,  2.5938,  3.0868])
@@ -52,7 +52,7 @@ def bicubic_weights(n: int, m: int, offset: float = 0.0) -> Floats:
 
 
 def antialias_weights(n: int, m: int) -> Floats:
-    """torch's bicubic with antialias: a = -0.5, widened by s where the line becomes shorter.
+    """Return torch's antialiased bicubic weights: a = -0.5, widened by s if the line gets shorter.
 
     >>> (antialias_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.0658,  0.4118,  1.1667,  1.8333,  2.5882,  3.0658])
@@ -70,7 +70,7 @@ def antialias_weights(n: int, m: int) -> Floats:
 
 
 def linear_weights(n: int, m: int) -> Floats:
-    """torch's bilinear: two neighbours.
+    """Return torch's bilinear weights: two neighbours.
 
     >>> linear_weights(2, 3) @ np.array([0.0, 1.0])
     array([0. , 0.5, 1. ])
@@ -79,16 +79,16 @@ def linear_weights(n: int, m: int) -> Floats:
 
 
 def linear_between(old: Floats, new: NDArray[np.floating]) -> Floats:
-    """Weights of ascending places at others, linear between two and constant beyond the ends."""
+    """Return weights that interpolate ascending places linearly, constant beyond the ends."""
     return np.stack([np.interp(new, old, column) for column in np.eye(len(old))], axis=1)
 
 
 def fourier_weights(n: int, m: int) -> Floats:
-    r"""The spectrum with zeros added, or without its fastest waves where the line becomes shorter.
+    r"""Return weights that pad the spectrum with zeros, or drop its highest frequencies.
 
-    Waves are :math:`\cos(\pi k (x + 1/2) / n)`, k = 0 … n - 1 (DCT-II), which go on at the ends as
-    in a mirror: waves of a ring would jump there. Those below min(n, m) are resized exactly, so
-    that a line made longer and then as short as it was is itself again.
+    The basis is :math:`\cos(\pi k (x + 1/2) / n)`, k = 0 … n - 1 (DCT-II), which mirrors the line
+    at its ends; a periodic basis would jump there. Components below min(n, m) are resized exactly:
+    lengthening a line and shortening it again restores it.
 
     >>> (fourier_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.1027,  0.464 ,  1.1711,  1.8289,  2.536 ,  3.1027])
@@ -100,10 +100,10 @@ def fourier_weights(n: int, m: int) -> Floats:
 
 
 def geometric_weights(n: int, m: int) -> Floats:
-    r"""timm's for relative-position biases: linear between lags that grow apart by a factor q.
+    r"""Return timm's weights for relative-position biases: linear between geometric lags.
 
-    Lag k of the old window is at :math:`1 + q + \dots + q^{k-1}` in the new one; timm bisects 1.01
-    to 1.5 for the q that takes the last old lag to the last new one.
+    Lag k of the old window is at :math:`1 + q + \dots + q^{k-1}` in the new window; timm bisects
+    1.01 to 1.5 for the q that maps the last old lag to the last new lag.
 
     >>> (geometric_weights(5, 7) @ np.arange(5.0)).round(4)
     array([0.    , 0.3333, 1.    , 2.    , 3.    , 3.6667, 4.    ])
@@ -124,14 +124,14 @@ WEIGHTS: dict[str, Callable[[int, int], Floats]] = {
     "dinov2": partial(bicubic_weights, offset=0.1),
     "geometric": geometric_weights,
 }
-EVERY_AXIS = ("dinov2", "geometric")  # which change a side that stays, where another does not
+EVERY_AXIS = ("dinov2", "geometric")  # these resample every side, also one of unchanged length
 METHODS = (*WEIGHTS, "center-crop", "crop")
 
 
 def first_of_crop(
     method: str, old: Sequence[int], new: Sequence[int], first: Sequence[int] = ()
 ) -> tuple[int, ...] | None:
-    """The point where a crop begins: as given, or that of the middle, as diffusers cuts SD3's.
+    """Return the first point of a crop: as given, or of a centre crop (diffusers, SD3).
 
     >>> first_of_crop("center-crop", (96, 96), (64, 49)), first_of_crop("bicubic", (3,), (4,))
     ((16, 23), None)
@@ -143,7 +143,7 @@ def first_of_crop(
 
 
 def why_not(method: str, old: Sequence[int], new: Sequence[int], first: Sequence[int] = ()) -> str:
-    """Why a method cannot make one lattice of another; empty where it can.
+    """Return why a method cannot resize one lattice to another; empty if it can.
 
     >>> why_not("geometric", (5, 4), (9, 9)), why_not("dinov2", (5, 4), (9, 9))
     ('is for biases of a window, with odd sides of displacements', '')
@@ -163,9 +163,9 @@ def resize_lattice(
     method: str,
     first: Sequence[int] = (),
 ) -> Floats:
-    """The rows (n, d) of one lattice as those of another, axis by axis; a crop's from `first`.
+    """Resize the rows (n, d) of one lattice to another, axis by axis; a crop begins at `first`.
 
-    A side that stays is left as it is, by most methods.
+    Most methods do not change a side of unchanged length.
 
     >>> resize_lattice(np.arange(4.0)[:, None], (2, 2), (1, 2), "bilinear").ravel()
     array([1., 2.])
@@ -180,6 +180,6 @@ def resize_lattice(
             before, after = values.shape[:axis], values.shape[axis + 1 : -1]
             moving = values if changing.all() else values[..., changing]
             resized = WEIGHTS[method](n, m) @ moving.reshape(prod(before), n, -1)
-            values = np.take(values, [0] * m, axis)  # columns that do not change stay, to the bit
+            values = np.take(values, [0] * m, axis)  # constant columns stay exact
             values[..., changing] = resized.reshape(*before, m, *after, -1)
     return values.reshape(-1, values.shape[-1])

@@ -1,12 +1,12 @@
-"""What does low precision do to the codes? Distinct codes and phase errors for each number format.
+"""Distinct vectors and phase errors of an encoding in low-precision number formats.
 
 Conventions
 -----------
-Two ways to lose positions: codes computed in float64 and *cast*, and codes whose positions,
-frequencies and products (the *phases*) are rounded to the format before the cosines and sines are
-taken and rounded too. Rounding is to nearest, ties to even. A value beyond the format's range is
-infinite, its waves are NaN, and all NaN are one; float8_e4m3, which has no infinity, saturates at
-448 (as torch does).
+Low precision loses positions in two ways. Vectors may be computed in float64 and *cast*. Or
+positions, frequencies and their products (the *phases*) are rounded to the format first, and the
+cosines and sines of the phases are rounded again. Rounding is to nearest, ties to even. A value
+beyond the format's range becomes infinite, and its cosine and sine NaN; all NaN count as equal.
+float8_e4m3 has no infinity and saturates at 448, as in torch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,14 +25,14 @@ from pefourier.encodings.encoding import Encoding, Floats, is_stationary, row_bl
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 
-CACHED = 2**15  # numbers that are rounded together: their arrays stay in the cache
+CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache
 Table = NDArray[np.floating]  # (n, d), of any floating-point type
 Indices = NDArray[np.integer]
-NUMBERS_AT_ONCE = 2**20  # of a table, where its rows are read in float64
+NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
 
 
 def first_duplicate(table: Table) -> Indices:
-    """Index of the first row equal to each row, shape (n,).
+    """Return the index of the first row equal to each row, shape (n,).
 
     >>> first_duplicate(np.array([[1.0], [0.0], [1.0], [-0.0]]))
     array([0, 1, 0, 1])
@@ -55,9 +55,9 @@ def first_duplicate(table: Table) -> Indices:
 
 
 def row_hashes(table: Table) -> NDArray[np.uint64]:
-    """Two 64-bit numbers for each row, the same for equal rows, as good as surely for no others.
+    """Return two 64-bit hashes per row: equal for equal rows, almost surely distinct for others.
 
-    Of a billion pairs of unlike rows about one in 10^17 would share both.
+    Both hashes of two different rows agree with a probability of about 10^-26.
     """
     n, d = table.shape
     random = np.frombuffer(shake_128(b"rows").digest(16 * d), np.uint64)
@@ -65,16 +65,16 @@ def row_hashes(table: Table) -> NDArray[np.uint64]:
     hashes = np.empty((n, 2), dtype=np.uint64)
     for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
         bits = (np.asarray(table[rows], dtype=float) + 0.0).view(np.uint64)
-        bits ^= bits >> np.uint64(32)  # short fractions such as 1.0 have no low bits of their own
+        bits ^= bits >> np.uint64(32)  # short fractions such as 1.0 have zeros in their low bits
         hashes[rows] = bits @ factors
     return hashes
 
 
 FLOAT32_EPS = 2.0**-23
-WHOLE = 2**18  # numbers of a table up to which it is made and cast whole
-AT_ONCE = 2**17  # numbers of a part of the codes that is looked at
-MOST_PLACES = 10  # decimals of so many places are not rounded
-NEAR_TOP = 15  # binary places above 1 up to which float16 goes: its smallest numbers still fit
+WHOLE = 2**18  # numbers of a table up to which it is built and cast as a whole
+AT_ONCE = 2**17  # numbers of the vectors processed at a time
+MOST_PLACES = 10  # decimals with this many places do not count as rounded
+NEAR_TOP = 15  # scale by 2^15, near the top of float16's range, so small numbers stay normal
 Columns = Callable[[Indices, slice], Floats]  # (rows, columns) -> numbers of a table
 
 
@@ -82,10 +82,10 @@ Columns = Callable[[Indices, slice], Floats]  # (rows, columns) -> numbers of a 
 class Format:
     """A binary floating-point format."""
 
-    digits: int  # significand bits, the hidden one counted
-    lowest: int  # that of the smallest normal number
+    digits: int  # significand bits, including the hidden bit
+    lowest: int  # exponent of the smallest normal number
     largest: float
-    beyond: float  # what an overflow becomes
+    beyond: float  # result of an overflow
 
 
 FORMATS = {
@@ -98,16 +98,16 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class FormatLoss:
-    """What one format leaves of an encoding."""
+    """Distinct vectors and phase error of an encoding in one format."""
 
     distinct_cast: int
-    distinct_phase: int | None  # None where the codes declare no frequencies
-    max_phase_error: float | None  # radians; NaN where a phase leaves the range
-    safe_cast: int | None = None  # positions from the first on whose codes all differ, so rounded
-    safe_phase: int | None = None  # and so computed
+    distinct_phase: int | None  # None if the encoding declares no frequencies
+    max_phase_error: float | None  # radians; NaN if a phase overflows
+    safe_cast: int | None = None  # leading positions with distinct vectors when cast
+    safe_phase: int | None = None  # the same from rounded phases
 
     def within(self, distinct: int) -> "FormatLoss":
-        """The same where so many codes are distinct at all: rounding tells no more apart.
+        """Cap all counts at the number of distinct vectors before rounding.
 
         >>> FormatLoss(35, None, None).within(24).distinct_cast
         24
@@ -118,7 +118,7 @@ class FormatLoss:
 
 
 def rounded(x: ArrayLike, form: Format) -> Floats:
-    """Values rounded to a format, as float64.
+    """Round values to a format; the result is float64.
 
     >>> rounded(np.array([257.0, 0.1, 1e9]), FORMATS["float16"])
     array([2.57000000e+02, 9.99755859e-02,            inf])
@@ -128,7 +128,7 @@ def rounded(x: ArrayLike, form: Format) -> Floats:
     source, target = x.reshape(-1), result.reshape(-1)
     for part in row_blocks(x.size, CACHED):
         numbers = source[part]
-        last = np.maximum(np.frexp(numbers)[1], form.lowest + 1) - form.digits  # place of a bit
+        last = np.maximum(np.frexp(numbers)[1], form.lowest + 1) - form.digits  # exponent
         nearest = np.ldexp(np.rint(np.ldexp(numbers, -last)), last)
         overflow = np.copysign(form.beyond, nearest)
         target[part] = np.where(np.abs(nearest) > form.largest, overflow, nearest)
@@ -136,10 +136,10 @@ def rounded(x: ArrayLike, form: Format) -> Floats:
 
 
 def has_format(numbers: Table, form: Format) -> bool:
-    """Whether all of some numbers fit a format, and a tenth need all of its digits (0, 1 don't).
+    """Whether all numbers fit a format and over a tenth need all of its digits (0 and 1 do not).
 
-    Columns of which all are whole multiples of the last digit of their largest were rounded by no
-    format: counts, such as 0.25 times a lag.
+    A column whose numbers are all multiples of the last digit of its largest number does not count:
+    such numbers, for example 0.25 times a lag, are exact in any format.
 
     >>> lags = np.abs(np.subtract.outer(np.arange(250.0), np.arange(24.0)))
     >>> has_format(-0.25 * lags, FORMATS["bfloat16"])
@@ -156,10 +156,10 @@ def has_format(numbers: Table, form: Format) -> bool:
 
 
 def coarse_eps(numbers: Table) -> float:
-    """The resolution of the format of 16 bits, the coarser first, that all of some numbers have.
+    """Return the resolution of bfloat16 or float16, in this order, if all numbers fit the format.
 
-    0 where they have neither. Few digits that happen to be enough say nothing (`has_format`), nor
-    do whole numbers, such as positions.
+    The result is 0 if neither fits. Numbers that need few digits are no evidence (`has_format`),
+    and neither are whole numbers such as positions.
 
     >>> coarse_eps(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
     0.0078125
@@ -171,10 +171,10 @@ def coarse_eps(numbers: Table) -> float:
 
 
 def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
-    """Resolution of some numbers, relative and absolute, that were rounded before they were stored.
+    """Return the relative and absolute resolution of numbers rounded before they were stored.
 
-    In a wider format lie numbers of float32 or of 16 bits, whatever their unit, and decimals of few
-    places. Numbers that are as fine at zero as at the largest, such as positions, have no format.
+    A wider format may hold float32 or 16-bit numbers, in any unit, or decimals with few places.
+    Numbers that are as finely spaced at zero as at the largest, such as positions, fit no format.
 
     >>> stored_resolution(np.array([0.1, 0.25, 0.333]), 2.0**-52)[1]
     0.001
@@ -186,7 +186,7 @@ def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
 
     for form in (FORMATS[name] for name in ("bfloat16", "float16", "float32")):
         resolution = 2.0 ** (1 - form.digits)
-        if resolution <= eps:  # which is coarser already
+        if resolution <= eps:  # eps is coarser already
             break
         is_finer = any((x != np.rint(x)).any() for x in (scaled(p, form.digits) for p in rows))
         parts = (scaled(part, NEAR_TOP) for part in rows)
@@ -209,10 +209,10 @@ def precision(
     first: Indices | None = None,
     min_distance: float = 0.0,
 ) -> dict[str, FormatLoss]:
-    """Loss of each format in `FORMATS`; so many codes are `distinct` in no format at all.
+    """Return the loss of each format in `FORMATS`; `distinct` vectors differ before rounding.
 
-    Of rows of a table that repeat, `first` is the index of the first row alike of each, (n,).
-    No two codes are closer than `min_distance`.
+    If rows of a table repeat, `first` (n,) is the index of the first row equal to each row.
+    No two vectors are closer than `min_distance`.
 
     >>> from pefourier.encodings import load
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
@@ -229,14 +229,14 @@ def precision(
 
 
 def check_formats(enc: Encoding) -> None:
-    """Refuse more positions than can be told apart in each format within memory."""
+    """Refuse more positions than can be compared in each format within memory."""
     if enc.measure is not None and not is_separable(enc):
         points = min(len(enc), enc.measure.period or len(enc))
         check_cost(shown(enc.spec), "positions in narrow formats", points)
 
 
 def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
-    """The loss on a grid by those along its axes: distinct codes multiply, phases do not."""
+    """Combine the losses along the axes of a grid: counts multiply, the largest error stays."""
     cast = prod(loss.distinct_cast for loss in losses)
     safe_cast = first_points([loss.safe_cast for loss in losses], sides)
     phases = [loss.distinct_phase for loss in losses if loss.distinct_phase is not None]
@@ -248,7 +248,7 @@ def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLo
 
 
 def first_points(safe: Sequence[int | None], sides: Sequence[int]) -> int | None:
-    """Points of a raster from the first on that all differ, by how many do along each axis.
+    """Count the leading points of a raster that all differ, from such counts along each axis.
 
     >>> first_points([2, 5], (3, 5)), first_points([3, 4], (3, 5))
     (10, 4)
@@ -263,7 +263,7 @@ def first_points(safe: Sequence[int | None], sides: Sequence[int]) -> int | None
 def format_losses(
     enc: Encoding, formats: Iterable[str], first: Indices | None = None, min_distance: float = 0.0
 ) -> dict[str, FormatLoss]:
-    """Distinct codes and phase error in some formats, by their names; see `precision`."""
+    """Return distinct vectors and phase error by the name of each format; see `precision`."""
     enc = row_by_row(enc)
     columns, count = code_columns(enc)
     first = first if enc.measure is None else None
@@ -279,14 +279,14 @@ def format_loss(
     min_distance: float,
     form: Format,
 ) -> FormatLoss:
-    """Distinct codes and phase error in one format, of codes by so many columns.
+    """Return distinct vectors and phase error in one format, from `count` columns.
 
-    A row of a table with a number that becomes infinite is lost. Codes with a `min_distance` above
-    what rounding moves two of them need no count. Rounded phases tell codes apart that are one,
-    those of s and of s plus a period: they are not counted beyond the period.
+    A table row with a number that overflows is lost. Vectors need no count if `min_distance`
+    exceeds twice the distance that rounding moves a vector. Rounded phases would separate position
+    s from s plus a period, although both have one vector: the count stops at the period.
     """
     period = enc.measure.period if enc.measure is not None else None
-    points = min(len(enc), period or len(enc))  # beyond a period codes repeat, exactly
+    points = min(len(enc), period or len(enc))  # beyond a period, vectors repeat exactly
     leaders = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
     if enc.measure is None:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
@@ -296,7 +296,7 @@ def format_loss(
         cast, safe = count_distinct(
             lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
         )
-    repeat = np.append(leaders != np.arange(len(leaders)), True).argmax()  # the first row left out
+    repeat = np.append(leaders != np.arange(len(leaders)), True).argmax()  # first row left out
     safe = int(min(np.append(leaders, points)[safe], repeat))
     if enc.domain.kind != "position":
         return FormatLoss(cast, None, None)
@@ -311,7 +311,7 @@ def format_loss(
 
 
 def rounding_distance(enc: Encoding, form: Format) -> float:
-    """The furthest that rounding to a format moves a code of declared length; else infinity.
+    """Return how far rounding moves a vector of declared length at most; otherwise infinity.
 
     >>> from pefourier.encodings import load
     >>> rounding_distance(load("rope", length=9, d=128), FORMATS["bfloat16"])
@@ -325,7 +325,7 @@ def rounding_distance(enc: Encoding, form: Format) -> float:
 
 
 def row_by_row(enc: Encoding) -> Encoding:
-    """An encoding of whole positions that was laid on a grid, as it is computed: by rows' numbers.
+    """Return an encoding that was laid on a grid as an encoding of its row numbers.
 
     >>> from pefourier.encodings import build
     >>> from pefourier.encodings.grids import on_grid
@@ -344,7 +344,10 @@ def row_by_row(enc: Encoding) -> Encoding:
 
 
 def code_columns(enc: Encoding) -> tuple[Columns, int]:
-    """Some columns of the codes: of the table, or of what a declared inner product stands for."""
+    """Return a function for columns of the vectors, and the number of columns.
+
+    Columns are those of the table, or the cosines and sines of a declared inner product.
+    """
     if not is_stationary(enc) or len(enc) * enc.dim < WHOLE:
         table = enc.table()
         return lambda rows, part: table[rows, part].astype(float), enc.dim
@@ -360,12 +363,12 @@ def code_columns(enc: Encoding) -> tuple[Columns, int]:
 
 
 def pairs_of(columns: slice) -> slice:
-    """The pairs of a cosine and a sine that an even number of columns holds."""
+    """Return the pairs of a cosine and a sine within an even number of columns."""
     return slice(columns.start // 2, columns.stop // 2)
 
 
 def cosines_and_sines(phases: Floats) -> Floats:
-    """Cosine and sine of each phase, side by side."""
+    """Return the cosine and sine of each phase in neighbouring columns."""
     waves = np.empty((len(phases), 2 * phases.shape[1]))
     np.cos(phases, out=waves[:, ::2])
     np.sin(phases, out=waves[:, 1::2])
@@ -373,7 +376,7 @@ def cosines_and_sines(phases: Floats) -> Floats:
 
 
 def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple[int, int]:
-    """Distinct codes when positions, frequencies, products and waves are rounded to a format."""
+    """Count distinct vectors when positions, frequencies, products and sinusoids are rounded."""
     nearest, frequencies = rounded(x, form), rounded(frequencies, form)
     if (nearest == x).all() and differ_at_lags(x, frequencies, form):
         return len(x), len(x)
@@ -384,20 +387,20 @@ def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple
     places = nearest[first]
 
     def columns(rows: Indices, part: slice) -> Floats:
-        with np.errstate(invalid="ignore"):  # an infinite phase has no waves
+        with np.errstate(invalid="ignore"):  # the cosine of an infinite phase is NaN
             phases = rounded_products(places[rows], frequencies[pairs_of(part)], form)
             return rounded(cosines_and_sines(phases), form)
 
     count, safe = count_distinct(columns, len(places), 2 * len(frequencies))
-    merged = np.append(first != np.arange(len(first)), True).argmax()  # earlier ones stay apart
+    merged = np.append(first != np.arange(len(first)), True).argmax()  # earlier points are distinct
     return count, int(min(merged, np.append(first, len(x))[safe]))
 
 
 def differ_at_lags(x: Floats, frequencies: Floats, form: Format) -> bool:
-    """Whether phases alone tell all evenly spaced points of one axis apart, computed in a format.
+    """Whether phases computed in a format distinguish all evenly spaced points of one axis.
 
-    Rows are equal only where each pair turns over their lag by no more than rounding: that of two
-    phases, half a unit each, and of the waves, which moves a wave by less than one and a half.
+    Two rows can be equal only if each pair rotates over their lag by no more than rounding: half a
+    unit for each of the two phases, plus less than one and a half for the sinusoids.
     """
     steps, eps = np.diff(x, axis=0), 2.0**-form.digits
     if x.shape[1] > 1 or (steps != steps[:1]).any():
@@ -417,17 +420,17 @@ def differ_at_lags(x: Floats, frequencies: Floats, form: Format) -> bool:
 
 
 def rounded_products(x: Floats, frequencies: Floats, form: Format) -> Floats:
-    """Phases of points (n, axes), each product and each sum rounded to a format."""
+    """Return the phases of points (n, axes), with each product and each sum rounded."""
     axes = zip(x.T, frequencies.T, strict=True)
     parts = (rounded(np.multiply.outer(along, omega), form) for along, omega in axes)
     return reduce(lambda total, part: rounded(total + part, form), parts)
 
 
 def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
-    """Largest |rounded phase - exact phase| in radians over points and frequencies; NaN: infinite.
+    """Return the largest |rounded phase - exact phase| in radians, or NaN if a phase is infinite.
 
-    On one axis the last points come first, and frequencies by descending bound on their error, half
-    a unit of a phase included, until no bound exceeds the largest so far.
+    The search starts at the last points. On one axis, it reads frequencies by descending bound on
+    their error, including half a unit of the phase, until no bound exceeds the largest error.
     """
     nearest, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
     if not np.isfinite(nearest).all():
@@ -456,11 +459,11 @@ def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
 
 
 def phase_rounding(omega: Floats, eps: float) -> Floats:
-    r"""How far a phase may be off, in radians per position, where it was computed in low precision.
+    r"""Return the error bound of a phase computed in low precision, in radians per position.
 
-    A frequency is made as exp(ln omega), so that its exponent is rounded as well as itself and the
-    product with the position: :math:`\omega\,(3 + |\ln\omega|)\,\varepsilon`. Numbers stored more
-    coarsely than float32 are taken to come from phases in float32.
+    A frequency is computed as exp(ln omega): the exponent, the frequency and its product with the
+    position are all rounded, which gives :math:`\omega\,(3 + |\ln\omega|)\,\varepsilon`. Numbers
+    stored more coarsely than float32 are assumed to come from phases in float32.
     """
     units = 3 + np.abs(np.log(np.maximum(omega, 1e-300)))
     with np.errstate(over="ignore"):
@@ -469,17 +472,17 @@ def phase_rounding(omega: Floats, eps: float) -> Floats:
 
 
 def phase_errors(s: NDArray[Any], omega: Floats, eps: float) -> Floats:
-    """How far the phases omega · s (n, m) may be off, in radians; more than 1 explains nothing."""
-    rounding = np.minimum(phase_rounding(omega, eps), 1e200)  # of a phase without a digit
+    """Return error bounds of the phases omega · s (n, m), in radians, limited to 1."""
+    rounding = np.minimum(phase_rounding(omega, eps), 1e200)  # keeps the product finite
     errors: Floats = np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)
     return errors
 
 
 def count_distinct(columns: Columns, n: int, count: int) -> tuple[int, int]:
-    """How many rows of a table differ, and how many from the first on are all different.
+    """Count the distinct rows of a table, and the leading rows that are all distinct.
 
-    Rows are told apart by some columns at a time, ever more of them, and only those that still
-    share all of their values with another row are looked at further. NaN equals NaN.
+    Rows are compared by growing blocks of columns. Only rows that still share all values with
+    another row are compared further. NaN equals NaN.
     """
     rows, group, part = np.arange(n), np.zeros(n), slice(0, 0)
     again = rows[1:]  # rows that equal one before them
@@ -487,7 +490,7 @@ def count_distinct(columns: Columns, n: int, count: int) -> tuple[int, int]:
         width = 2 * max(1, AT_ONCE // (2 * len(rows)), part.stop - part.start)
         part = slice(part.stop, min(part.stop + width, count))
         values = columns(rows, part)
-        values[np.isnan(values)] = np.finfo(float).max  # one value, so that NaN equals NaN
+        values[np.isnan(values)] = np.finfo(float).max  # one value: NaN equals NaN
         first = first_duplicate(np.column_stack([group, values]))
         again = rows[first != np.arange(len(rows))]
         shared = np.bincount(first, minlength=len(rows))[first] > 1

@@ -1,9 +1,9 @@
-r"""Inner products of codes at each lag, and how far they are from depending on it alone.
+r"""Inner products of vectors at each lag, and their distance to a function of the lag alone.
 
 Conventions
 -----------
-G = E E' holds the inner products of all codes of a table E (n, d). On a grid a lag is a
-displacement, a vector with a number for each axis.
+G = E E' holds the inner products of all rows of a table E (n, d). On a grid, a lag is a
+displacement: a vector with one entry per axis.
 """
 
 from functools import reduce
@@ -22,17 +22,17 @@ from pefourier.encodings.encoding import (
     unit_of,
 )
 
-DIRECT = 2**31  # n^2 d up to which inner products are walked for the Toeplitz residual
-RESOLVED = 1e-7  # residual that a difference of squares can tell from 0
+DIRECT = 2**31  # n^2 d up to which the Toeplitz residual reads every inner product
+RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 0
 
 
 def toeplitz_residual(enc: Encoding) -> float | None:
-    r"""Relative distance of the inner products to a function of the lag.
+    r"""Return the relative distance of the inner products to a function of the lag.
 
     :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
-    the mean along diagonals (Wang et al., 2021). 0 where the encoding declares such inner products.
-    On a grid the lag is the displacement; nodes of a tree have none, and times
-    at uneven steps hardly one twice.
+    the mean along diagonals (Wang et al., 2021). The residual is 0 if the encoding declares
+    shift-invariant inner products. On a grid, the lag is the displacement. The residual is None
+    for nodes of a tree, which have no lags, and for uneven times, where a lag rarely recurs.
     """
     n, d, sides = len(enc), enc.dim, enc.domain.sides
     if isinstance(enc, ShiftInvariantEncoding):
@@ -55,28 +55,29 @@ def toeplitz_residual(enc: Encoding) -> float | None:
 def toeplitz_residual_of_rows(
     table: NDArray[np.floating], sides: tuple[int, ...], placed: NDArray[np.integer] | None = None
 ) -> float:
-    r"""The same of rows (k, d) that stand on some points of a grid, by default on all.
+    r"""Return the Toeplitz residual of rows (k, d) at some points of a grid, by default at all.
 
-    By :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-7: less is 0.
+    Computed from :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-7;
+    a smaller residual is reported as 0.
 
-    >>> codes = np.eye(2)[[0, 1, 0, 1, 0, 1]]
-    >>> toeplitz_residual_of_rows(codes[:5], (3, 2), np.arange(5))
+    >>> rows = np.eye(2)[[0, 1, 0, 1, 0, 1]]
+    >>> toeplitz_residual_of_rows(rows[:5], (3, 2), np.arange(5))
     0.0
     """
     unit, (n, d) = unit_of(table), table.shape
     sums = products_at_lags(table, sides, placed, unit)
     counts = np.rint(products_at_lags(np.ones((n, 1)), sides, placed))
-    gram = np.zeros((d, d))  # of the columns, whose squares have the same sum
+    gram = np.zeros((d, d))  # of the columns: the sum of its squares equals that of the rows
     for rows in row_blocks(n, BLOCK, d):
-        codes = np.asarray(table[rows], dtype=float) * unit
-        gram += codes.T @ codes
+        vectors = np.asarray(table[rows], dtype=float) * unit
+        gram += vectors.T @ vectors
     total = float((gram**2).sum())
     share = 1 - float((sums**2 / np.maximum(counts, 1)).sum()) / total if total else 0.0
     return float(np.sqrt(share)) if share > RESOLVED**2 else 0.0
 
 
 def mean_products(table: NDArray[np.floating], sides: tuple[int, ...]) -> Floats:
-    """Mean of the inner products of codes at each displacement, (2 N_1 - 1, …)."""
+    """Return the mean inner product of rows at each displacement, (2 N_1 - 1, …)."""
     counts = [n - np.abs(np.arange(1 - n, n)) for n in sides]
     means: Floats = products_at_lags(table, sides) / reduce(np.multiply.outer, counts)
     return means
@@ -88,18 +89,18 @@ def products_at_lags(
     placed: NDArray[np.integer] | None = None,
     unit: float = 1.0,
 ) -> Floats:
-    """Sums of inner products of rows, times `unit`, at each displacement, by zero-padded FFT.
+    """Sum the inner products of rows, times `unit`, at each displacement, by zero-padded FFT.
 
     >>> products_at_lags(np.ones((4, 1)), (4,)).round(9)
     array([1., 2., 3., 4., 3., 2., 1.])
     """
     sizes, axes, total = [smooth_size(2 * n) for n in sides], range(len(sides)), 0.0
     for columns in row_blocks(table.shape[1], BLOCK, prod(sizes)):
-        codes = np.ascontiguousarray(table[:, columns].T, dtype=float) * unit
+        values = np.ascontiguousarray(table[:, columns].T, dtype=float) * unit
         if placed is not None:
-            rows, codes = codes, np.zeros((len(codes), prod(sides)))
-            codes[:, placed] = rows
-        spectrum = np.fft.rfftn(codes.reshape(-1, *sides), sizes, [axis + 1 for axis in axes])
+            rows, values = values, np.zeros((len(values), prod(sides)))
+            values[:, placed] = rows
+        spectrum = np.fft.rfftn(values.reshape(-1, *sides), sizes, [axis + 1 for axis in axes])
         total = total + (spectrum.real**2 + spectrum.imag**2).sum(axis=0)
     lags = np.ix_(*(np.arange(1 - n, n) for n in sides))
     sums: Floats = np.fft.irfftn(total, sizes, axes)[lags]
@@ -107,7 +108,7 @@ def products_at_lags(
 
 
 def smooth_size(count: int) -> int:
-    """A size at or above a count with no large factor, which would take ten times as long.
+    """Return a size of at least `count` without large prime factors, which slow an FFT tenfold.
 
     >>> smooth_size(200001)
     204800

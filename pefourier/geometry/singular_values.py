@@ -1,13 +1,13 @@
-"""Can position functions be recovered from the codes by a linear map? Singular values and rank.
+"""Singular values and rank of a table: whether a linear map recovers every position.
 
 Conventions
 -----------
-E is the table, n positions by d dimensions. Its linear inverse is the pseudoinverse E+ with
-singular values at or below the tolerance taken as zero; E E+ is the orthogonal projection on the
-column space, and the position functions are recovered exactly when it is the identity.
+E is the table, n positions by d dimensions. Its linear inverse is the pseudoinverse E+, which sets
+singular values at or below the tolerance to zero. E E+ is the orthogonal projection onto the column
+space, and positions are recovered exactly if it is the identity.
 
-No (n, n) array is made for n > d. Codes that declare their inner products come in two parts, even
-and odd about the middle position (`even_odd_svd`); any other table is one matrix.
+No (n, n) array is made for n > d. An encoding that declares its inner products is split into an
+even and an odd part about the middle position (`even_odd_svd`); any other table is one matrix.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from pefourier.geometry import Progress
 from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, is_solved, min_leverage
 from pefourier.geometry.precision import stored_resolution
 
-AT_ONCE = 2**20  # numbers of left singular vectors: 8 MiB
-SAMPLE = 2**9  # rows from which the digits of a table are read
-UNSEEN = 1e-7  # a sine that a cosine in float64 cannot tell from 0
+AT_ONCE = 2**20  # numbers of left singular vectors at a time: 8 MiB
+SAMPLE = 2**9  # rows from which the resolution of a table is measured
+UNSEEN = 1e-7  # sine that a float64 cosine cannot distinguish from 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Factors:
     d: int
     sigma: Floats  # (min(n, d),) descending
     tolerance: float
-    parts: tuple[Part, ...]  # the table's own, or the even and the odd one
+    parts: tuple[Part, ...]  # one for the whole table, or the even and the odd part
     is_separable: bool = False  # each column depends on one axis of a grid
 
     @property
@@ -47,7 +47,7 @@ class Factors:
 
     @property
     def condition_number(self) -> float | None:
-        """Largest over smallest singular value; None where the rank is deficient."""
+        """Largest over smallest singular value; None if the rank is deficient."""
         full = self.rank == min(self.n, self.d)
         return float(self.sigma[0] / self.sigma[-1]) if full else None
 
@@ -57,17 +57,20 @@ class Factors:
         return float((self.sigma**2).sum() / self.sigma[0] ** 2) if self.sigma[0] else np.nan
 
     def left(self, rows: slice) -> list[Floats]:
-        """Left singular vectors of each part at some of its rows, within the rank."""
+        """Return the left singular vectors of each part at some of its rows, up to the rank."""
         ranks = [int((part.sigma > self.tolerance).sum()) for part in self.parts]
         return [part.vectors(rows, slice(k)) for part, k in zip(self.parts, ranks, strict=True)]
 
     def row_blocks(self) -> list[slice]:
-        """Rows of a part, in blocks."""
+        """Split the rows of a part into blocks."""
         rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
         return row_blocks(rows, AT_ONCE, max(len(part.sigma) for part in self.parts))
 
     def inverse_error(self, s: int | None = None) -> float:
-        """Largest |E E+ - I|, of row s or of all: a projection is largest on its diagonal."""
+        """Return the largest |E E+ - I|, of row s or of all rows.
+
+        Over all rows, I - E E+ is a projection, and its largest entry lies on its diagonal.
+        """
         if s is None:
             least = min_leverage(self.parts, self.n, self.tolerance)
             if least is None:
@@ -76,27 +79,27 @@ class Factors:
         return max(self.row_error(rows, s) for rows in self.row_blocks())
 
     def leverage(self, rows: slice) -> Floats:
-        """Diagonal of E E+ at some rows of the parts (from the middle outwards for two)."""
+        """Return the diagonal of E E+ at rows of the parts (two parts: from the middle out)."""
         leverage = self.share(rows) ** 2
         leverage *= np.sum([(u**2).sum(axis=1) for u in self.left(rows)], axis=0)
         return leverage
 
     def share(self, rows: slice) -> Floats:
-        """Weight of a part's row in one of the table: 1/sqrt 2 where mirror positions share it."""
+        """Return the weight of a part's row in a table row: 1/sqrt 2 for two mirror positions."""
         share = np.full(rows.stop - rows.start, 1.0 if len(self.parts) == 1 else np.sqrt(0.5))
         if self.n % 2 and rows.start == 0:
             share[0] = 1.0  # the middle position is its own mirror image
         return share
 
     def separable_error(self, sides: Sequence[int]) -> float:
-        """How far the worst sum of one function an axis is from what the codes can give back.
+        """Return the largest error of recovering a sum of one function per axis.
 
-        The sine of the largest angle between these functions and the column space: 0 where a linear
-        map of the codes recovers all of them, 1 where it gives nothing of one.
+        This is the sine of the largest angle between such functions and the column space: 0 if a
+        linear map recovers every function, 1 if some function is lost entirely.
         """
         if self.rank < separable_rank(sides):
             return 1.0
-        if self.is_separable or len(sides) == 1:  # every function is one of the only axis
+        if self.is_separable or len(sides) == 1:  # with one axis, every function is separable
             return 0.0
         products: list[Floats] = []
         for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
@@ -108,7 +111,7 @@ class Factors:
         return sine if sine > UNSEEN else 0.0
 
     def row_error(self, rows: slice, s: int) -> float:
-        """Largest |E E+ - I| between position s and the positions at some rows of the parts."""
+        """Return the largest |E E+ - I| between position s and some rows of the parts."""
         row = s if len(self.parts) == 1 else abs(2 * s - (self.n - 1)) // 2
         single = slice(row, row + 1)
         share = self.share(rows) * self.share(single)
@@ -125,13 +128,12 @@ class Factors:
 
 
 def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
-    r"""Singular values of the table, with the tolerance of its rank.
+    r"""Return the singular values of the table, with the tolerance of its rank.
 
-    The tolerance is sigma_1 max(n, d) eps with the eps of float64; where the codes were stored more
-    coarsely, or have the digits of a coarser format, their rounding, of rms size r eps with r the
-    rms entry, has a spectral norm of about r eps (sqrt n + sqrt d), which is then the tolerance if
-    larger. `progress`, if given, is called as progress(done, total) on each walk through a long
-    table.
+    The tolerance is sigma_1 max(n, d) eps, with the eps of float64. Rounding to a coarser format
+    has rms size r eps, with r the rms entry, and a spectral norm of about r eps (sqrt n + sqrt d).
+    The tolerance is at least this norm if the table was stored in or rounded to such a format.
+    `progress`, if given, is called as progress(done, total) on each pass over a long table.
 
     Examples
     --------
@@ -160,10 +162,10 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
 
 
 def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
-    """A table on a grid, decomposed by the columns (side, d_a) that depend on each of its axes.
+    """Decompose a table on a grid from the columns (side, d_a) that depend on each axis.
 
-    In an orthonormal basis of all sums of one function an axis it has a row for the constant and
-    few for each axis, in which only the columns of that axis are not 0.
+    The table is written in an orthonormal basis of all sums of one function per axis. It then has
+    one row for the constant and side - 1 rows per axis, nonzero only in the columns of that axis.
     """
     sides = [len(table) for table in tables]
     n, bases = prod(sides), [zero_sums(side) * np.sqrt(side / prod(sides)) for side in sides]
@@ -189,7 +191,7 @@ def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
 
 
 def zero_sums(n: int) -> Floats:
-    """An orthonormal basis (n, n - 1) of the functions of n points that sum to zero (Helmert).
+    """Return an orthonormal basis (n, n - 1) of the functions on n points with sum 0 (Helmert).
 
     >>> zero_sums(2).round(4).tolist()
     [[0.7071], [-0.7071]]
@@ -202,7 +204,7 @@ def zero_sums(n: int) -> Floats:
 
 
 def separable_rank(sides: Sequence[int]) -> int:
-    """Dimensions of the functions that are a sum of one function an axis.
+    """Return the dimension of the space of sums of one function per axis.
 
     >>> separable_rank((14, 14))
     27
@@ -211,7 +213,7 @@ def separable_rank(sides: Sequence[int]) -> int:
 
 
 def separable_basis(sides: Sequence[int], rows: slice) -> Floats:
-    """Some rows of an orthonormal basis of all sums of one function an axis, the constant first.
+    """Return rows of an orthonormal basis of sums of one function per axis, the constant first.
 
     >>> basis = separable_basis((3, 4), slice(0, 12))
     >>> bool(np.allclose(basis.T @ basis, np.eye(6)))
@@ -227,7 +229,7 @@ def separable_basis(sides: Sequence[int], rows: slice) -> Floats:
 
 
 def check_products(enc: Encoding) -> None:
-    """Refuse codes whose inner products `decompose` could not hold, before other work is done."""
+    """Refuse encodings whose inner products do not fit in memory, before other work is done."""
     n, d = len(enc), enc.dim
     if is_stationary(enc) and len(enc.domain.sides) == 1:
         if is_solved(enc.measure, n):

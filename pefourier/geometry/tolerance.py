@@ -1,10 +1,10 @@
-"""Which differences of two tables does rounding explain?
+"""Differences of two tables that rounding explains.
 
 Conventions
 -----------
-Rounding is half a unit of each table's format at each number, and, for columns that are known to
-turn, that of phases: in float32 where a table is no finer, or shows that its own are. It grows with
-positions, on a grid with the places along its axes, not with the rows.
+Each number is rounded by up to half a unit of its table's format. Phases of sinusoidal columns are
+rounded too: in float32 if a table is no finer or its phases prove to be float32 numbers. Phase
+rounding grows with the position, and on a grid with the coordinates along its axes.
 """
 
 from collections.abc import Callable
@@ -26,19 +26,19 @@ from pefourier.geometry.precision import (
 )
 from pefourier.geometry.waves import fit_sinusoid_pairs
 
-READ = 2**9  # rows from which frequencies are read
-STEEP = 0.8  # a sine beyond which does not tell its phase
-TOLD = 2.0**-8  # of a unit of float32, to which a phase has to be known
-Allowed = Callable[[Indices], Floats]  # rows (k,) to differences (k, d) that rounding explains
+READ = 2**9  # rows from which frequencies are fitted
+STEEP = 0.8  # sine above which the phase cannot be recovered from it
+TOLD = 2.0**-8  # required accuracy of a phase, as a share of a float32 unit
+Allowed = Callable[[Indices], Floats]  # rows (k,) -> differences (k, d) that rounding explains
 
 
 def stored_tolerance(
     a: Table, b: Table, encoding_a: Encoding, encoding_b: Encoding
 ) -> tuple[Allowed, float]:
-    """Differences that rounding explains, by rows, and the coarser eps of what is stored.
+    """Return the differences that rounding explains, by row, and the coarser stored eps.
 
-    All was computed in float32 or better, and each number then rounded to its table's format, by
-    half a unit at most: so were numbers of 16 bits that lie in a wider format.
+    Both tables are assumed to be computed in float32 or better; each number was then rounded to
+    its table's format by at most half a unit. This includes 16-bit numbers in a wider format.
     """
     stored = [
         enc.eps if enc.origin == "formula" else stored_resolution(t, enc.eps)[0]
@@ -57,7 +57,7 @@ def stored_tolerance(
 
 
 def half_of_least(eps: float) -> float:
-    """Half of the smallest number of a format of 16 bits, by its resolution; 0 of finer formats.
+    """Return half of the smallest number of a 16-bit format with this resolution; 0 if finer.
 
     >>> half_of_least(2.0**-10) * 2**25
     1.0
@@ -67,11 +67,11 @@ def half_of_least(eps: float) -> float:
 
 
 def has_float32_phases(table: Table) -> bool:
-    """Whether waves of a table, maybe finer, have phases in float32, as frequencies then are.
+    """Whether phases of a table's sinusoids are float32 numbers; its own format may be finer.
 
-    A column that is 0 or largest in the first row, at phase 0, is a sine or a cosine of one step
-    where it first is not, and that phase is a number of float32: of others one in 10^8 is. Cosines
-    of short steps do not tell.
+    A column that is 0 or largest in the first row starts at phase 0. In the first row that differs,
+    its number gives the phase of one step. By chance, a phase is a float32 number once in 10^8.
+    Cosines of short steps are too imprecise to decide.
 
     >>> omega = np.float32(1e4) ** -np.linspace(0, 1, 8, dtype=np.float32)
     >>> phases = np.outer(np.arange(4), omega.astype(float))
@@ -94,10 +94,10 @@ def has_float32_phases(table: Table) -> bool:
 
 
 def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: float) -> Allowed:
-    """Differences that computing explains, by rows, of numbers then stored to `eps`.
+    """Return the differences that computing explains, by row, of numbers then stored to `eps`.
 
-    Numbers are off by a few units of the largest, in float32 or finer, and phases of columns that
-    turn, to `phases_eps`, as `phase_rounding` says.
+    Numbers err by a few units of the largest, in float32 or finer. Phases of sinusoidal columns
+    err to `phases_eps` (see `phase_rounding`).
     """
     size = largest_number(table) + 0.0
     omega = np.zeros(table.shape[1])
@@ -117,9 +117,9 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
 
 
 def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:
-    """By how many steps phases of each row are off those of 0 at most, and rows that turn evenly.
+    """Return how many steps each row is from phase 0 at most, and the lines of evenly spaced rows.
 
-    On a whole grid a line along each axis; of columns that do not turn at all there are none.
+    A complete grid has one line along each axis; axes of a single point have no line.
     """
     n, sides = len(table), enc.domain.sides
     origin = 0 if enc.measure is None else np.abs(enc.measure.offset).max()

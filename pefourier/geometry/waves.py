@@ -1,16 +1,17 @@
-r"""Which columns of a table are sines and cosines, or is it random?
+r"""Fit sines and cosines to the columns of a table, and test whether its rows are random.
 
 Conventions
 -----------
-Rows (n, d) are codes of consecutive positions. A pair of columns that turns about the origin is a
-sine and a cosine of one angular frequency, radians per row.
+Rows (n, d) are the vectors of consecutive positions. A pair of columns that rotates about the
+origin is a sine and a cosine of one angular frequency, in radians per row.
 
-Coefficients of the real Fourier basis, without the mean and the alternating one, of independent
-normal rows of one variance are such rows again: m of them. Three numbers of theirs are known, and
-told as deviations z of about unit variance: the mean of d cos² between two of them, which is 1; the
-variance of their energies, 2/d relative to the mean; and the correlation of neighbours, the mean of
-cos ω over energies, which is 0. Few directions, as of waves in any order, change the first; waves
-and trends the second; codes alike nearby the third. Orthogonal rows are far too regular for it.
+The real Fourier coefficients of independent normal rows with equal variance, except the mean and
+the alternating coefficient, are m independent normal rows again. Three statistics have known
+values, and are given as deviations z of about unit variance. The mean of d cos² between two rows is
+1: a low rank, as of sinusoids in any order, changes it. The variance of the rows' energies relative
+to the mean is 2/d: sinusoids and trends change it. The mean of cos ω weighted by energy, a
+correlation of neighbours, is 0: similar neighbours change it. Orthogonal rows are too regular to
+pass.
 """
 
 from collections.abc import Iterator
@@ -24,10 +25,10 @@ from pefourier.geometry.precision import Indices, Table
 
 @dataclass(frozen=True, eq=False)
 class SinusoidPairs:
-    """Pairs of columns that turn about the origin, column by column of T: m circles.
+    """Pairs of columns that rotate about the origin: m circles.
 
-    Column `sines` is amplitude · sin(omega t + phase) and `cosines` the cosine, t = 0 at the first
-    row read; omega is in (0, pi].
+    Column `sines` is amplitude · sin(omega t + phase), column `cosines` the same with cosine; t is
+    0 at the first row read, and omega is in (0, pi].
     """
 
     sines: Indices  # (m,) column of each sine
@@ -38,11 +39,11 @@ class SinusoidPairs:
 
 
 def fit_sinusoid_pairs(rows: Floats, eps: float) -> SinusoidPairs | None:
-    """Columns of consecutive codes (n, d) as sines and cosines; at most two may be left over.
+    """Fit the columns of consecutive rows (n, d) as sines and cosines; up to two may be left over.
 
-    A pairing fits when squares of both columns of each pair sum to a constant within rounding to
-    `eps`; of one row any would. Tried are neighbours, halves, the real DFT's order, and columns
-    matched by their values.
+    A pairing fits if the squares of both columns of each pair sum to a constant within rounding to
+    `eps`. Two rows are required, since any pairing fits one row. Pairings tried: neighbours,
+    halves, the order of the real DFT, and columns matched by their values.
     """
     if len(rows) < 2:
         return None
@@ -63,7 +64,7 @@ def on_circles(rows: Floats, first: Indices, second: Indices, eps: float) -> boo
 
 
 def pairings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Ways to pair columns: two index arrays (m,) each."""
+    """Yield ways to pair columns, each as two index arrays (m,)."""
     d = rows.shape[1]
     m, column = d // 2, np.arange(d)
     yield column[0 : 2 * m : 2], column[1::2]
@@ -75,11 +76,11 @@ def pairings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
 
 
 def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Columns matched by squares and products with the next row: equal but for sign in a pair.
+    """Yield columns matched by squares and by products with the next row.
 
-    Both :math:`u_t^2 + v_t^2` and :math:`u_t u_{t+1} + v_t v_{t+1}` are constant on a circle, so
-    that any weights which sum to zero give two opposite numbers. Columns that are constant or
-    alternate (the DFT's first and last) are left out if the others pair up.
+    Both :math:`u_t^2 + v_t^2` and :math:`u_t u_{t+1} + v_t v_{t+1}` are constant on a circle.
+    Weights that sum to zero therefore give opposite numbers for the two columns of a pair. Columns
+    that are constant or alternate (the DFT's first and last) are left out if the others pair up.
     """
     rows = rows[:128]
     n = len(rows)
@@ -95,7 +96,7 @@ def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
 
 
 def measure_pairs(rows: Floats, first: Indices, second: Indices) -> SinusoidPairs:
-    """Frequency, phase and amplitude of each pair; the two are exchanged where they turn back."""
+    """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards."""
     z = rows[:, second] + 1j * rows[:, first]
     t = np.arange(len(z))
     omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
@@ -115,9 +116,9 @@ def measure_pairs(rows: Floats, first: Indices, second: Indices) -> SinusoidPair
     )
 
 
-TURNS = (  # quarters that a pair may be counted in, and quarters that all pairs are turned by
-    (4, 0),  # whole turns: no sign changes, whatever the offset
-    (4, 1),  # rows that run backwards exchange sines and cosines of all pairs
+TURNS = (  # quarter rotations to which a phase is ambiguous, and that all phases are shifted by
+    (4, 0),  # full rotations: no sign changes, at any offset
+    (4, 1),  # rows in reverse order swap sines and cosines of all pairs
     (4, 2),
     (4, 3),
     (1, 0),
@@ -127,9 +128,9 @@ TURNS = (  # quarters that a pair may be counted in, and quarters that all pairs
 def align(
     pairs: SinusoidPairs, slack: Floats, n: int, eps: float
 ) -> tuple[SinusoidPairs, Indices, float] | None:
-    """Turn each pair by quarters so that all phases are omega · offset, one offset for all.
+    """Rotate pairs by quarters until all phases are omega times one common offset.
 
-    Returns the turned pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
+    Return the rotated pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
     """
     alignments = []
     for order, (quarters, shift) in enumerate(TURNS):
@@ -138,22 +139,22 @@ def align(
         k = (k + shift) % 4
         residual = wrapped(pairs.phase - k * np.pi / 2 - pairs.omega * offset, 2 * np.pi)
         excess = np.abs(residual) - 8 * eps - slack * n
-        if (excess <= 0.05).all():  # of few pairs some offset comes near by chance
+        if (excess <= 0.05).all():  # with few pairs, some offset fits this well by chance
             alignments.append(((excess > 1e-3).any(), order, offset, k))
     if not alignments:
         return None
     *_, offset, k = min(alignments, key=lambda alignment: alignment[:2])
     s, c = pairs.sines, pairs.cosines
-    swap = k % 2 == 1  # a quarter on: the sine is minus the cosine found, the cosine its sine
+    swap = k % 2 == 1  # a quarter on, the sine is minus the fitted cosine
     sign = np.array([np.choose(k, [1, -1, -1, 1]), np.choose(k, [1, 1, -1, -1])])
     moved = (np.where(swap, c, s), np.where(swap, s, c), pairs.omega, pairs.phase)
     return SinusoidPairs(*moved, pairs.amplitude), sign, offset
 
 
 def common_offset(pairs: SinusoidPairs, quarters: int) -> tuple[float, Indices]:
-    """Offset in rows and quarter turns of each pair, read from slow pairs to fast ones.
+    """Return the offset in rows and the quarter rotations of each pair, by ascending frequency.
 
-    The slowest pair gives an offset without counting turns; each faster one sharpens it.
+    The lowest frequency gives an unambiguous offset; each higher frequency refines it.
     """
     offset, weight = 0.0, 0.0
     k = np.zeros(len(pairs.omega), dtype=int)
@@ -167,12 +168,12 @@ def common_offset(pairs: SinusoidPairs, quarters: int) -> tuple[float, Indices]:
 
 
 def wrapped(angle: Floats, turn: float) -> Floats:
-    """Angles less whole turns, within half a turn of zero."""
+    """Reduce angles by full rotations, to within half a rotation of zero."""
     return angle - turn * np.rint(angle / turn)
 
 
 def recurrence(rows: Floats, lag: int) -> tuple[Floats, float]:
-    r"""Cosine of each column's turn over `lag` rows, and how far columns are from one sinusoid.
+    r"""Return the cosine of each column's rotation over `lag` rows, and the residual of the fit.
 
     Every sampled sinusoid has :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
     """
@@ -184,14 +185,14 @@ def recurrence(rows: Floats, lag: int) -> tuple[Floats, float]:
     return np.clip(cosine, -1, 1), float(residual)
 
 
-FEWEST = (16, 8)  # rows and columns, of which something can be said
-ENOUGH = 400  # numbers: a correlation of neighbours above 1/4 is then seen
-ENDS = 2**9  # rows at each end of a table that are looked at
-BEYOND = 4.5  # of normal tables about one in a thousand is further from what is expected
+FEWEST = (16, 8)  # rows and columns that a test needs
+ENOUGH = 400  # numbers that a test needs to detect a correlation of neighbours above 1/4
+ENDS = 2**9  # rows tested at each end of a table
+BEYOND = 4.5  # deviation that about one random normal table in a thousand exceeds
 
 
 def deviations(rows: Floats) -> Floats:
-    """How far directions, energies and neighbours are from those of random rows, shape (3,).
+    """Return the deviations of directions, energies and neighbours from random rows, shape (3,).
 
     Examples
     --------
@@ -222,7 +223,7 @@ def deviations(rows: Floats) -> Floats:
 
 
 def look_random(rows: Floats) -> bool:
-    """Whether rows are as independent normal numbers could be, and enough of them to say so."""
+    """Whether rows are consistent with independent normal numbers, and enough rows to test it."""
     n, d = rows.shape
     if n < FEWEST[0] or d < FEWEST[1] or n * d < ENOUGH:
         return False
@@ -230,6 +231,6 @@ def look_random(rows: Floats) -> bool:
 
 
 def numbers_look_random(table: Table) -> bool:
-    """Whether the rows at either end of a table look random: no order of positions."""
+    """Whether the rows at both ends of a table look random, without an order of positions."""
     ends = (table[:ENDS], table[-ENDS:])
     return all(look_random(np.asarray(rows, dtype=float)) for rows in ends)
