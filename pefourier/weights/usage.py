@@ -151,7 +151,7 @@ class Usage(Result):
     pairing: PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[summary.RotationUse, ...]
-    heads: tuple[HeadUse, ...] | None  # None without --heads
+    heads: tuple[HeadUse, ...] | None  # None without --all
     gains: str  # applied or none
     findings: tuple[Finding, ...]
     against: Moved | None = None  # comparison with another checkpoint
