@@ -30,7 +30,7 @@ from pefourier.weights.heads import (
 from pefourier.weights.tensors import Tensor, list_tensors
 from pefourier.writing.files import inside, is_folder, split_spec, suffix_of
 
-AT_ONCE = 2**18  # numbers of a tensor in memory at a time; with this block threads rarely wait
+AT_ONCE = 2**18  # numbers of a tensor in memory at a time; threads rarely wait
 Scale = Callable[[int, int], NDArray[np.float32]]  # of the rows between two row numbers
 KV_HEADS = "num_key_value_heads num_kv_heads n_kv_heads n_head_kv multi_query_group_num".split()
 
@@ -70,8 +70,7 @@ def open_model_weights(spec: str) -> ModelWeights:
     config = inside(path if is_folder(path) else os.path.split(path)[0], "config.json")
     if not Path(config).is_file():
         raise PefourierError(
-            f"the folder of {shown(path)} has no config.json, which describes the rotation; "
-            "copy the model's config.json there"
+            f"{shown(path)} needs a config.json in its folder, which sets the model's rotation"
         )
     spec = f"{config}#{part}" if part else config
     return ModelWeights(shown(path), tensors, open_config(spec))
@@ -103,8 +102,7 @@ def find_attentions(
     of_layer = {i: run for run in runs for i in run.index}
     if len(runs) > 1 and not of_layer:
         raise PefourierError(
-            f"{model.label} does not state which layers use which rotation; set the number of "
-            "layers in its config"
+            f"{model.label} needs the number of layers in its config to assign its rotations"
         )
     if any(enc.params.get("trailing") for enc in turned.rotations):
         raise PefourierError(
@@ -227,7 +225,7 @@ def gains_of_norms(
     parts = [model.tensors[name].vector() for name in names]
     gains: NDArray[np.float64] = np.concatenate(parts) + model.plus_one
     if len(gains) not in lengths:
-        raise PefourierError(f"{shown(names[0])} must have a gain each for {of}; got {len(gains)}")
+        raise PefourierError(f"{shown(names[0])} must have gains for {of}; got {len(gains)}")
     return gains
 
 

@@ -325,7 +325,7 @@ def test_layers_that_are_not_there_and_weights_without_a_config_are_refused(tmp_
         with pytest.raises(PefourierError, match="in the selection"):
             use_of_model(path, layers=layers)
     Path(path, "config.json").unlink()
-    with pytest.raises(PefourierError, match=r"has no config\.json"):
+    with pytest.raises(PefourierError, match=r"needs a config\.json"):
         use_of_model(path)
 
 

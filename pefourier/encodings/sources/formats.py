@@ -173,7 +173,7 @@ DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": f
 
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
-PACKED = 2**12  # bytes of LZMA unpacked at a time, a kB of which may be as many as 7 MB
+PACKED = 2**12  # bytes of LZMA input per read; 1 kB may expand to 7 MB
 LONGEST_LINE = 2**26  # characters of a line in a .csv file, enough for MOST_COLUMNS
 MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library

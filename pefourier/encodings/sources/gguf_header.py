@@ -145,7 +145,7 @@ class Walk:
         """Read a tensor's entry; its start is relative to the start of the tensor data."""
         axes = self.number(U32)
         if axes > MOST_AXES:
-            raise ValueError(f"at byte {self.at} a tensor has {axes} axes, at most {MOST_AXES} fit")
+            raise ValueError(f"before byte {self.at} a tensor has {axes} axes (limit {MOST_AXES})")
         shape = tuple(self.number(U64) for _ in range(axes))[::-1]
         kind = self.number(U32)
         return TensorPlace(shape, TYPES.get(kind, str(kind)), self.number(U64))

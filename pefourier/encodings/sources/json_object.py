@@ -122,9 +122,7 @@ def read_object(file: str) -> dict[str, Any]:
     if status is None:
         raise missing(file)
     if status.st_size > LARGEST_CONFIG:
-        raise PefourierError(
-            f"{shown(file)} has {status.st_size} bytes; a config must have at most 2^26"
-        )
+        raise PefourierError(f"{shown(file)} has {status.st_size} bytes; the limit is 2^26")
     with os_errors("read", file), Path(file).open("rb") as stream:
         data = stream.read(LARGEST_CONFIG)
     try:

@@ -284,7 +284,7 @@ def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
     safetensors(tmp_path / "model.safetensors", {name: table})
     assert load(str(tmp_path)).domain.grid == (5, 5)
     assert load(str(tmp_path), grid=(3, 3)).domain.grid == (5, 5)
-    with pytest.raises(PefourierError, match="25 rows do not fit .* a window of 5x5"):
+    with pytest.raises(PefourierError, match=r"25 rows do not fit .* a window of 5x5"):
         load(str(tmp_path), grid=(5, 5))
     vitdet = {"model_type": "vitdet", "hidden_size": 8}
     (tmp_path / "config.json").write_text(json.dumps(vitdet))

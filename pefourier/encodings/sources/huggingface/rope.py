@@ -69,9 +69,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if not rotates(model):
         return None
     if len(model.grid) > 1 and turns_on_axes(model):
-        raise PefourierError(
-            f"{shown(model.file)} rotates text by one position; leave out the grid"
-        )
+        raise PefourierError(f"{shown(model.file)} rotates text by one position; leave out --grid")
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
@@ -224,9 +222,7 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
         details = {"kind": shown(written or "none"), "config": model.config.label}
         variant = "like" if row else "halves"
         findings.append(finding("model-type-unknown", variant, like=shown(model.kind), **details))
-    number = (
-        model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1
-    )  # default of the class
+    number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
     turning = [kind for kind in kinds if turns_by_type(model, kind)]
