@@ -109,9 +109,7 @@ def of_stored_network(
     )
     sides: NDArray[np.int64] = np.array(trained or window)
     if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
-        raise PefourierError(
-            f"{name} has shape {first.shape}, which does not fit Swin V2's network"
-        )
+        raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
     by_head = heads.reshape(-1, len(shifts)).T
     enc = of_network(lags_on(window), sides, by_head.shape[1], lambda: (first.T, shifts, by_head))
     params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}

@@ -145,9 +145,7 @@ def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
     side = (size - kernel) // over + 1 if "kernel" in axis else size // over
     side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
     if side < 1:
-        raise PefourierError(
-            f"{model.config.label} has no patch of {over} in a side of {size}; give --grid"
-        )
+        raise PefourierError(f"{model.config.label} has no patch of {over} in {size}; give --grid")
     return side
 
 
