@@ -1,1 +1,1 @@
-"""The weights of a trained model: which frequencies they use, and which of their rows are pairs."""
+"""Weights of trained models: the frequencies they use, and which rows form rotary pairs."""

@@ -1,8 +1,8 @@
-"""Which rows of which tensors are a model's queries and keys?
+"""Locate the rows of a model's tensors that hold queries and keys.
 
-Names per architecture are data, in heads.toml. A head is a run of rows of a projection; one tensor
-may hold queries, keys and values of all heads, one behind the other or by groups of heads. Of MLA
-only the rows that are rotated are told: the last ones of each query head, and one key for all.
+The names per architecture are data, in heads.toml. A head is a run of rows of a projection. One
+tensor may hold the queries, keys and values of all heads, consecutively or by groups of heads. For
+MLA only the rotated rows are listed: the last rows of each query head, and one key for all heads.
 """
 
 import re
@@ -22,38 +22,38 @@ Tensors = Mapping[str, Tensor]
 
 
 def known_names() -> dict[str, Any]:
-    """The names in heads.toml."""
+    """Return the names in heads.toml."""
     return read_toml(Path(__file__).with_suffix(".toml"))
 
 
 @dataclass(frozen=True)
 class HeadSizes:
-    """What a config or GGUF file says of a model's heads."""
+    """Sizes of a model's heads, from its config or GGUF file."""
 
     kind: str  # model_type, or the architecture of a GGUF file
-    d: int  # rows of a head that are told, all that turn among them
-    unrotated: int = 0  # rows of a query head before those, of MLA
-    heads: int | None = None  # None: by the rows that are there
+    d: int  # rows of a head that are used, including all rotated rows
+    unrotated: int = 0  # rows of a query head before the d rows, for MLA
+    heads: int | None = None  # None: derived from the number of rows
     kv_heads: int | None = None
-    grouped: bool = False  # one tensor for both has them by groups of heads
+    grouped: bool = False  # a tensor with queries and keys stores them by groups of heads
 
 
 @dataclass(frozen=True)
 class Projection:
-    """The rows of one tensor that are queries, or keys."""
+    """The rows of one tensor that hold queries, or keys."""
 
     tensor: str
-    index: np.ndarray  # (heads, d): which row is which
-    norm: str | None  # whose output is projected
-    gains: tuple[str, ...]  # of the norm of queries or keys: one tensor, or one a head
+    index: np.ndarray  # (heads, d): row numbers in the tensor
+    norm: str | None  # the norm before the projection
+    gains: tuple[str, ...]  # gains of the query or key norm: one tensor, or one per head
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The queries and keys of one layer, or of one module of it."""
+    """Queries and keys of one layer, or of one module in it."""
 
     layer: int
-    rotation: int  # its number among those of the model
+    rotation: int  # index among the rotations of the model
     q: Projection
     k: Projection
 
@@ -64,14 +64,14 @@ def find_heads(
     sizes: Sequence[HeadSizes],
     label: str,
 ) -> list[Attention]:
-    """The queries and keys of the text model's layers that turn, in order.
+    """Return the queries and keys of the text model's rotated layers, in order.
 
-    `rotation_of` gives the number of a layer's rotation, of which `sizes` has those of heads.
+    `rotation_of` maps a layer to the index of its rotation, which indexes `sizes`.
 
     Raises
     ------
     PefourierError
-        Where no name is known, several towers are there, or shapes do not fit the sizes.
+        If no name is known, the file holds several towers, or shapes do not fit the sizes.
     """
     modules = sorted(modules_of(tensors))
     towers = {LAYER.sub(".*.", module, count=1).partition("*")[0] for _, module, _ in modules}
@@ -79,8 +79,8 @@ def find_heads(
         stems = towers or {LAYER.sub(".*.", name, count=1) for name in tensors}
         listing = ", ".join(shown(stem)[1:-1] for stem in sorted(stems)[:6])
         raise PefourierError(
-            f"{label} must hold the queries and keys of one text model, by names that are known, "
-            f"not quantised but in .gguf files; it has {listing}"
+            f"{label} must hold the queries and keys of one text model under known names, "
+            f"quantised only in .gguf files; it has {listing}"
         )
     return [
         Attention(layer, rotation, *projections(tensors, sizes[rotation], module, leaves, label))
@@ -90,7 +90,7 @@ def find_heads(
 
 
 def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
-    """Layer, module and names of its projections, each module once, by the first known names."""
+    """Yield the layer, the name and the projections of each module, by the first known names."""
     names = known_names()
     modules = set()
     for leaves in names["projections"]:
@@ -112,14 +112,14 @@ def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def dotted(*words: str) -> str:
-    """A name of its parts."""
+    """Join the parts of a name by dots, without empty parts."""
     return ".".join(filter(None, words))
 
 
 def projections(
     tensors: Tensors, sizes: HeadSizes, module: str, leaves: list[str], label: str
 ) -> Iterator[Projection]:
-    """The queries and the keys of a module."""
+    """Return the query and the key projection of a module."""
     names = known_names()
     weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
@@ -133,32 +133,32 @@ def projections(
 
 
 def check_numbers(tensors: Tensors, name: str, label: str) -> None:
-    """Refuse what is no matrix, whole numbers without a scale, and a bias of other rows."""
+    """Refuse tensors that are not matrices, integers without a scale, and a bias of wrong size."""
     tensor, stem = tensors[name], name.removesuffix("weight")
     bias = tensors.get(f"{stem}bias")
     if len(tensor.shape) != 2 or (bias and bias.shape != tensor.shape[:1]):
         raise PefourierError(
             f"{shown(name)} of {label} has shape {tensor.shape}, its bias "
-            f"{bias.shape if bias else 'none'}; expected rows and columns, and a number a row"
+            f"{bias.shape if bias else 'none'}; expected a matrix, and one bias number per row"
         )
     scaled = any(stem + end in tensors for end in known_names()["scales"])
     moved = f"{name}_zero_point" in tensors
     if tensor.kind.startswith(("int", "uint", "bool")) and (moved or not scaled):
         raise PefourierError(
-            f"{shown(name)} of {label} is of type {tensor.kind}, which means nothing without a "
-            "scale that is read here; give the plain weights"
+            f"{shown(name)} of {label} has type {tensor.kind}, which cannot be read without a "
+            "scale in a supported format; give the unquantised weights"
         )
 
 
 def rows_of_heads(
     tensors: Tensors, sizes: HeadSizes, leaves: list[str], weights: list[str], label: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows are the queries and the keys of each head: (heads, d) and (kv_heads, d)."""
+    """Return the row numbers of the queries (heads, d) and of the keys (kv_heads, d)."""
     rows, d = [tensors[name].shape[0] for name in weights], sizes.d
     q = k = np.empty((0, d), int)
     if len(weights) == 1:
         q, k = fused_rows(rows[0], sizes)
-    elif leaves[1].startswith(("kv_a", "attn_kv_a")):  # MLA: the last rows of each
+    elif leaves[1].startswith(("kv_a", "attn_kv_a")):  # MLA: the last rows of each projection
         q = head_rows(rows[0], sizes.unrotated + d, sizes.unrotated, d, sizes.heads)
         k = np.arange(rows[1] - d, rows[1])[None] if rows[1] >= d else k
     else:
@@ -169,19 +169,19 @@ def rows_of_heads(
         raise PefourierError(
             f"{' and '.join(map(shown, weights))} of {label} have {' and '.join(map(str, rows))} "
             f"rows, which are not {sizes.heads or 'some'} heads of {sizes.unrotated + d} with keys "
-            f"of {sizes.kv_heads or 'equal groups'}; the config beside them is another model's"
+            f"of {sizes.kv_heads or 'equal groups'}; use the config.json of the same model"
         )
     return q, k
 
 
 def head_rows(rows: int, step: int, first: int, d: int, heads: int | None) -> np.ndarray:
-    """Rows (heads, d) where a head begins every `step` rows; none where they do not fit."""
+    """Return rows (heads, d) if a head starts every `step` rows; empty if sizes do not fit."""
     count = 0 if rows % step or heads not in (None, rows // step) else rows // step
     return step * np.arange(count)[:, None] + first + np.arange(d)
 
 
 def fused_rows(rows: int, sizes: HeadSizes) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of queries and keys in one tensor with the values; none where they do not fit."""
+    """Return the rows of queries and keys in a tensor with values; empty if sizes do not fit."""
     d, heads = sizes.d, sizes.heads or 0
     kv = sizes.kv_heads or (rows // d - heads) // 2
     if not heads or kv < 1 or rows != (heads + 2 * kv) * d or heads % kv:
@@ -196,7 +196,7 @@ def fused_rows(rows: int, sizes: HeadSizes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
-    """The first of some norms that is in a module or beside it, its tensor of gains."""
+    """Return the gains tensor of the first listed norm in a module or in its parent."""
     parent = module.rpartition(".")[0]
     places = [dotted(place, name) for name in names for place in (parent, module)]
     ends = ("weight", "norm.weight")
@@ -204,7 +204,7 @@ def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
 
 
 def gains_of(tensors: Tensors, module: str, names: list[str]) -> tuple[str, ...]:
-    """The gains of a norm of queries or of keys: one tensor, or one for each head."""
+    """Return the gains of a query or key norm: one tensor, or one per head."""
     for name in names:
         if (tensor := dotted(module, name, "weight")) in tensors:
             return (tensor,)

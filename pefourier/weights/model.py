@@ -1,4 +1,4 @@
-"""What is known of a model whose weights are read, and how long its queries and keys are.
+"""Open the weights of a model and measure the energy of its query and key rows.
 
 Rows are read once, with gains multiplied in.
 """
@@ -30,14 +30,14 @@ from pefourier.weights.heads import (
 from pefourier.weights.tensors import Tensor, list_tensors
 from pefourier.writing.files import inside, is_folder, split_spec, suffix_of
 
-AT_ONCE = 2**18  # numbers of a tensor in memory at a time: two threads seldom wait for another
-Scale = Callable[[int, int], NDArray[np.float32]]  # of rows from one to another
+AT_ONCE = 2**18  # numbers of a tensor in memory at a time; threads rarely wait
+Scale = Callable[[int, int], NDArray[np.float32]]  # of the rows between two row numbers
 KV_HEADS = "num_key_value_heads num_kv_heads n_kv_heads n_head_kv multi_query_group_num".split()
 
 
 @dataclass(frozen=True)
 class ModelWeights:
-    """The tensors of a model, and where its positions are told."""
+    """The tensors of a model, and the file that describes its positions."""
 
     label: str
     tensors: Mapping[str, Tensor]
@@ -45,16 +45,16 @@ class ModelWeights:
 
     @property
     def kind(self) -> str:
-        """The model_type, or the architecture of a GGUF file."""
+        """Return the model_type, or the architecture of a GGUF file."""
         return self.file.kind
 
     @property
     def plus_one(self) -> bool:
-        """Whether norms multiply by 1 + weight."""
+        """Return whether norms multiply by 1 + weight."""
         return isinstance(self.file, ModelFile) and self.kind in known_names()["plus_one"]
 
     def centred(self, norm: str | None) -> bool:
-        """Whether a norm before a projection, None: none with numbers, takes out the mean."""
+        """Return whether a norm subtracts the mean of its input; None: a norm without gains."""
         if norm is None:
             return self.kind in known_names()["bare"]
         biased = norm.removesuffix("weight") + "bias" in self.tensors
@@ -62,7 +62,7 @@ class ModelWeights:
 
 
 def open_model_weights(spec: str) -> ModelWeights:
-    """The weights that a SPEC names, and the config beside them."""
+    """Open the weights that a SPEC names, and the config in the same folder."""
     path, part = split_spec(spec)
     tensors = list_tensors(path)
     if suffix_of(path) == ".gguf":
@@ -70,25 +70,25 @@ def open_model_weights(spec: str) -> ModelWeights:
     config = inside(path if is_folder(path) else os.path.split(path)[0], "config.json")
     if not Path(config).is_file():
         raise PefourierError(
-            f"{shown(path)} has no config.json beside it, which tells its rotation; put it there"
+            f"{shown(path)} needs a config.json in its folder, which sets the model's rotation"
         )
     spec = f"{config}#{part}" if part else config
     return ModelWeights(shown(path), tensors, open_config(spec))
 
 
 def rotations_of_model(spec: str) -> ModelPositions:
-    """The positions of a model that turns queries and keys by one position each."""
+    """Return the positions of a model that rotates queries and keys by one position each."""
     turned = describe_positions(spec)
     if not turned.rotations:
         raise PefourierError(
-            f"{shown(spec)} does not turn queries and keys by one position each; its positions are "
-            f"{turned.layers[0].kind}"
+            f"{shown(spec)} does not rotate queries and keys by one position each; its positions "
+            f"are {turned.layers[0].kind}"
         )
     return turned
 
 
 def frequencies_of(turned: ModelPositions) -> list[NDArray[np.float64]]:
-    """The frequencies of each rotation, one a pair."""
+    """Return the frequencies of each rotation, one per pair."""
     return [
         enc.measure.frequencies for enc in turned.rotations if isinstance(enc, DeclaredEncoding)
     ]
@@ -97,17 +97,17 @@ def frequencies_of(turned: ModelPositions) -> list[NDArray[np.float64]]:
 def find_attentions(
     model: ModelWeights, turned: ModelPositions, layers: Sequence[int] | None = None
 ) -> list[Attention]:
-    """The queries and keys of all layers that turn, in their order."""
+    """Return the queries and keys of all rotated layers, in order."""
     runs = turned.layers
     of_layer = {i: run for run in runs for i in run.index}
     if len(runs) > 1 and not of_layer:
         raise PefourierError(
-            f"{model.label} does not say which layers turn how; its config needs their number"
+            f"{model.label} needs the number of layers in its config to assign its rotations"
         )
     if any(enc.params.get("trailing") for enc in turned.rotations):
         raise PefourierError(
-            f"{model.label} turns the last rows of each head, and its keys are its values too, "
-            "some of them made of several tokens; what a row does to scores is not in it alone"
+            f"{model.label} rotates the last rows of each head and uses its keys as values, some "
+            "pooled over several tokens; a row alone does not determine its share of the scores"
         )
 
     def rotation_of(layer: int) -> int | None:
@@ -123,19 +123,19 @@ def find_attentions(
     if absent or not attentions:
         raise PefourierError(
             f"{model.label} has no queries and keys of layers "
-            f"{', '.join(map(str, absent[:6])) or 'that were asked for'}; fetch all of its files, "
-            "or choose among its layers by --layers"
+            f"{', '.join(map(str, absent[:6])) or 'in the selection'}; download all of its files, "
+            "or choose other layers with --layers"
         )
     return attentions
 
 
 def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
-    """The sizes of heads that are turned by a rotation."""
+    """Return the sizes of the heads of a rotation."""
     d, kind, file = int(enc.params["d"]), model.kind, model.file
     if isinstance(file, GgufFile):
         return gguf_sizes(model, file, d, enc.params["rotated"])
     config, row = file.model.config, file.model.row
-    by_type = "layers" in row  # types of layers may have key heads of their own
+    by_type = "layers" in row  # the number of key heads may depend on the type of layer
     heads = file.model.query_heads
     kv = None if by_type else config.count(*KV_HEADS)
     grouped = kind in known_names()["grouped"]
@@ -149,7 +149,7 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
 
 
 def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, turned: int) -> HeadSizes:
-    """The sizes of heads that the metadata of a .gguf file tell."""
+    """Return the sizes of heads from the metadata of a .gguf file."""
     if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
         wide = file.keys.count("attention.key_length_mla") or d
         heads = file.keys.count("attention.head_count")
@@ -162,19 +162,19 @@ def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, turned: int) -> Head
 
 @dataclass(frozen=True)
 class LayerEnergies:
-    """Energies of the rows of a layer's heads, gains multiplied in."""
+    """Energies of the rows of a layer's heads, with gains multiplied in."""
 
     layer: int
     rotation: int
     q: NDArray[np.float64]  # (heads, d)
     k: NDArray[np.float64]  # (kv_heads, d)
-    gains: bool  # whether those of the norm before are there
+    gains: bool  # whether the file holds the gains of the norm before the projection
     normed: bool  # whether queries or keys are normalised again
-    latent: bool = False  # of MLA, where these rows are not all of a key, nor what is cached
+    latent: bool = False  # MLA: these rows are only a part of a key and are not cached as such
 
 
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
-    """The energies of the rows of a layer's heads, a tensor at a time."""
+    """Return the energies of the rows of a layer's heads, one tensor at a time."""
     q, k = attention.q, attention.k
     rows_q, rows_k = row_energies(model, q), row_energies(model, k)
     place, normed = (attention.layer, attention.rotation), bool(q.gains or k.gains)
@@ -182,12 +182,12 @@ def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
     return LayerEnergies(*place, rows_q, rows_k, k.norm is not None, normed, latent)
 
 
-@np.errstate(invalid="ignore", over="ignore")  # what is not finite is refused at the end
+@np.errstate(invalid="ignore", over="ignore")  # values that are not finite are refused below
 def row_energies(model: ModelWeights, part: Projection) -> NDArray[np.float64]:
-    r"""Energies (heads, d) of the rows of a projection with its gains.
+    r"""Return the energies (heads, d) of the rows of a projection with its gains.
 
-    A norm that takes out the mean of its input leaves of a row w with gains g
-    :math:`|w \circ g|^2 - (w \cdot g)^2 / n`, n the number of columns.
+    If the norm subtracts the mean of its input, a row w with gains g has the energy
+    :math:`|w \circ g|^2 - (w \cdot g)^2 / n`, where n is the number of columns.
     """
     tensor = model.tensors[part.tensor]
     last, columns = int(part.index.max()) + 1, tensor.shape[1]
@@ -210,8 +210,8 @@ def row_energies(model: ModelWeights, part: Projection) -> NDArray[np.float64]:
     scaled: NDArray[np.float64] = energies[part.index] * gains.reshape(-1, d) ** 2
     if not np.isfinite(scaled).all():
         raise PefourierError(
-            f"{shown(tensor.name)} of {shown(tensor.path)}, or its gains, hold NaN, infinities or "
-            "numbers beyond 1e19"
+            f"{shown(tensor.name)} of {shown(tensor.path)} or its gains must be finite and below "
+            "1e19 in size; got NaN, infinities or larger numbers"
         )
     return scaled
 
@@ -219,20 +219,20 @@ def row_energies(model: ModelWeights, part: Projection) -> NDArray[np.float64]:
 def gains_of_norms(
     model: ModelWeights, names: Sequence[str], lengths: Sequence[int], of: str
 ) -> NDArray[np.float64]:
-    """The gains of norms, one behind the other, of one of some lengths; ones without a norm."""
+    """Concatenate the gains of norms and check their number; without a norm, gains are 1."""
     if not names:
         return np.ones(lengths[0])
     parts = [model.tensors[name].vector() for name in names]
     gains: NDArray[np.float64] = np.concatenate(parts) + model.plus_one
     if len(gains) not in lengths:
-        raise PefourierError(f"{shown(names[0])} has {len(gains)} gains for {of}")
+        raise PefourierError(f"{shown(names[0])} must have gains for {of}; got {len(gains)}")
     return gains
 
 
 def scale_of(tensors: Tensors, tensor: Tensor) -> Scale | None:
-    """What the stored numbers of some rows are multiplied by; None where they are plain.
+    """Return the factors of the stored numbers of some rows; None if they have no scale.
 
-    One number for all, one a row, or one a block of rows and columns.
+    A scale is one number for all, one per row, or one per block of rows and columns.
     """
     stem = tensor.name.removesuffix("weight")
     name = next((stem + end for end in known_names()["scales"] if stem + end in tensors), None)
@@ -244,12 +244,12 @@ def scale_of(tensors: Tensors, tensor: Tensor) -> Scale | None:
     tall, wide = (block_size(n, m) for n, m in zip(tensor.shape, scale.shape, strict=True))
     if not tall or not wide or (not is_matrix and len(scale) not in (1, rows)):
         raise PefourierError(
-            f"{shown(name)} has the shape {stored.shape}, which scales {tensor.shape} in no known "
-            "way"
+            f"{shown(name)} has shape {stored.shape}, which does not fit weights of shape "
+            f"{tensor.shape}; expected one scale for all, one per row or one per block"
         )
     return lambda a, b: np.repeat(scale[np.arange(a, b) // tall], wide, axis=1)[:, :columns]
 
 
 def block_size(side: int, parts: int) -> int | None:
-    """The power of two that cuts a side into so many blocks, the last one maybe shorter."""
+    """Return the power of two that splits a side into this many blocks; the last may be shorter."""
     return next((2**n for n in range(30) if -(-side // 2**n) == parts), None)

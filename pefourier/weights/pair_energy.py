@@ -1,11 +1,11 @@
-"""Which rows of a head are pairs, and which share of the head has each of them?
+"""Find the rotary pairs among the rows of a head, and the share of each pair.
 
-Pairs are told by config, by architecture, or by how long rows are; shares by energies of rows, or
-by means of activations.
+The config, the architecture or the norms of rows identify the pairs. Shares come from the energies
+of rows, or from mean activations.
 
-Means are those of WeianMao/triattention (2604.04921), made by a hook: arrays of a .pt, .npz or
-.safetensors file as ``stats.layer00_head00.q_abs_mean``, the mean length of each pair, perhaps with
-``k_abs_mean``.
+Files of mean activations follow WeianMao/triattention (2604.04921), which records them with a hook.
+A .pt, .npz or .safetensors file holds arrays such as ``stats.layer00_head00.q_abs_mean``, the mean
+length of each pair, and optionally ``k_abs_mean``.
 """
 
 import re
@@ -21,8 +21,8 @@ from pefourier.errors import PefourierError, shown
 from pefourier.weights.model import LayerEnergies, ModelWeights
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
-LEAST_LIKENESS = 0.1  # correlation, and lead over the other, below which pairs are not told
-PAIRINGS = {  # "interleaved" and "axes" are words of llama.cpp
+LEAST_LIKENESS = 0.1  # least correlation, and least lead over the other layout, for a decision
+PAIRINGS = {  # llama.cpp calls pairings "interleaved" and "axes"
     **{"halves": "halves", "neighbours": "neighbours"},
     **{"interleaved": "neighbours", "axes": "halves"},
 }
@@ -30,16 +30,16 @@ PAIRINGS = {  # "interleaved" and "axes" are words of llama.cpp
 
 @dataclass(frozen=True)
 class PairLayout:
-    """Which rows of a head are turned together."""
+    """The rows of a head that are rotated together, and the evidence for it."""
 
     name: str  # halves or neighbours
-    source: str  # config, architecture, or weights: the layout that norms of rows look like
-    halves: float | None  # correlation of the norms of rows that halves pair; None: all are alike
-    neighbours: float | None  # and of those that stand side by side
+    source: str  # config, architecture, or weights (from the norms of rows)
+    halves: float | None  # correlation of norms within pairs of halves; None: norms are equal
+    neighbours: float | None  # correlation of norms within pairs of neighbours
 
     @property
     def likely(self) -> str | None:
-        """The layout that weights look like; None where they look like neither, or like both.
+        """Return the layout that the weights suggest; None if they suggest neither, or both.
 
         >>> PairLayout("", "weights", 0.7, -0.1).likely
         'halves'
@@ -51,7 +51,7 @@ class PairLayout:
 
     @property
     def correlations(self) -> str:
-        """Correlations of norms.
+        """Return the correlations of norms as text.
 
         >>> PairLayout("", "weights", 0.7, None).correlations
         'halves +0.70'
@@ -61,7 +61,7 @@ class PairLayout:
 
 
 def pair_rows(count: int, name: str) -> NDArray[np.int64]:
-    """The two rows of each of so many pairs (2, pairs).
+    """Return the two rows of each pair (2, pairs).
 
     >>> pair_rows(2, "halves").tolist(), pair_rows(2, "neighbours").tolist()
     ([[0, 1], [2, 3]], [[0, 2], [1, 3]])
@@ -72,18 +72,18 @@ def pair_rows(count: int, name: str) -> NDArray[np.int64]:
 def layout_likeness(
     rows: Sequence[tuple[NDArray[np.float64], int]],
 ) -> tuple[float | None, float | None]:
-    r"""How alike the rows are that each layout pairs: the correlation of logarithms of their norms.
+    r"""Return, for each layout, the correlation of log norms between the two rows of a pair.
 
     Parameters
     ----------
     rows : sequence of (energies (heads, d), pairs)
-        Of queries or keys, and how many pairs turn, which the first rows are.
+        Energies of queries or keys, and the number of rotary pairs, which use the first rows.
 
     Notes
     -----
-    Pooled over all heads, whose means are removed. Trained heads put like energies into the two
-    rows of a pair, and neighbouring frequencies get like energies too: of both layouts the right
-    one has the larger correlation.
+    Correlations are pooled over all heads after removing the mean of each head. Trained heads put
+    similar energies into the two rows of a pair, and also into pairs of similar frequencies. The
+    correct layout therefore has the larger correlation.
     """
     logs = [np.log(np.maximum(energies[:, : 2 * count], 1e-300)) for energies, count in rows]
     logs = [log - log.mean(axis=1, keepdims=True) for log in logs]
@@ -91,7 +91,7 @@ def layout_likeness(
     def likeness(name: str) -> float | None:
         pairs = [log[:, pair_rows(log.shape[1] // 2, name)].swapaxes(0, 1) for log in logs]
         x, y = np.concatenate([log.reshape(2, -1) for log in pairs], axis=1)
-        x, y = np.r_[x, y], np.r_[y, x]  # neither row of a pair is the first
+        x, y = np.r_[x, y], np.r_[y, x]  # the order of the rows in a pair does not matter
         return float(np.corrcoef(x, y)[0, 1]) if x.std() > 1e-9 else None
 
     return likeness("halves"), likeness("neighbours")
@@ -100,9 +100,9 @@ def layout_likeness(
 def choose_pairing(
     model: ModelWeights, rows: Sequence[tuple[NDArray[np.float64], int]]
 ) -> PairLayout:
-    """The layout that a config or an architecture tells, or the one that rows look like.
+    """Return the layout of the config or the architecture, otherwise the layout of the weights.
 
-    `rows` are energies as `layout_likeness` takes them.
+    `rows` are energies in the form that `layout_likeness` expects.
     """
     source = "config" if isinstance(model.file, ModelFile) else "architecture"
     name = PAIRINGS.get(model.file.pairing or "")
@@ -111,43 +111,43 @@ def choose_pairing(
         return layout
     if layout.likely is None:
         raise PefourierError(
-            f"{model.label} does not say which rows of a head are turned together, and its weights "
-            f"do not show it (correlation of norms: {layout.correlations or 'none'}; one of at "
-            f"least {LEAST_LIKENESS}, and as much above the other, is needed)"
+            f"{model.label} does not state which rows of a head are rotated together, and its "
+            f"weights do not show it (correlation of norms: {layout.correlations or 'none'}; a "
+            f"correlation of at least {LEAST_LIKENESS}, and as much above the other, is needed)"
         )
     return replace(layout, name=layout.likely, source="weights")
 
 
 @dataclass(frozen=True)
 class LayerShares:
-    """Shares of the pairs that turn, in each query head of a layer; NaN in a head of zeros."""
+    """Shares of the rotary pairs in each query head of a layer; NaN in a head of zeros."""
 
     layer: int
     rotation: int
     kv_heads: int
     q: NDArray[np.float64]  # (heads, pairs)
-    k: NDArray[np.float64]  # of the keys of the head's group
+    k: NDArray[np.float64]  # shares of the keys of the head's group
     product: NDArray[np.float64]
     rows: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # energies (heads, d)
-    halved: bool = False  # rows of a pair are unknown, and have a half of its energy
+    halved: bool = False  # only pairs are known; each row gets half the energy of its pair
 
     @property
     def used(self) -> NDArray[np.float64]:
-        """The shares of the product, or of queries where nothing is known of keys."""
+        """Return the shares of the product, or of the queries if keys are unknown."""
         return self.q if np.isnan(self.product).all() else self.product
 
 
 def normalise_pair_energy(
     layer: int, rotation: int, q: NDArray[np.float64], k: NDArray[np.float64]
 ) -> LayerShares:
-    """Shares of the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
+    """Return shares from the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
     shares_q, shares_k = (normalised(np.repeat(e, len(q) // len(e), axis=0)) for e in (q, k))
-    product = normalised(shares_q * shares_k)  # of shares, so that nothing overflows
+    product = normalised(shares_q * shares_k)  # products of shares cannot overflow
     return LayerShares(layer, rotation, len(k), shares_q, shares_k, product)
 
 
 def shares_of(layer: LayerEnergies, frequencies: NDArray[np.float64], layout: str) -> LayerShares:
-    """The shares of the pairs that turn in each query head of a layer."""
+    """Return the shares of the rotary pairs in each query head of a layer."""
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
     q, k = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
     shares = normalise_pair_energy(layer.layer, layer.rotation, q, k)
@@ -155,7 +155,7 @@ def shares_of(layer: LayerEnergies, frequencies: NDArray[np.float64], layout: st
 
 
 def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares of each head (heads, pairs); NaN for a head of zeros."""
+    """Divide energies by the sum of each head (heads, pairs); NaN for a head of zeros."""
     totals = energies.sum(axis=1, keepdims=True)
     shares = np.full(energies.shape, np.nan)
     np.divide(energies, totals, out=shares, where=totals > 0)
@@ -163,15 +163,15 @@ def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Iterator[LayerShares]:
-    """The shares of the squares of mean lengths, by layers, in a file of means of activations.
+    """Yield shares of squared mean lengths, layer by layer, from a file of mean activations.
 
-    `turning` (pairs,) says which pairs turn. Keys may be those of groups of heads, under the first
-    numbers, or not there.
+    `turning` (pairs,) is True for rotary pairs. Keys may be stored for groups of heads, under the
+    first head numbers, or be absent.
 
     Raises
     ------
     PefourierError
-        For a file without such names, with a head left out, or of another number of pairs.
+        If the file has no such names, lacks a head, or has another number of pairs.
     """
     means: dict[int, dict[str, dict[int, NDArray[np.float64]]]] = {}
     with open_arrays(path, regular=True) as file:
@@ -187,7 +187,7 @@ def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Itera
             of_layer[part][int(head)] = row**2
     if not means:
         raise PefourierError(
-            f"{shown(path)} holds no means of heads: names are as layer00_head00.q_abs_mean"
+            f"{shown(path)} holds no means of heads; expected names like layer00_head00.q_abs_mean"
         )
     for layer, parts in sorted(means.items()):
         q, k = ([heads[i] for i in sorted(heads)] for heads in (parts["q"], parts["k"]))
@@ -195,7 +195,7 @@ def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Itera
         if not q or len(q) % max(len(k), 1) or numbers != [list(range(len(e))) for e in (q, k)]:
             raise PefourierError(
                 f"{shown(path)} has queries of heads {numbers[0]}, keys of heads {numbers[1]} in "
-                f"layer {layer}; expected all from 0 on, and keys of equal groups of them"
+                f"layer {layer}; expected heads without gaps from 0 on, and keys of equal groups"
             )
         both = np.array(q), np.array(k or np.full_like(q, np.nan))
         shares = normalise_pair_energy(layer, 0, *(e[:, turning] for e in both))

@@ -1,14 +1,14 @@
-r"""What does rounding cached keys cost attention scores, and which pairs should be spared?
+r"""Error of attention scores from rounding cached keys, and the pairs to keep in high precision.
 
-Channels of queries and keys are taken as independent Gaussians with the second moments of their
-rows. Rounding errors e of a key change a score by :math:`q \cdot e`; relative to scores, at
-positions drawn from the length,
+The model treats channels of queries and keys as independent Gaussians with the second moments of
+their rows. A rounding error e of a key changes a score by :math:`q \cdot e`. Relative to scores, at
+random positions within the length,
 
 .. math:: \epsilon^2 = \sum_i E[q_i^2]\, E[e_i^2] \,/\, E[(q \cdot k)^2].
 
 Squared errors are means over heads. Rotation at position p exchanges a part :math:`\sin^2 \omega p`
-of the moments of a pair's rows; means over positions have closed forms. Drawn keys lose as much to
-5%; to 8% where one row forty times as large as others is in a pair that hardly rotates.
+of the moments of a pair's rows; means over positions have closed forms. Simulated keys agree within
+5%, or 8% if a pair that hardly rotates has one row 40 times as large as the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,17 +25,17 @@ from pefourier.writing.text import ranges
 BITS = 8, 4
 MANTISSAS = {"fp8 e4m3": 3, "fp8 e5m2": 2}
 AT_ONCE = 16  # heads: their arrays fit into a cache
-NAMED = 0.9  # of the draws of heads: as often a pair is chosen that is named
+NAMED = 0.9  # least share of the bootstrap draws that choose a reported pair
 DRAWS = 200
-MANY = 64  # heads that pairs are chosen by
-SMALL = 4  # at most one in so many pairs is spared
-HALF = 0.23  # of squared errors, where pairs are chosen by estimates; a quarter is a half
+MANY = 64  # largest number of heads in the search for pairs
+SMALL = 4  # at most one in SMALL pairs is spared
+HALF = 0.23  # target for squared errors; below 1/4 (half the error) since estimates are rough
 Scheme = tuple[str, int, str, bool]  # format, bits, granularity, zero point
 
 
 @dataclass(frozen=True)
 class LayerError:
-    """The error of scores of a layer."""
+    """Error of the attention scores of a layer."""
 
     layer: int
     before: float | None
@@ -44,39 +44,39 @@ class LayerError:
 
 @dataclass(frozen=True)
 class QuantisationError:
-    """What rounding cached keys by one scheme costs attention scores."""
+    """Error of the attention scores if cached keys are rounded by one scheme."""
 
-    rotation: str | None  # type of layer; None where there is one
+    rotation: str | None  # type of layer; None if the model has one rotation
     scheme: str
     bits: int
-    granularity: str  # channels, or tokens, that share a step
+    granularity: str  # the unit that shares a step: token, group of channels, channel, value
     zero_point: bool
-    before: float | None  # relative error where keys are rotated later; None: rows are unknown
-    after: float  # where keys are cached rotated
-    by_pair: Array  # (pairs,) of the latter; their squares and those of other rows add up
+    before: float | None  # relative error if keys are cached before rotation; None: unknown rows
+    after: float  # relative error if keys are cached after rotation
+    by_pair: Array  # (pairs,) contributions to `after`; squares of all rows add up to its square
     layers: tuple[LayerError, ...]
 
     @property
     def label(self) -> str:
-        """The scheme in words."""
+        """Return the scheme in words."""
         step = "" if self.granularity == "value" else f", one step per {self.granularity}"
         return f"{self.scheme}{step}{', zero point' * self.zero_point}"
 
 
 @dataclass(frozen=True)
 class Spared:
-    """The pairs that are worth a higher precision, int4 with a step a token."""
+    """Pairs that deserve a higher precision when keys are int4 with one step per token."""
 
     rotation: str | None
     pairs: tuple[int, ...]
-    rows: tuple[tuple[int, int], ...]  # the two of each pair
-    ratio: float  # error with these pairs exact, as a part of that without
+    rows: tuple[tuple[int, int], ...]  # the two rows of each pair
+    ratio: float  # error with these pairs exact, divided by the error with all pairs rounded
     halved: bool
-    searched: int  # as many pairs were tried at most
+    searched: int  # largest number of pairs that the search allows
 
     @property
     def listing(self) -> str:
-        """The pairs and their rows, all of them."""
+        """Return the full list of pairs and rows."""
         row = sorted(i for pair in self.rows for i in pair)
         count = len(row) or 1
         noun = "pair" if len(self.pairs) == 1 else "pairs"
@@ -85,37 +85,37 @@ class Spared:
 
 @dataclass(frozen=True)
 class Keys:
-    """Key heads of all layers, of which channels have a known size and cost."""
+    """Key heads of all layers, with the size and the cost of each channel."""
 
     layer: NDArray[np.int64]  # (heads,)
-    moments: Array  # (heads, d), the largest of each head 1
-    cost: Array  # (heads, d): squared relative error of scores by a unit of squared error
+    moments: Array  # (heads, d), scaled to a maximum of 1 in each head
+    cost: Array  # (heads, d): squared relative error of scores per unit of squared error
 
     def errors(self, squares: Array) -> Array:
-        """Squared relative errors of heads by squared errors of channels."""
+        """Return squared relative errors of heads from squared errors of channels."""
         relative: Array = (self.cost * squares).sum(axis=1)
         return relative
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """How the pairs of a head rotate, and over how many positions."""
+    """The rotation of the pairs of a head, and the number of positions."""
 
     name: str | None
-    index: NDArray[np.int64]  # of pairs that do
+    index: NDArray[np.int64]  # of the pairs with a frequency above 0
     rows: NDArray[np.int64]  # (2, pairs)
     omega: Array
     length: int
 
     @classmethod
     def of(cls, name: str | None, rows: NDArray[np.int64], omega: Array, length: int) -> "Rotation":
-        """A rotation of which pairs of frequency 0 are left out."""
+        """Create a rotation without the pairs of frequency 0."""
         index = np.flatnonzero(omega)
         return cls(name, index, rows[:, index], omega[index], length)
 
 
 def mixed(moments: Array, rows: NDArray[np.int64], share: Array) -> Array:
-    """Moments (heads, d) of which the two rows of a pair keep a part, and exchange the rest."""
+    """Mix moments (heads, d): both rows of a pair keep a share and exchange the rest."""
     rotated, a, b = moments.copy(), moments[:, rows[0]], moments[:, rows[1]]
     rotated[:, rows[0]], rotated[:, rows[1]] = (
         share * a + (1 - share) * b,
@@ -125,7 +125,7 @@ def mixed(moments: Array, rows: NDArray[np.int64], share: Array) -> Array:
 
 
 def mean_rotation(omega: Array, length: int) -> NDArray[np.complex128]:
-    """The mean of exp(2iωp) over positions."""
+    """Return the mean of exp(2iωp) over positions."""
     sines, ratio = np.sin(omega), np.ones_like(omega)
     np.divide(np.sin(length * omega), length * sines, out=ratio, where=np.abs(sines) > 1e-15)
     mean: NDArray[np.complex128] = ratio * np.exp(1j * omega * (length - 1))
@@ -133,7 +133,7 @@ def mean_rotation(omega: Array, length: int) -> NDArray[np.complex128]:
 
 
 def keys_of(shares: Sequence[LayerShares], turn: Rotation) -> tuple[Keys, Keys]:
-    """Key heads before and after rotation, without those that are zero."""
+    """Return key heads before and after rotation, without heads of zeros."""
     mean = mean_rotation(turn.omega, turn.length)
     lags, places = (1 + np.abs(mean) ** 2) / 2, (1 + mean.real) / 2
     parts: list[tuple[Array, ...]] = []
@@ -157,7 +157,7 @@ def keys_of(shares: Sequence[LayerShares], turn: Rotation) -> tuple[Keys, Keys]:
 def squared_errors(
     keys: Keys, original: Array, turn: Rotation, *, rotated: bool
 ) -> dict[Scheme, Array]:
-    """Squared errors (heads, d) of each scheme; `original` are moments before rotation."""
+    """Return squared errors (heads, d) of each scheme; `original` are moments before rotation."""
     parts_of: dict[Scheme, list[Array]] = {}
     for start in range(0, len(keys.moments), AT_ONCE):
         for name, bits, zero, part in group_errors(keys.moments[start : start + AT_ONCE], BITS):
@@ -170,7 +170,7 @@ def squared_errors(
     for bits in BITS:
         for zero, squares in zip((False, True), steps, strict=True):
             levels = 2**bits - 1 if zero else 2 ** (bits - 1) - 1
-            exact = max(1 - (1 + zero) / turn.length, 0.0)  # but values that set the step
+            exact = max(1 - (1 + zero) / turn.length, 0.0)  # the values that set a step are exact
             errors[f"int{bits}", bits, "channel", zero] = squares * exact / (12 * levels**2)
     for name, bits in MANTISSAS.items():
         errors[name, 8, "value", False] = keys.moments / (4.0**bits * 32 * log(2))
@@ -180,7 +180,7 @@ def squared_errors(
 def quantisation_errors(
     shares: Sequence[LayerShares], turn: Rotation
 ) -> Iterator[QuantisationError]:
-    """The errors of each scheme over the heads of the layers of a rotation."""
+    """Yield the error of each scheme over all heads of a rotation."""
     before, after = keys_of(shares, turn)
     is_known = not any(layer.halved for layer in shares)
     rotated = squared_errors(after, before.moments, turn, rotated=True)
@@ -200,13 +200,13 @@ def quantisation_errors(
 def mean_errors(
     before: Array | None, after: Array, of: NDArray[np.bool_]
 ) -> tuple[float | None, float]:
-    """The roots of mean squared errors of some heads."""
+    """Return the root mean squared errors of some heads."""
     early = None if before is None else sqrt(float(before[of].mean()))
     return early, sqrt(float(after[of].mean()))
 
 
 def spared_pairs(shares: Sequence[LayerShares], turn: Rotation) -> Spared:
-    """The pairs that resampled heads name, too, and what sparing them does."""
+    """Return the pairs that bootstrap samples of heads agree on, and the effect of sparing them."""
     keys = keys_of(shares, turn)[1]
     limit = max(len(turn.index) // SMALL, 1)
     sampled = slice(None, None, -(-len(keys.cost) // MANY))
@@ -232,11 +232,11 @@ def spared_pairs(shares: Sequence[LayerShares], turn: Rotation) -> Spared:
 def greedy_path(
     keys: Keys, turn: Rotation, limit: int
 ) -> tuple[list[int], list[Array], NDArray[np.float64]]:
-    """Pairs one after the other that reduce the error of int4 with a step a token the most.
+    """Choose pairs one by one that reduce the error of int4 with one step per token the most.
 
-    And what each pair would have gained (pairs, heads) at each step, or when it was chosen; and
-    errors (steps, heads) before each and after the last. Errors are estimates: those of the mean
-    step, at most all of a channel.
+    Returns the pairs; the gain of each pair (pairs, heads) at each step, for a chosen pair that at
+    its choice; and the errors (steps, heads) before each step and after the last. Errors are
+    estimates for the mean step, limited to the moment of a channel.
     """
     path: list[int] = []
     gains: list[Array] = []
@@ -264,14 +264,14 @@ def greedy_path(
 
 
 def without(keys: Keys, rows: NDArray[np.int64]) -> Keys:
-    """Key heads without some rows."""
+    """Return key heads without some rows."""
     mask = np.ones(keys.cost.shape[1])
     mask[rows] = 0
     return replace(keys, moments=keys.moments * mask, cost=keys.cost * mask)
 
 
 def exact_error(keys: Keys, spared: NDArray[np.int64]) -> float:
-    """The mean squared error of int4 with a step a token, and some rows exact."""
+    """Return the mean squared error of int4 with one step per token if some rows are exact."""
     remaining, total = without(keys, spared), 0.0
     for start in range(0, len(remaining.cost), AT_ONCE):
         block = slice(start, start + AT_ONCE)

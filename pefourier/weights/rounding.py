@@ -1,10 +1,10 @@
-r"""The squared errors of quantisers in channels that are independent Gaussians.
+r"""Squared errors of quantisers in channels that are independent Gaussians.
 
 A quantiser of b bits has the step :math:`D = \max_i |x_i| / (2^{b-1} - 1)`, or with a zero point,
 the stored minimum, :math:`(\max_i x_i - \min_i x_i) / (2^b - 1)`. Its errors have the variance
-:math:`D^2/12` in channels wider than a step and :math:`s^2` in those far narrower, which become
-zero; the values that set a step have none. With :math:`F_i(x) = \mathrm{erf}(x / s_i \sqrt 2)` the
-largest magnitude A and the largest B on the other side of zero have
+:math:`D^2/12` in channels wider than a step and :math:`s^2` in far narrower channels, which become
+zero. The values that set a step have no error. With :math:`F_i(x) = \mathrm{erf}(x / s_i \sqrt 2)`
+the largest magnitude A and the largest magnitude B on the other side of zero have
 
 .. math:: P(A \le a, B \le b) = 2 \prod_i \frac{F_i(a) + F_i(b)}{2} - \prod_i F_i(b),\ b \le a.
 
@@ -23,35 +23,35 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Singles = NDArray[np.float32]
 SIZES = {"token": 0, "group of 64": 64, "group of 32": 32}  # channels that share a step; 0: all
-BLOCK = 32  # channels whose products are taken first
-EDGES = np.r_[0.0, np.geomspace(2e-3, 4.7, 24)].astype(np.float32)  # in deviations of the widest
+BLOCK = 32  # channels that are multiplied first
+EDGES = np.r_[0.0, np.geomspace(2e-3, 4.7, 24)].astype(np.float32)  # 1: largest deviation
 MIDDLES = np.sqrt(EDGES * np.r_[np.float32(0), EDGES[:-1]])
-FEWEST = 1e-6  # stands for the deviation of a channel of zeros
-LOGS = np.linspace(-14, 3, 2**14)  # of what tables are looked up by
+FEWEST = 1e-6  # replaces the deviation of a channel of zeros
+LOGS = np.linspace(-14, 3, 2**14)  # logarithms of the arguments of tables
 
 
 @cache
 def outside() -> Array:
-    """The probability that a Gaussian of unit variance is farther out than exp(x), by `LOGS`."""
+    """Return the probability that a unit Gaussian exceeds exp(x) in size, for x in `LOGS`."""
     return np.array([erfc(exp(x) / sqrt(2)) for x in LOGS])
 
 
 @cache
 def within() -> Singles:
-    """The probability that it is not."""
+    """Return the probability that a unit Gaussian is within exp(x), for x in `LOGS`."""
     return (1 - outside()).astype(np.float32)
 
 
 @cache
 def rounding_error() -> Singles:
-    """The squared error of a Gaussian of deviation exp(x) rounded to whole numbers, by `LOGS`."""
+    """Return the squared error of rounding a Gaussian of deviation exp(x) to integers."""
     squares = np.exp(2 * LOGS)
     waves = ((-1) ** k / (pi * k) ** 2 * np.exp(-2 * pi**2 * k**2 * squares) for k in range(1, 9))
     return np.where(squares < 0.01, squares, 1 / 12 + sum(waves)).astype(np.float32)
 
 
 def looked_up(table: NDArray[Any], ratios: NDArray[Any], of: Singles) -> NDArray[Any]:
-    """A table at the logarithms of ratios (channels, heads, blocks) to others (cells,)."""
+    """Look up a table at log ratios of (channels, heads, blocks) times (cells,)."""
     with np.errstate(divide="ignore"):
         scale = np.float32((len(LOGS) - 1) / (LOGS[-1] - LOGS[0]))
         shift = (np.log(ratios) - np.float32(LOGS[0])) * scale
@@ -61,7 +61,7 @@ def looked_up(table: NDArray[Any], ratios: NDArray[Any], of: Singles) -> NDArray
 
 
 def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int, bool, Array]]:
-    """Squared errors (heads, d) of channels that share steps: by size, bits, zero point."""
+    """Yield squared errors (heads, d) of channels that share steps, by size, bits, zero point."""
     heads, d = moments.shape
     wide = -(-d // 64) * 64
     filled = np.full((heads, wide), FEWEST, np.float32)
@@ -89,7 +89,7 @@ def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int
         for b, errors in rounded.items():
             summed = errors.reshape(free[name].shape) * free[name] * largest[:, :, None]
             yield name, b, False, unblocked(summed.sum(axis=4))
-    below = np.zeros((*inside.shape[1:], len(EDGES)), np.float32)  # largest, and on the other side
+    below = np.zeros((*inside.shape[1:], len(EDGES)), np.float32)  # axes A and B of the docstring
     for b in range(len(EDGES)):
         below[..., b:, b] = ((inside[..., b:] + inside[..., [b]]) / 2).prod(axis=0)
     for name, groups in groups_of.items():
@@ -106,9 +106,9 @@ def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int
 
 
 def offset_rounding(deviations: Singles, ends: Singles, bits: int) -> Singles:
-    """Squared errors, in steps, of channels in a grid from one extreme to the other.
+    """Return squared errors, in steps, of channels on a grid from one extreme to the other.
 
-    `ends` (heads, groups, A, B) are the chances of the nearer extreme, given the farther.
+    `ends` (heads, groups, A, B) are the probabilities of the nearer extreme given the farther.
     """
     steps = (MIDDLES[:, None] + MIDDLES) / np.float32(2**bits - 1) + np.float32(1e-9)
     if deviations[deviations > 2 * FEWEST].min() > 0.6 * steps.max():
@@ -126,7 +126,7 @@ def offset_rounding(deviations: Singles, ends: Singles, bits: int) -> Singles:
 
 
 def cells(joint: Singles) -> Singles:
-    """Chances of A and B in each cell (heads, groups, A, B) from the products at their edges."""
+    """Return the probability of each cell (heads, groups, A, B) from products at its edges."""
     diagonal = np.diagonal(joint, axis1=2, axis2=3)
     above = np.triu(np.broadcast_to(diagonal[..., None], joint.shape), 1)
     chance = np.tril(2 * joint - diagonal[:, :, None, :]) + above
@@ -136,15 +136,15 @@ def cells(joint: Singles) -> Singles:
 
 
 def share_of_setting(hazards: Singles) -> Singles:
-    """The chance of each channel (block, heads, groups, blocks, cells) to be what sets a step."""
+    """Return the probability that a channel sets a step (block, heads, groups, blocks, cells)."""
     total: Singles = np.maximum(hazards.sum(axis=(0, 3), keepdims=True), np.float32(1e-30))
     return hazards / total
 
 
 def token_factors(omega: Array, ratios: Array, length: int) -> tuple[Array, Array]:
-    """E[max x^2] and E[(max x - min x)^2] of a channel over tokens (pairs, ratios).
+    """Return E[max x^2] and E[(max x - min x)^2] of a channel over tokens (pairs, ratios).
 
-    The mean moment of its pair, which rotates by omega, is 1, and its own 1 + ratio at angle 0.
+    The pair rotates by omega and has mean moment 1; the channel has moment 1 + ratio at angle 0.
     """
     x = np.linspace(0.0, 10.0, 160)
     phases = np.minimum(2 * omega * length, 2 * pi)[:, None] * (np.arange(16) + 0.5) / 16
@@ -159,7 +159,7 @@ def token_factors(omega: Array, ratios: Array, length: int) -> tuple[Array, Arra
 
 
 def token_steps(moments: Array, rows: NDArray[np.int64], omega: Array, length: int) -> list[Array]:
-    """E[max x^2] and E[(max x - min x)^2] over tokens of each channel (heads, d)."""
+    """Return E[max x^2] and E[(max x - min x)^2] over tokens of each channel (heads, d)."""
     unrotated = token_factors(np.zeros(1), np.zeros(1), length)
     by_kind = [moments * factor for factor in unrotated]
     a, b = moments[:, rows[0]], moments[:, rows[1]]
@@ -176,7 +176,7 @@ def token_steps(moments: Array, rows: NDArray[np.int64], omega: Array, length: i
 
 
 def largest_squares(moments: Array, rows: NDArray[np.int64]) -> tuple[Array, Array]:
-    """E[max x^2] over the channels of each head (heads,), and without each pair (heads, pairs)."""
+    """Return E[max x^2] over channels: (heads,), and without each pair (heads, pairs)."""
     deviations = np.sqrt(np.maximum(moments, FEWEST**2)).astype(np.float32)
     inside = looked_up(within(), 1 / deviations, EDGES)
     total, pairs = inside.prod(axis=1), inside[:, rows[0]] * inside[:, rows[1]]

@@ -1,4 +1,4 @@
-"""What do the heads of all layers of a rotation have in common?"""
+"""Summarise the shares of rotary pairs over the heads of all layers of a rotation."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,44 +11,44 @@ from pefourier.errors import PefourierError
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import number, ranges
 
-OFTEN = 32  # turns within the length, from which on a pair counts as fast
+OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
 BANDS = 8  # rows of the table of pairs
-EVEN = 0.1  # of the even share: as near use is even
-CHANCE = 3.0  # spreads of shuffled pairs: as near it may be chance
-FEW = 0.5  # of the pairs: where as many, used evenly, would be spread as widely, few are used
+EVEN = 0.1  # relative difference from the even share up to which use counts as even
+CHANCE = 3.0  # difference, in spreads of shuffled pairs, up to which it may be chance
+FEW = 0.5  # share of effective pairs up to which few pairs are used
 
 
 @dataclass(frozen=True)
 class PairUse:
-    """A pair of a rotation, and what the heads put into it on average."""
+    """A pair of a rotation, and its mean share over heads."""
 
     index: int
     wavelength: float  # positions
-    turns: float  # within the length
+    turns: float  # full rotations within the length
     share_q: float
-    share_k: float | None  # None where only queries were measured
+    share_k: float | None  # None if only queries were measured
     share: float | None  # of the product
 
 
 @dataclass(frozen=True)
 class Portion:
-    """What some of the pairs have."""
+    """Shares of a group of pairs."""
 
     pairs: int
-    uniform: float  # their share of all pairs
+    uniform: float  # share of the number of pairs
     q: float  # mean share of the energy of queries
     k: float | None
     product: float | None
-    spread: float = field(default=0.0, metadata={"told": False})  # were pairs of groups shuffled
+    spread: float = field(default=0.0, metadata={"told": False})  # by chance: `shuffled_spread`
 
     @property
     def used(self) -> float:
-        """The share of the product, or of queries where nothing is known of keys."""
+        """Return the share of the product, or of the queries if keys are unknown."""
         return self.q if self.product is None else self.product
 
     @property
     def preference(self) -> int:
-        """1 where they are used more than evenly, -1 less, 0 where that is even or chance."""
+        """Return 1 for more than even use, -1 for less, 0 if use is even or may be chance."""
         excess = self.used - self.uniform
         is_even = abs(excess) <= max(EVEN * self.uniform, CHANCE * self.spread)
         return 0 if is_even else 1 if excess > 0 else -1
@@ -56,7 +56,7 @@ class Portion:
 
 @dataclass(frozen=True)
 class PairKind:
-    """What pairs of a kind have, of one rotation."""
+    """Shares of one kind of pairs of a rotation."""
 
     rotation: str | None
     kind: str
@@ -65,7 +65,7 @@ class PairKind:
 
 @dataclass(frozen=True)
 class RotationUse:
-    """What the heads of all layers of one rotation use."""
+    """Use of rotary pairs by the heads of all layers of one rotation."""
 
     name: str  # the type of layer, or empty
     pairs: tuple[PairUse, ...]
@@ -73,23 +73,23 @@ class RotationUse:
     often: Portion
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: tuple[int, ...]  # the fewest pairs that hold half of the product
-    half_rows: tuple[int, ...] = ()  # rows of a head that those pairs are
+    half_rows: tuple[int, ...] = ()  # the rows of a head that hold these pairs
 
     @property
     def part(self) -> str | None:
-        """The type of layer; None where there is one rotation."""
+        """Return the type of layer; None if the model has one rotation."""
         return self.name or None
 
     @property
     def count(self) -> int:
-        """How many pairs turn."""
+        """Return the number of rotary pairs."""
         return len(self.pairs)
 
     @property
     def preference(self) -> str:
-        """Which pairs are used more or less than evenly: that never turn, or else the fastest.
+        """Return which pairs are used more or less than evenly, slow pairs before fast pairs.
 
-        Where neither are, few pairs may hold most of what a head has.
+        If both are used evenly, report whether few pairs hold most of a head's energy.
         """
         verdicts = {1: "favoured", -1: "neglected"}
         for name, portion in (("slow pairs", self.never_turn), ("fast pairs", self.often)):
@@ -99,7 +99,7 @@ class RotationUse:
 
     @property
     def kinds(self) -> Iterator[PairKind]:
-        """What pairs hold: in bands of equal size, fast ones first, then those of a kind."""
+        """Yield the shares of bands of equal size, high frequencies first, then of each kind."""
         order = sorted(self.pairs, key=lambda pair: pair.wavelength)
         size = -(-len(order) // min(BANDS, len(order)))
         for start in range(0, len(order), size):
@@ -117,11 +117,11 @@ class RotationUse:
 def summarise(
     name: str, frequencies: NDArray[np.float64], length: int, shares: Sequence[LayerShares]
 ) -> RotationUse:
-    """What the heads of the layers of one rotation use, whose pairs have these frequencies."""
+    """Summarise the use of pairs with these frequencies over the heads of a rotation's layers."""
     used = np.concatenate([layer.used for layer in shares])
     used = used[~np.isnan(used).any(axis=1)]
     if not len(used):
-        raise PefourierError("all queries, or all keys, are zero; there is nothing to share out")
+        raise PefourierError("all queries or all keys are zero; no pair has a share")
     index = np.flatnonzero(frequencies)
     omega = frequencies[index]
     mean_q = np.nanmean(np.concatenate([layer.q for layer in shares]), axis=0)
@@ -157,27 +157,27 @@ def summarise(
 
 
 def total(shares: Iterable[float | None]) -> float | None:
-    """The sum of shares, which all or none of the pairs have."""
+    """Return the sum of shares; None if the pairs have no shares."""
     known = [share for share in shares if share is not None]
     return sum(known) if known else None
 
 
 def share_of(means: NDArray[np.float64] | None, pairs: int | NDArray[np.bool_]) -> float | None:
-    """The mean share of one pair, or of several; None where no head has shares."""
+    """Return the mean share of one or several pairs; None if no head has shares."""
     return None if means is None else float(means[pairs].sum())
 
 
 def head_mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64] | None:
-    """The mean over heads of shares in some layers; None where none has them."""
+    """Return the mean of shares over the heads of some layers; None if no head has shares."""
     heads = np.concatenate(parts)
     return None if np.isnan(heads).all() else np.nanmean(heads, axis=0)
 
 
 def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
-    """How far the mean share of some pairs is from their number's, by chance alone.
+    """Return the standard deviation of the mean share of some pairs that chance alone causes.
 
-    The standard deviation of a sum of draws without replacement, where the pairs of each group of
-    heads, which have keys in common, are shuffled: weights drawn at random favour some pairs, too.
+    Random weights favour some pairs too. The estimate shuffles the pairs of each group of heads
+    that share keys: the deviation is that of a sum of draws without replacement.
     """
     heads = sum(int((~np.isnan(layer.used).any(axis=1)).sum()) for layer in shares)
     pairs, squares = shares[0].used.shape[1], 0.0
@@ -188,7 +188,7 @@ def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
 
 
 def fewest_holding(shares: NDArray[np.float64], part: float) -> NDArray[np.int64]:
-    """The fewest of some shares whose sum is at least a part of all, in order.
+    """Return the indices of the fewest shares that sum to at least a part of the total, sorted.
 
     >>> fewest_holding(np.array([0.1, 0.4, 0.2, 0.3]), 0.5).tolist()
     [1, 3]

@@ -1,7 +1,8 @@
-"""Which tensors do a model's weights hold? Headers are read; rows of a tensor when they are asked.
+"""List the tensors of a model's weights from headers, and read their rows on demand.
 
-Weights are a folder of .safetensors files, one such file, or a .gguf file, whose quantised types
-the package gguf decodes. A tensor is never in memory as a whole: `Tensor.rows` reads some rows.
+Weights are a folder of .safetensors files, a single .safetensors file, or a .gguf file. The package
+gguf decodes its quantised types. A tensor is never in memory as a whole: `Tensor.rows` reads a
+range of rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,22 +27,22 @@ Decoder = Callable[[NDArray[Any]], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where the rows of a tensor lie in a file, and how their bytes become numbers."""
+    """The place of a tensor's rows in a file, and the decoder of their bytes."""
 
     path: str
     name: str
     shape: tuple[int, ...]
     kind: str  # of the stored numbers
-    start: int  # byte of the file
+    start: int  # offset in the file, in bytes
     row_bytes: int
     decode: Decoder | None  # of bytes (rows, row_bytes); None: unknown
 
     def rows(self, first: int, last: int) -> NDArray[Any]:
-        """Some rows (last - first, columns)."""
+        """Return the rows from first to last (last - first, columns)."""
         if self.decode is None:
             raise PefourierError(
-                f"{self.name} of {shown(self.path)} is of type {self.kind}, whose numbers are not "
-                "read here; give the model in bfloat16, float16, float32 or float8"
+                f"{self.name} of {shown(self.path)} has type {self.kind}, which is not supported; "
+                "use the model in bfloat16, float16, float32 or float8"
             )
         count, offset = (last - first) * self.row_bytes, self.start + first * self.row_bytes
         with os_errors("read", self.path):
@@ -53,22 +54,22 @@ class Tensor:
         return self.decode(stored.reshape(last - first, self.row_bytes))
 
     def vector(self) -> NDArray[Any]:
-        """All numbers in a row, float64 (n,): of the gains of a norm, of scales."""
+        """Return all numbers as float64 (n,), for the gains of a norm or for scales."""
         return self.rows(0, row_count(self.shape)).astype(float).reshape(-1)
 
 
 def row_count(shape: tuple[int, ...]) -> int:
-    """Rows of a tensor; a vector is one row."""
+    """Return the number of rows of a tensor; a vector is one row."""
     return shape[0] if len(shape) > 1 else 1
 
 
 def list_tensors(path: str) -> dict[str, Tensor]:
-    """The tensors of a model's folder, of a .safetensors file or of a .gguf file, by name.
+    """Return the tensors of a model's folder, a .safetensors file or a .gguf file, by name.
 
     Raises
     ------
     PefourierError
-        For a file that is missing or damaged, a shard that is not there, a folder without weights.
+        If a file or a shard is missing or damaged, or the folder has no weights.
     """
     if status_of(path) is None:
         raise missing(path)
@@ -78,25 +79,25 @@ def list_tensors(path: str) -> dict[str, Tensor]:
     file_of = dict(all_tensors(path))
     if not file_of:
         raise PefourierError(
-            f"{shown(path)} holds no weights that are read here: model.safetensors, or files that "
-            "model.safetensors.index.json names; name a .gguf file itself"
+            f"{shown(path)} must hold model.safetensors, or model.safetensors.index.json with the "
+            "files that it lists; to read a .gguf file, give its path"
         )
     tensors: dict[str, Tensor] = {}
     for file in dict.fromkeys(file_of.values()):
         tensors |= {n: tensor for n, tensor in safetensors_of(file) if file_of.get(n) == file}
     if absent := file_of.keys() - tensors.keys():
         raise PefourierError(
-            f"{shown(path)} has no {shown(min(absent))}, which its index names; fetch it again"
+            f"{shown(path)} has no {shown(min(absent))}, which its index lists; download it again"
         )
     return tensors
 
 
 def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a .safetensors file."""
+    """Yield the tensors of a .safetensors file."""
     with open_arrays(path, regular=True) as file:
         arrays = file.arrays
     for name, stored in arrays.items():
-        if isinstance(stored, RawArray):  # as all of such a file are
+        if isinstance(stored, RawArray):  # true for every array of a .safetensors file
             width = stored.file_bytes // max(row_count(stored.shape), 1)
             decode = DECODERS.get(stored.kind)
             reader = partial(as_numbers, stored.bits, decode) if stored.kind in KINDS else None
@@ -104,7 +105,7 @@ def safetensors_of(path: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def gguf_tensors(path: str) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a .gguf file."""
+    """Yield the tensors of a .gguf file."""
     for name, place in read_header(path)[1].items():
         block, size = BLOCKS.get(place.type, (1, 0))
         width = prod(place.shape) // max(row_count(place.shape), 1) // block * size
@@ -117,18 +118,18 @@ def gguf_tensors(path: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def as_numbers(dtype: np.dtype[Any], decode: Decoder | None, stored: NDArray[Any]) -> NDArray[Any]:
-    """The numbers of rows of bytes."""
+    """Convert rows of bytes to numbers."""
     bits = stored.view(dtype)
     return decode(bits) if decode else bits
 
 
 def dequantised(kind: str, stored: NDArray[Any]) -> NDArray[Any]:
-    """The numbers of rows of quantised blocks, by the package gguf."""
+    """Decode rows of quantised blocks with the package gguf."""
     try:
         from gguf import GGMLQuantizationType, quants
     except ImportError as error:
         raise PefourierError(
-            f"tensors of type {kind} need gguf, which is not installed; pip install gguf"
+            f"tensors of type {kind} need the package gguf; run pip install gguf"
         ) from error
     with suppress(NotImplementedError, AttributeError):
         return np.asarray(quants.dequantize(stored, getattr(GGMLQuantizationType, kind)))

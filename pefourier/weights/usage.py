@@ -1,19 +1,19 @@
-r"""Which rotary frequencies do the weights of a model use?
+r"""Measure which rotary frequencies the weights of a model use.
 
 Conventions
 -----------
-Pair i of a head turns rows a and b of its query and key projections by :math:`p\,\omega_i` at
-position p. Its energy is :math:`E_i^q = |q_a|^2 + |q_b|^2` for queries, with the gains of the norm
-before multiplied into columns (without what is along a mean that the norm takes out) and those of a
-norm of queries into rows, :math:`E_i^k` for keys likewise. The part of a score that pair i makes at
-lag D is :math:`x^\top (C_i \cos\omega_i D + S_i \sin\omega_i D) y` with :math:`(|C_i|^2 +
-|S_i|^2)/2 = E_i^q E_i^k / 2`, so that the share
+At position p, pair i of a head rotates rows a and b of its query and key projections by
+:math:`p\,\omega_i`. Its energy is :math:`E_i^q = |q_a|^2 + |q_b|^2` for queries, and
+:math:`E_i^k` for keys. Columns are multiplied by the gains of the norm before the projection, rows
+by the gains of a query or key norm. If the norm before subtracts a mean, the component along it is
+left out. At lag D, pair i adds :math:`x^\top (C_i \cos\omega_i D + S_i \sin\omega_i D) y` to a
+score, with :math:`(|C_i|^2 + |S_i|^2)/2 = E_i^q E_i^k / 2`. Therefore the share
 
 .. math:: E_i^q E_i^k \,/\, \sum_j E_j^q E_j^k
 
-of a head depends neither on the angle in which a pair is written nor on scaling queries up and keys
-down. Shares are those of a head, and means over layers and query heads; the keys of a query head
-are those of its group. A turn is 2 pi. Weights alone say nothing of the means of activations.
+of a head depends neither on the basis within a pair nor on scaling queries up and keys down. Shares
+are given per head, and as means over layers and query heads. A query head uses the keys of its
+group. A full rotation is 2 pi. Weights alone do not show the means of activations.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,13 +53,13 @@ from pefourier.writing.text import number, ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
-MOST_MOVED = 5  # heads that are named
-SAMPLED = 8  # layers from which check-faithful doubts a pairing
+MOST_MOVED = 5  # heads that a comparison lists
+SAMPLED = 8  # layers that check-faithful samples to test a pairing
 
 
 @dataclass(frozen=True)
 class HeadUse:
-    """The shares of the product in one head."""
+    """Shares of the product in one head."""
 
     layer: int
     head: int
@@ -68,24 +68,24 @@ class HeadUse:
 
 @dataclass(frozen=True)
 class UsedLayers:
-    """Layers of a model that are alike."""
+    """Layers of a model with equal properties."""
 
     index: tuple[int, ...]
     kind: str
     rotation: int | None
     heads: int | None
     kv_heads: int | None
-    name: str | None = field(default=None, metadata={"told": False})  # of its rotation
+    name: str | None = field(default=None, metadata={"told": False})  # of the rotation
 
     @property
     def layers(self) -> str:
-        """The layers as ranges."""
+        """Return the layers as ranges."""
         return ranges(self.index)
 
 
 @dataclass(frozen=True)
 class MovedHead:
-    """A head whose shares differ between two checkpoints."""
+    """A head with shares that differ between two checkpoints."""
 
     layer: int
     head: int
@@ -94,16 +94,16 @@ class MovedHead:
 
 @dataclass(frozen=True)
 class Moved:
-    """What of the use of pairs differs between two checkpoints."""
+    """Difference in the use of pairs between two checkpoints."""
 
     other: str
     moved: float  # mean over heads
-    heads: tuple[MovedHead, ...]  # that differ most
+    heads: tuple[MovedHead, ...]  # the heads that differ most
 
 
 @dataclass(frozen=True, repr=False)
 class Usage(Result):
-    """Which rotary frequencies the weights of a model use."""
+    """Result of `pefourier usage`: the rotary frequencies that a model's weights use."""
 
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
@@ -151,49 +151,49 @@ class Usage(Result):
     pairing: PairLayout
     layers: tuple[UsedLayers, ...]
     rotations: tuple[summary.RotationUse, ...]
-    heads: tuple[HeadUse, ...] | None  # None where they were not asked for
+    heads: tuple[HeadUse, ...] | None  # None without --all
     gains: str  # applied or none
     findings: tuple[Finding, ...]
-    against: Moved | None = None  # another checkpoint, where one was asked for
-    quantisation: tuple[quantise.QuantisationError, ...] = ()  # none of MLA, or of queries alone
-    spare: tuple[quantise.Spared, ...] = ()  # of each rotation
+    against: Moved | None = None  # comparison with another checkpoint
+    quantisation: tuple[quantise.QuantisationError, ...] = ()  # empty for MLA, or without keys
+    spare: tuple[quantise.Spared, ...] = ()  # one for each rotation
     shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property
     def verdict(self) -> str:
-        """What the rotation prefers, or each of several; a doubtful pairing comes before it."""
+        """Return the preference of the rotation, unless the pairing is doubtful."""
         if any(entry.code == "usage-pairing-doubt" for entry in self.findings):
             return "probably a mistake"
         return self.first.preference if len(self.rotations) == 1 else "by layer type"
 
     @property
     def first(self) -> summary.RotationUse:
-        """The rotation of the first layers that turn."""
+        """Return the rotation of the first rotated layers."""
         return self.rotations[0]
 
     @property
     def subject(self) -> str:
-        """What the shares are of."""
+        """Return the quantity that the shares describe."""
         is_product = self.first.never_turn.product is not None
         return "the attention scores" if is_product else "the energy of queries"
 
     @property
     def preferences(self) -> str:
-        """Each rotation with what it prefers."""
+        """Return each rotation with its preference."""
         return "; ".join(f"{use.name}: {use.preference}" for use in self.rotations)
 
     @property
     def kinds(self) -> list[summary.PairKind]:
-        """Kinds of pairs of all rotations."""
+        """Return the kinds of pairs of all rotations."""
         return [kind for rotation in self.rotations for kind in rotation.kinds]
 
     @property
     def spared(self) -> str:
-        """Pairs and rows that halve the error of int4; empty where none do, or for each type."""
+        """Return the pairs and rows that halve the error of int4; empty for several rotations."""
         return self.spare[0].listing if len(self.spare) == 1 and self.spare[0].halved else ""
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
-        """Names of the columns of CSV, and a row a pair; those of heads where they are there."""
+        """Return the columns of the CSV output and one row per pair, or per head and pair."""
         rows: list[list[Any]] = [
             [rotation.name, None, None, *(getattr(pair, name) for name in PAIR_FIELDS)]
             for rotation in self.rotations
@@ -218,25 +218,26 @@ def use_of_model(
     stats: str | None = None,
     begin: Progress | None = None,
 ) -> Usage:
-    """Which rotary frequencies a model uses at a length: its weights, or means of activations.
+    """Measure which rotary frequencies a model uses, from its weights or its mean activations.
 
     Parameters
     ----------
     spec : str
-        A model's folder, a .safetensors file with a config.json beside it, or a .gguf file; behind
-        ``#`` perhaps a part of its config. With `stats` its config is enough.
+        A model's folder, a .safetensors file in a folder with a config.json, or a .gguf file. A
+        part of the config may follow after ``#``. With `stats` the config is enough.
     length : int, optional
-        Default: the positions of training.
+        Number of positions. Default: the trained length.
     layers : range, optional
-        Layers that are looked at, by default all.
+        Layers to read. Default: all.
     every_head : bool
-        Whether the answer tells the shares of each head.
+        Whether the result lists the shares of each head.
     against : str, optional
-        Another checkpoint, or with `stats` another file of means: the answer tells what moved.
+        Another checkpoint to compare with, or with `stats` another file of mean activations.
     stats : str, optional
-        A file of means of activations; shares are then of the squares of mean lengths.
+        A file of mean activations; shares are then those of squared mean lengths.
     begin : function, optional
-        Of the name of a phase; gives what is told how many layers of all are done.
+        Called with the name of a phase; returns a function that is called with the number of
+        finished layers and of all layers.
     """
 
     def measure(weights: str, means: str | None) -> Usage:
@@ -259,7 +260,7 @@ def use_of_model(
 
 @dataclass(frozen=True)
 class ModelShares:
-    """What was read of a model, which an answer is put together from."""
+    """Shares read from a model, with all that a result needs."""
 
     spec: str
     turned: ModelPositions
@@ -270,7 +271,7 @@ class ModelShares:
 
 
 def read_weights(spec: str, layers: Sequence[int] | None, begin: Progress | None) -> ModelShares:
-    """What the weights in a folder or file put into pairs."""
+    """Read the shares of pairs from the weights in a folder or file."""
     turned, energies, pairing = measure_rows(spec, layers, begin=begin)
     frequencies = frequencies_of(turned)
     shares = tuple(shares_of(e, frequencies[e.rotation], pairing.name) for e in energies)
@@ -285,9 +286,9 @@ def measure_rows(
     limit: int | None = None,
     begin: Progress | None = None,
 ) -> tuple[ModelPositions, list[LayerEnergies], PairLayout]:
-    """How a model turns, how long its queries and keys are, and which of their rows are pairs.
+    """Return the rotations of a model, the energies of its rows, and the layout of its pairs.
 
-    Of all layers, or of a limited number, evenly spread.
+    `limit` reads at most this many layers, evenly spread.
     """
     model = open_model_weights(spec)
     turned = rotations_of_model(model.file.spec)
@@ -308,14 +309,14 @@ def measure_rows(
 
 
 def with_pairing(enc: Encoding) -> Encoding:
-    """A rotation of a config, with a finding where weights beside it doubt its pairing.
+    """Add a finding to a rotation from a config if weights in its folder contradict the pairing.
 
-    By some layers. As it was where there are no weights, or none that are known.
+    A sample of layers is read. Without weights, or with unknown names, the rotation is unchanged.
     """
     folder = Path(str(enc.params["path"])).parent
     try:
         turned, energies, pairing = measure_rows(str(folder), limit=SAMPLED)
-    except PefourierError:  # which `usage` says where it is asked
+    except PefourierError:  # `pefourier usage` reports such errors
         return enc
     notes = notes_on_usage(turned, pairing, energies)
     doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
@@ -323,12 +324,12 @@ def with_pairing(enc: Encoding) -> Encoding:
 
 
 def read_means(spec: str, stats: str) -> ModelShares:
-    """The same of means of activations."""
+    """Read the shares of pairs from a file of mean activations."""
     turned = rotations_of_model(spec)
     if len(turned.rotations) > 1:
         raise PefourierError(
-            f"{shown(spec)} has {len(turned.rotations)} rotations, by type of layer; name one "
-            "behind #"
+            f"{shown(spec)} has {len(turned.rotations)} rotations, by type of layer; choose a "
+            "type with PATH#TYPE"
         )
     name = open_model(spec).pairing if source_of(spec) == "config" else None
     pairing = PairLayout(name or "halves", "stats", None, None)
@@ -339,12 +340,12 @@ def read_means(spec: str, stats: str) -> ModelShares:
 def usage_of(
     model: ModelShares, length: int | None, layers: Sequence[int] | None, *, every_head: bool
 ) -> Usage:
-    """The answer about a model at a length."""
+    """Return the result for a model at a length."""
     turned, length = model.turned, length or model.turned.trained_or_native
     chosen = [layer for layer in model.shares if layers is None or layer.layer in layers]
     if not chosen:
-        raise PefourierError(f"{shown(model.spec)} has none of the layers that were asked for")
-    numbers = sorted({layer.rotation for layer in chosen})  # all, but of chosen layers
+        raise PefourierError(f"{shown(model.spec)} has none of the selected layers")
+    numbers = sorted({layer.rotation for layer in chosen})  # rotations of the chosen layers
     rotations, frequencies = [], frequencies_of(turned)
     errors: list[quantise.QuantisationError] = []
     spare: list[quantise.Spared] = []
@@ -379,7 +380,7 @@ def usage_of(
 
 
 def note_on_rounding(errors: list[quantise.QuantisationError], spare: quantise.Spared) -> Finding:
-    """What rounded keys cost, and what it helps to spare pairs."""
+    """Return the finding about the error of rounded keys and the effect of sparing pairs."""
     after = {
         e.scheme: 100 * e.after
         for e in errors
@@ -398,7 +399,7 @@ def used_layers(
     shares: tuple[LayerShares, ...],
     layers: Sequence[int] | None,
 ) -> Iterator[UsedLayers]:
-    """Runs of layers with their heads; of those that do not turn only which they are."""
+    """Yield runs of layers with the numbers of their heads, which unrotated layers lack."""
     for run in turned.layers:
         is_turned = run.kind == "rotary" and run.part in parts
         rotation = parts.index(run.part) if is_turned else None
@@ -412,7 +413,7 @@ def used_layers(
 def notes_on_usage(
     turned: ModelPositions, pairing: PairLayout, energies: list[LayerEnergies]
 ) -> Iterator[Finding]:
-    """What to know of an answer."""
+    """Yield findings about a result."""
     if pairing.source == "weights":
         yield finding("usage-pairing-guessed", name=pairing.name, both=pairing.correlations)
     elif pairing.likely not in (None, pairing.name):
@@ -431,12 +432,12 @@ def notes_on_usage(
 
 
 def moved_since(usage: Usage, reference: Usage) -> Moved:
-    """What of the use of pairs differs between two checkpoints of one model.
+    """Compare the use of pairs between two checkpoints of one model.
 
     Raises
     ------
     PefourierError
-        For models whose layers, heads or pairs differ.
+        If layers, heads or pairs of the models differ.
     """
     before = {(s.layer, s.rotation, s.used.shape): s.used for s in reference.shares}
     heads = []
@@ -445,9 +446,9 @@ def moved_since(usage: Usage, reference: Usage) -> Moved:
         if used is None:
             count, pairs = layer.used.shape
             raise PefourierError(
-                f"{shown(reference.model)} has no {count} heads of {pairs} pairs in layer "
-                f"{layer.layer}, as {shown(usage.model)} has; --against compares checkpoints of "
-                "one model"
+                f"{shown(reference.model)} must have {count} heads of {pairs} pairs in layer "
+                f"{layer.layer}, like {shown(usage.model)}; --against compares checkpoints of one "
+                "model"
             )
         moved = np.abs(layer.used - used).sum(axis=1) / 2
         heads += [
@@ -456,7 +457,7 @@ def moved_since(usage: Usage, reference: Usage) -> Moved:
             if np.isfinite(share)
         ]
     if not heads:
-        raise PefourierError("no head of both has a share that is not zero")
+        raise PefourierError("the two checkpoints have no head with shares in common")
     farthest = sorted(heads, key=lambda head: (-head.moved, head.layer, head.head))[:MOST_MOVED]
     mean = float(np.mean([head.moved for head in heads]))
     return Moved(reference.model, mean, tuple(farthest))

@@ -1,1 +1,1 @@
-"""Where codes come from that no formula gives: files, model configs, user code."""
+"""Sources of encodings other than formulas: files, model configs, user code."""

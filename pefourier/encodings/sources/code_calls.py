@@ -1,7 +1,7 @@
-"""How user code is called: by the names of its parameters, and by nothing else.
+"""Call user code by the names of its parameters.
 
-A function is called with (length, d), in the order that its names say; a class with the sizes that
-it names. What fits no convention is refused with a wrapper to paste.
+A function is called with (length, d), in the order of its parameter names; a class with the sizes
+that it names. Code that fits no convention is refused with a wrapper to paste.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.s
 WORDS = NAMES["words"]
 KNOWN = {*NAMES["roles"]}
 PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
-AXES = {  # how vectors are given to a rotation and come back, for x and for queries and keys
+AXES = {  # conversions of vectors before and after a rotation, for x and for queries and keys
     False: [("[:, :, None]", "[:, :, 0]"), ("[:, None]", "[:, 0]"), 2 * (".transpose(0, 1)",)],
     True: [2 * (".transpose(1, 2)",), ("[:, 0]", "[:, None]")],
 }
@@ -39,21 +39,21 @@ BATCH_FIRST = re.compile(r"\b((?i:batch)\w*|bs\w*|[BN]), *((?i:seq|len|time)\w*|
 
 @dataclass(frozen=True)
 class CodeRequest:
-    """A table that user code is asked for; errors call the code by its SPEC."""
+    """A request for a table from user code; errors name the code by its SPEC."""
 
     spec: str
     length: int
     d: int
-    on_grid: bool = False  # whether only sequences of this length have a meaning
+    on_grid: bool = False  # whether only sequences of this length are valid
 
 
 def is_needed(p: inspect.Parameter) -> bool:
-    """Whether a call must give it."""
+    """Return whether a call must pass the parameter."""
     return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Its parameters; length and d of what is built in C and has no signature."""
+    """Return the parameters of a function; length and d if it has no signature, as in C."""
     try:
         return list(inspect.signature(function).parameters.values())
     except ValueError:
@@ -62,12 +62,12 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def needed_names(function: Callable[..., Any]) -> list[str]:
-    """Names of what a call must give."""
+    """Return the names of the parameters that a call must pass."""
     return [p.name for p in parameters_of(function) if is_needed(p)]
 
 
 def roles_of(names: list[str]) -> set[str]:
-    """Roles of some names, "" of those that have none.
+    """Return the roles of some names, "" for names without a role.
 
     >>> sorted(roles_of(["q", "cos"]))
     ['', 'queries']
@@ -76,9 +76,9 @@ def roles_of(names: list[str]) -> set[str]:
 
 
 def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
-    """What a function gives for (length, d), or the instance that a class makes of its sizes.
+    """Call a function with (length, d), or a class with the sizes that it names.
 
-    Codes may depend on the longest length: a class keeps its own where that is enough.
+    Vectors may depend on the longest length: a class keeps its default length if it is sufficient.
     """
     is_class, values, unnamed = inspect.isclass(function), {}, []
     sizes = {"length": request.length, "d": request.d, "dropout": 0.0}
@@ -93,14 +93,14 @@ def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
     free = [] if is_class else [k for k in ("length", "d") if k not in roles_of([*values])]
     misfits = [name for name in unnamed if name in ROLE] or unnamed[len(free) :]
     if misfits:
-        raise unfit(request, f"needs {', '.join(unnamed)}, which are not length and d")
+        raise unfit(request, f"needs {', '.join(unnamed)}, expected length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
     by_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
     return function(*(values.pop(name) for name in by_order), **values)
 
 
 def axis_findings(code: Any, axis: int) -> list[Finding]:
-    """What is said of code whose codes run along one of its axes 0 and 1: one is the batch."""
+    """Return findings about the sequence axis, 0 or 1, of a module's output."""
     stated = is_sequence_first(code)
     if axis == 0:
         return [finding("sequence-first") if stated else finding("batch-axis", "first")]
@@ -108,7 +108,7 @@ def axis_findings(code: Any, axis: int) -> list[Finding]:
 
 
 def is_sequence_first(code: Any) -> bool:
-    """Whether code says so of its first axis, by a switch or in its source."""
+    """Return whether the first axis is the sequence, by a switch or by the source code."""
     switch = getattr(code, "batch_first", None)
     if isinstance(switch, bool):
         return not switch
@@ -124,16 +124,16 @@ class Unfit(PefourierError):
 
 
 def unfit(request: CodeRequest, why: str) -> Unfit:
-    """The error for code that fits no convention, with what would fit."""
+    """Return the error for code that fits no convention, with the conventions that exist."""
     kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
     return Unfit(f"{shown(request.spec)} {why}; write a function of {kinds}")
 
 
 def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Lines of Python that may make some code fit, and the names that they need.
+    """Yield wrappers that may make user code fit: lines of Python, and the names that they need.
 
-    Their last name is the function. Nothing is tried here, and code with a parameter that no name
-    explains has none.
+    The last name that the lines define is the function. Wrappers are not run here. Code with a
+    parameter of an unknown name has no wrapper.
     """
     module, _, name = request.spec.removeprefix("py:").rpartition(":")
     name = name if module else name.rpartition(".")[2]
@@ -156,7 +156,7 @@ def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, dict[str, A
 
 
 def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
-    """Parameters and body of functions: of tables, which may be several, then of rotations."""
+    """Yield parameters and bodies of wrapper functions: for tables, then for rotations."""
 
     def written(call: list[str], words: Mapping[str, str]) -> str:
         return f"({', '.join(f'{key}={words[ROLE[key]]}' for key in call)})"
@@ -179,11 +179,11 @@ def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def sandboxed(seed: int | None = None) -> Iterator[None]:
-    """Run user code, whose prints go to stderr, by the descriptor as by `sys.stdout`.
+    """Run user code with its prints sent to stderr, both from `sys.stdout` and descriptor 1.
 
-    Working directory, stdout and generators of random numbers are then what they were. Not held:
-    what ends or replaces the process from compiled code or by exec, processes and threads that go
-    on, handlers of `atexit`, and objects of other modules that it replaces.
+    The working directory, stdout and random number generators are restored afterwards. The
+    sandbox does not contain: compiled code that ends the process, exec, processes and threads that
+    keep running, `atexit` handlers, and replaced objects of other modules.
     """
     with contextlib.ExitStack() as stack:
         for context in (
@@ -194,7 +194,7 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
         ):
             stack.enter_context(context)
         if sys.__stdout__ is not None:
-            with contextlib.suppress(OSError):  # it is full
+            with contextlib.suppress(OSError):  # the disk is full
                 sys.__stdout__.flush()
                 descriptor = os.dup(1)
                 stack.callback(os.close, descriptor)
@@ -205,11 +205,11 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_exit() -> Iterator[None]:
-    """Make `os._exit` an error in this process: it would end with no answer and any status."""
+    """Make `os._exit` an error in this process, which would otherwise end without a result."""
     process, end, modules = os.getpid(), os._exit, [os, sys.modules[os.name]]
 
     def refuse(status: int) -> None:
-        if os.getpid() != process:  # a child of it
+        if os.getpid() != process:  # in a child process
             end(status)
         raise SystemExit(f"os._exit({status})")
 
@@ -224,10 +224,10 @@ def without_exit() -> Iterator[None]:
 
 @contextlib.contextmanager
 def seeded(seed: int | None) -> Iterator[None]:
-    """Let codes that begin at random be the same for a seed, and random numbers elsewhere alone."""
+    """Seed random numbers for reproducible initial vectors, and restore the generators after."""
     seed = (seed or 0) % 2**32
     torch = sys.modules.get("torch")
-    state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 (theirs to use)
+    state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 (of user code)
     with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002
@@ -242,7 +242,7 @@ def seeded(seed: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def evaluating(module: Any) -> Iterator[None]:
-    """Run a module in evaluation mode, and put it back into training where it was."""
+    """Run a module in evaluation mode, and restore the mode of each part afterwards."""
     is_module = hasattr(module, "modules") and not isinstance(module, type)
     training = {part: part.training for part in (module.modules() if is_module else ())}
     if is_module:
@@ -256,7 +256,7 @@ def evaluating(module: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_user_error(doing: str) -> Iterator[None]:
-    """Say in one line what user code raises, which may be anything."""
+    """Report any exception from user code as a one-line error."""
     try:
         yield
     except (PefourierError, KeyboardInterrupt):
@@ -266,8 +266,8 @@ def as_user_error(doing: str) -> Iterator[None]:
 
 
 def words_of(error: BaseException) -> str:
-    """The type of an exception and its text, as far as it has any."""
+    """Return the type of an exception and its text, if the text can be shown."""
     text = ""
-    with contextlib.suppress(ValueError, TypeError, AttributeError):  # of its own __str__
+    with contextlib.suppress(ValueError, TypeError, AttributeError):  # __str__ may fail
         text = shown(str(error))
     return f"{type(error).__name__}: {text or 'that cannot be shown'}"

@@ -1,8 +1,8 @@
-"""Which bytes are an array, in each format? Readers of single formats.
+"""Readers and writers of single file formats.
 
-A reader takes a seekable stream and gives the arrays in it by name as `Stored`: what the file
-declares, held against the bytes that are there, and a way to load it. Nothing is allocated on the
-word of a header, nothing is unpickled but tensors. Damage is a ValueError.
+A reader maps a seekable stream to `Stored` arrays by name. A `Stored` has the properties that the
+file declares, checked against the size of the file, and loads the array on demand. Headers are not
+trusted for allocations, and only tensors are unpickled. Damaged files raise ValueError.
 """
 
 import io
@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from pefourier.encodings.checks import image_sides, table_axes
 from pefourier.errors import PefourierError, shown
 
-MEMORY = 2**33  # bytes that an array may take when it is not mapped
-SUSPECT = 2**28  # bytes above which an array may take RATIO times its bytes in the file
+MEMORY = 2**33  # largest array in memory that is not mapped, in bytes
+SUSPECT = 2**28  # arrays above this size, in bytes, may take RATIO times their bytes in the file
 RATIO = 100
 MOST_AXES = 32
-EPS = {  # distance from one to the next number of a stored type; every other type becomes float64
+EPS = {  # distance from 1 to the next number of a stored type; other types become float64
     "float64": 2**-52,
     "float32": 2**-23,
     "float16": 2**-10,
@@ -42,38 +42,38 @@ EPS = {  # distance from one to the next number of a stored type; every other ty
 }
 WHOLE = {"bool"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
-TEXT = re.compile(r"(str|bytes)[1-9][0-9]*")  # of a fixed width
+TEXT = re.compile(r"(str|bytes)[1-9][0-9]*")  # fixed-width text
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An array as a file declares it; nothing of it is read before `load` is called."""
+    """An array as a file declares it; `load` reads the data."""
 
     shape: tuple[int, ...]
     kind: str  # name of the type of its numbers
-    width: int  # bytes that one of them takes in memory
-    file_bytes: int  # that it takes in the file
-    copied: Callable[[], NDArray[Any]]  # in memory; called by `load`, which looks first
-    mapped: Callable[[], NDArray[Any]] | None = None  # where it lies as numpy would have it
+    width: int  # bytes of a number in memory
+    file_bytes: int  # bytes of the array in the file
+    copied: Callable[[], NDArray[Any]]  # reads the array; called by `load` after its checks
+    mapped: Callable[[], NDArray[Any]] | None = None  # maps the array if numpy has its layout
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The shape without the single axes before or between positions and dimensions."""
+        """Return the shape without single axes before or between positions and dimensions."""
         return table_axes(self.shape)
 
     @property
     def sides(self) -> tuple[int, ...]:
-        """Rows and columns of an image's points, where these are its middle axes; else none."""
+        """Return the rows and columns of an image's points if they are the middle axes."""
         return image_sides(self.shape)
 
     @property
     def is_table(self) -> bool:
-        """Whether it has two axes, neither empty, of real numbers."""
+        """Return whether the array has two axes, neither empty, of real numbers."""
         return self.kind in KINDS and len(self.axes) == 2 and 0 not in self.axes
 
     @property
     def may_be_pairs(self) -> bool:
-        """Whether a last axis of 2 may hold cosines and sines, as of complex numbers."""
+        """Return whether the last axis has size 2 and may hold cosines and sines."""
         return self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2 and all(self.axes)
 
     def load(
@@ -86,14 +86,14 @@ class Stored:
         mapping: bool = False,
         limit: int = MEMORY,
     ) -> NDArray[Any]:
-        """The array, as `dtype` where one is given: through the gate.
+        """Check and load the array, converted to `dtype` if given.
 
-        `file` and `name` are what errors call it. `text` lets text of a fixed width pass too,
-        `mapping` maps what is large and needs no other type, `limit` is the number of bytes that
-        the array may take in memory.
+        Errors name the array by `file` and `name`. `text` also allows fixed-width text. `mapping`
+        maps a large array that needs no conversion. `limit` is the largest size in memory, in
+        bytes.
         """
         if self.kind not in KINDS and not (text and TEXT.fullmatch(self.kind)):
-            expected = "numbers or text of a fixed width" if text else "real numbers"
+            expected = "numbers or fixed-width text" if text else "real numbers"
             raise PefourierError(
                 f"{file} holds {self.label(name)} of {shown(self.kind)[1:-1]}; expected {expected}"
             )
@@ -101,66 +101,66 @@ class Stored:
         if mapping and self.mapped is not None and dtype in (None, self.kind) and need > SUSPECT:
             return self.mapped()
         if need > limit or need > max(SUSPECT, RATIO * self.file_bytes):
-            way_out = "; a .npy file of float32 is mapped and has no limit" if mapping else ""
+            way_out = "; use a .npy file of float32, which has no limit" if mapping else ""
             raise PefourierError(
                 f"{file} has {self.file_bytes} bytes for an array that takes {need}; the limits "
                 f"are {limit} and, above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
             )
-        with np.errstate(all="ignore"):  # a long double beyond float64 is infinite, refused later
+        with np.errstate(all="ignore"):  # a long double may become infinite, and is refused later
             array = self.copied()
             if array.dtype.kind == "U":
                 check_text(array)
             return array.astype(dtype, copy=False) if dtype else array
 
     def label(self, name: str) -> str:
-        """A name and the shape."""
+        """Return a name and the shape."""
         return f"{shown(name) if name else 'an array'} {self.shape}"
 
 
 @dataclass(frozen=True)
 class RawArray(Stored):
-    """An array whose bits lie in a file in raster order."""
+    """An array that a file stores in raster order."""
 
-    start: int = field(kw_only=True)  # byte of the file where they begin
-    bits: np.dtype[Any] = field(kw_only=True)  # as which they lie there
+    start: int = field(kw_only=True)  # offset of the data in the file, in bytes
+    bits: np.dtype[Any] = field(kw_only=True)  # type of the stored bits
 
 
 def check_shape(shape: Sequence[object], width: int, room: float) -> None:
-    """Refuse what is not the shape of an array, and one of more bytes than there is room for."""
+    """Refuse an invalid shape, and a shape that needs more than `room` bytes."""
     sizes = [axis for axis in shape if type(axis) is int and 0 <= axis < 2**63]
     if len(sizes) != len(shape) or len(sizes) > MOST_AXES:
-        raise ValueError("its shape is not that of an array")
+        raise ValueError("its shape is not a valid array shape")
     need = math.prod(sizes) * width
     if need > room:
-        raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes, {max(0, room)} are there")
+        raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes; it has {max(0, room)}")
 
 
 def check_text(array: NDArray[Any]) -> None:
-    """Refuse numbers that are no characters, which Python would stumble over later."""
+    """Refuse numbers that are not Unicode characters, which fail in Python later."""
     codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
     if (codes > 0x10FFFF).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
         raise ValueError("it holds text that is not Unicode")
 
 
 def bfloat16(bits: NDArray[Any]) -> NDArray[Any]:
-    """float32 from the upper halves of their bits.
+    """Convert bfloat16 bits, the upper halves of float32, to float32.
 
     >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
     array([ 1., -3.], dtype=float32)
     """
     wide = bits.astype(np.uint32)
-    wide <<= 16  # in place: with a cast it takes longer
+    wide <<= 16  # in place, which is faster than a shift with a cast
     return wide.view(np.float32)
 
 
 def float8_e5m2(bits: NDArray[Any]) -> NDArray[Any]:
-    """float32 from the upper halves of the bits of float16."""
+    """Convert float8_e5m2 bits, the upper halves of float16, to float32."""
     halves: NDArray[np.uint16] = np.left_shift(bits, 8, dtype=np.uint16)
     return halves.view(np.float16).astype(np.float32)
 
 
 def float8_e4m3fn(bits: NDArray[Any]) -> NDArray[Any]:
-    """float32 from sign, four bits of exponent (bias 7), three of fraction; all ones is NaN."""
+    """Convert bits (sign, 4 of exponent with bias 7, 3 of fraction) to float32; all ones is NaN."""
     sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
     half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
     return np.where(
@@ -173,21 +173,21 @@ DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": f
 
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
-PACKED = 2**12  # bytes of LZMA unpacked at a time, a kB of which may be as many as 7 MB
-LONGEST_LINE = 2**26  # characters in a .csv file: room for the most columns
+PACKED = 2**12  # bytes of LZMA input per read; 1 kB may expand to 7 MB
+LONGEST_LINE = 2**26  # characters of a line in a .csv file, enough for MOST_COLUMNS
 MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
-LARGEST_LEGACY = 2**31  # bytes of a .pt file without parts, which is read as a whole
-NPY: Any = np.lib.format  # whose functions have no types
+LARGEST_LEGACY = 2**31  # bytes of a legacy .pt file, which is read as a whole
+NPY: Any = np.lib.format  # has no type annotations
 read_npy_array: Callable[[Any], NDArray[Any]] = partial(
     NPY.read_array, allow_pickle=False, max_header_size=LONGEST_NPY
 )
 NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
-DAMAGED = (  # what parsers raise on damaged files, found by fuzzing; readers raise ValueError
+DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers raise ValueError
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
-    *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # not all have it
+    *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # optional in Python
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
@@ -201,7 +201,7 @@ SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
 
 
 def read_npy(stream: BinaryIO) -> dict[str, Stored]:
-    """The one array of a .npy file."""
+    """Return the array of a .npy file."""
     size = stream.seek(0, os.SEEK_END)
 
     def copied() -> NDArray[Any]:
@@ -219,7 +219,7 @@ def npy_array(
     copied: Callable[[], NDArray[Any]],
     stream: IO[bytes] | None = None,
 ) -> Stored:
-    """The array of `size` bytes with their header that begins with a head; mapped in a stream."""
+    """Describe the .npy array that starts with `head` and has `size` bytes with its header."""
     head = io.BytesIO(head.read(2 * LONGEST_NPY))
     try:
         names = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}
@@ -229,10 +229,10 @@ def npy_array(
         raise ValueError("its header does not describe an array") from error
     axes = table_axes(shape)
     is_complex = dtype.kind == "c" and len(axes) == 2 and not fortran
-    if is_complex:  # a pair of floats each
+    if is_complex:  # each number is a pair of floats
         shape, dtype = (*axes, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
     is_plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
-    room = size - head.tell() if is_plain else math.inf  # others lie there pickled
+    room = size - head.tell() if is_plain else math.inf  # other types are pickled
     check_shape(shape, dtype.itemsize, room)
     mapped = None
     if dtype.isnative and stream is not None and not isinstance(stream, io.BytesIO):
@@ -243,24 +243,24 @@ def npy_array(
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:
-    """The arrays of a .npz file by their names."""
+    """Return the arrays of a .npz file by name."""
     if stream.read(2) != ZIP_MAGIC[:2]:
-        raise ValueError("it is no archive of arrays, as numpy.savez writes")
+        raise ValueError("it is not an archive of arrays as numpy.savez writes it")
     size = stream.seek(0, os.SEEK_END)
     archive, members = zipfile.ZipFile(stream), {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name in members:
-            raise ValueError(f"it holds two arrays called {shown(name)}")
+            raise ValueError(f"it holds two arrays with the name {shown(name)}")
         if name != info.filename:
             members[name] = npz_member(archive, info, size)
     return members
 
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
-    """One .npy file within a .npz file of `size` bytes."""
+    """Return one .npy file within a .npz file of `size` bytes."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
-        raise ValueError("it is compressed in another way than by deflate or LZMA")
+        raise ValueError("its compression is not supported; expected deflate or LZMA")
 
     def copied() -> NDArray[Any]:
         with archive.open(info) as member:
@@ -268,12 +268,12 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> St
             source = part if info.compress_type == zipfile.ZIP_LZMA else member
             return read_npy_array(source)
 
-    with archive.open(info) as member:  # an archive may claim more than there is
+    with archive.open(info) as member:  # an archive may declare more bytes than it has
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
 
 
 def read_csv(stream: BinaryIO) -> dict[str, Stored]:
-    """RowBlocks of numbers between commas; # starts a comment, one line of names may come first."""
+    """Read numbers separated by commas; # starts a comment, the first line may be a header."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
         rows = csv_rows(text)
@@ -286,23 +286,23 @@ def read_csv(stream: BinaryIO) -> dict[str, Stored]:
     if not table.size:
         raise ValueError("it has no line of numbers separated by commas")
     if header and header[0].lower() in OF_POSITIONS and table.shape[1] > 1:
-        raise ValueError(f"its column {shown(header[0])} is no code; leave it out")
+        raise ValueError(f"its column {shown(header[0])} holds positions; leave it out")
     return {"": Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
 
 
 def csv_rows(text: io.TextIOWrapper) -> Iterator[str]:
-    """The lines with something besides a comment; refuses lines without end, or of more columns."""
+    """Yield the lines with content besides comments; refuse lines that are too long."""
     for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
         if len(content) > LONGEST_LINE or content.count(",") >= MOST_COLUMNS:
             raise ValueError(
-                f"line {line} goes beyond {LONGEST_LINE} characters or {MOST_COLUMNS} columns"
+                f"line {line} has more than {LONGEST_LINE} characters or {MOST_COLUMNS} columns"
             )
         if row := content.partition("#")[0].strip():
             yield row
 
 
 def csv_header(rows: list[list[str]]) -> list[str]:
-    """The first of two rows where it is a header: names, or columns' indices above fractions."""
+    """Return the first of two rows if it is a header: names, or column indices over fractions."""
     first, second = (*rows, [], [])[:2]
     counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
     above_fractions = counted and any("." in cell for cell in second)
@@ -311,7 +311,7 @@ def csv_header(rows: list[list[str]]) -> list[str]:
 
 
 def reads_as_number(cell: str) -> bool:
-    """Whether numpy reads a cell of a .csv file as a number."""
+    """Return whether numpy reads a cell of a .csv file as a number."""
     try:
         float(cell)
     except ValueError:
@@ -320,28 +320,28 @@ def reads_as_number(cell: str) -> bool:
 
 
 def read_torch(stream: BinaryIO) -> dict[str, Stored]:
-    """Tensors of a torch.save file by their dotted names; other Python objects are refused."""
+    """Return the tensors of a torch.save file by dotted names; refuse other Python objects."""
     import torch
 
     zipped = stream.read(4) == ZIP_MAGIC
     if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
-        raise ValueError("torch.save compresses nothing, it holds compressed parts")
+        raise ValueError("it holds compressed parts, which torch.save never writes")
     size = stream.seek(0, os.SEEK_END)
     mapped = zipped and size > SUSPECT and not isinstance(stream, io.BytesIO)
     if not zipped and size > LARGEST_LEGACY:
-        raise ValueError(f"it has {size} bytes and no parts, as torch.save wrote before 1.6")
+        raise ValueError(f"it has {size} bytes in the format of torch before 1.6")
     stream.seek(0)
-    # an old form is read from memory: from a file torch would look for archives in it, too
+    # the old format is read from memory: given a file, torch would also look for archives in it
     source = stream.name if mapped else stream if zipped else io.BytesIO(stream.read())
     try:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except DAMAGED as error:
-        raise ValueError("it is damaged, or holds more than tensors") from error
+        raise ValueError("it is damaged, or holds objects other than tensors") from error
     return {name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
 
 
 def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
-    """The tensors in nested mappings; each mapping once, since a pickle may refer in circles."""
+    """Yield the tensors in nested mappings, each mapping once: pickles may contain cycles."""
     stack, visited = [("", tree)], set()
     while stack:
         name, value = stack.pop()
@@ -354,7 +354,7 @@ def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def torch_array(tensor: Any, size: int) -> Stored:
-    """A tensor from `size` bytes, copied out of a file that torch has mapped."""
+    """Describe a tensor of a file of `size` bytes, which torch may have mapped."""
     import torch
 
     if tensor.is_complex() and len(axes := table_axes(tensor.shape)) == 2:
@@ -372,18 +372,18 @@ def torch_array(tensor: Any, size: int) -> Stored:
 
 
 def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
-    """Tensors of a .safetensors file: length of the header, header in JSON, bytes.
+    """Return the tensors of a .safetensors file: length of the header, JSON header, data.
 
-    Tensors of types that are unknown here are refused by their names when they are asked for.
+    Tensors of unsupported types are refused when they are loaded.
     """
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     length = int.from_bytes(stream.read(8), "little")
     start = 8 + length
     if size < start:
-        raise ValueError(f"it claims a header of {length} bytes, {max(0, size - 8)} are there")
+        raise ValueError(f"it declares a header of {length} bytes but has {max(0, size - 8)}")
     if length > LONGEST_HEADER:
-        raise ValueError(f"it has a header of {length} bytes, the limit is {LONGEST_HEADER}")
+        raise ValueError(f"it has a header of {length} bytes; the limit is {LONGEST_HEADER}")
     try:
         header = json.loads(stream.read(length).decode(), object_pairs_hook=named_once)
         header.pop("__metadata__", None)
@@ -393,16 +393,16 @@ def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
 
 
 def named_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A mapping of JSON, in which a name stands once, and is text."""
+    """Return a JSON object; refuse repeated names and names that are not Unicode."""
     for name, _ in entries:
         name.encode()  # refuses halves of surrogate pairs
     if len(dict(entries)) < len(entries):
-        raise ValueError("a name stands twice in its header")
+        raise ValueError("its header repeats a name")
     return dict(entries)
 
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
-    """A tensor as the header describes it; the numbers begin at byte `start` of `size`."""
+    """Describe a tensor from its header entry; the data of the file start at byte `start`."""
     shape, (begin, end), type_name = entry["shape"], entry["data_offsets"], entry["dtype"]
     kind, raw = SAFETENSORS.get(type_name, (f"type {type_name}", "u1"))
     is_known, dtype, decode = type_name in SAFETENSORS, np.dtype(raw), DECODERS.get(kind)
@@ -417,7 +417,7 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
         stream.seek(first)
         data = np.empty(need, np.uint8)
         if cast("io.BufferedIOBase", stream).readinto(data.data) < need:
-            raise ValueError("it ends before its numbers do")
+            raise ValueError("it is cut off within an array")
         bits = data.view(dtype).reshape(shape)
         return decode(bits) if decode else bits
 
@@ -438,16 +438,16 @@ READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
 
 
 class RowBlocks(NamedTuple):
-    """An array whose blocks of rows are made while they are written."""
+    """An array that is computed in blocks of rows while it is written."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     blocks: Iterator[NDArray[Any]]
-    kind: str = ""  # the name in .safetensors of a type that numpy lacks
+    kind: str = ""  # name in .safetensors, for types that numpy lacks
 
 
 def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
-    """Unlike numpy.save, also to a pipe, and with the reason when the disk is full."""
+    """Write a .npy file, unlike numpy.save also to a pipe; a full disk raises a clear error."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
     NPY.write_array_header_1_0(stream, header)
     for block in getattr(table, "blocks", [table]):
@@ -455,20 +455,20 @@ def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
 
 
 def write_csv(stream: BinaryIO, table: NDArray[Any] | RowBlocks) -> None:
-    """Write numbers with 17 digits, so that they read back exactly."""
+    """Write numbers with 17 digits, which read back exactly."""
     for block in getattr(table, "blocks", [table]):
         np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
 
 
 def write_npz(stream: BinaryIO, table: NDArray[Any] | RowBlocks, name: str) -> None:
-    """Unlike numpy.savez, also by the name "file"."""
+    """Write a .npz file; unlike numpy.savez also with the array name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             write_npy(member, table)
 
 
 def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBlocks]) -> None:
-    """Write tensors by name as .safetensors: length of the header, header in JSON, bytes."""
+    """Write tensors by name as .safetensors: length of the header, JSON header, data."""
     entries, end = {}, 0
     for name, value in tensors.items():
         span = [end, end + math.prod(value.shape) * value.dtype.itemsize]
@@ -476,7 +476,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBloc
         entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
         end = span[1]
     header = json.dumps(entries).encode()
-    header += b" " * (-len(header) % 8)  # so that the numbers are aligned
+    header += b" " * (-len(header) % 8)  # align the data
     stream.write(len(header).to_bytes(8, "little") + header)
     for value in tensors.values():
         for block in getattr(value, "blocks", [value]):
@@ -484,7 +484,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBloc
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with the name of a table
+Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with a table's name
 WRITERS: dict[str, Writer] = {
     ".npy": lambda stream, table, _: write_npy(stream, table),
     ".npz": write_npz,

@@ -1,9 +1,9 @@
-"""Which rotation does a GGUF file of llama.cpp set? Its metadata, and its factors of frequencies.
+"""Read the rotation of a GGUF file of llama.cpp from its metadata and its frequency factors.
 
-Keys are those of llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimension_count``,
+The keys are written by llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.dimension_count``,
 ``rope.freq_base_swa``, ``attention.sliding_window_pattern``, ``rope.scaling.*``,
-``attention.key_length``, ``context_length``; the tensors ``rope_freqs.weight`` and
-``rope_factors_long.weight`` with ``rope_factors_short.weight`` divide the frequencies.
+``attention.key_length``, ``context_length``. The tensors ``rope_freqs.weight``, or
+``rope_factors_long.weight`` and ``rope_factors_short.weight``, divide the frequencies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.files import os_errors, read_toml, split_spec
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
-PARTS = ("full_attention", "sliding_attention")  # types of layers with bases of their own
+PARTS = ("full_attention", "sliding_attention")  # types of layers with separate bases
 ATTENTION = "rope.scaling.attn_factor"
 EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
@@ -48,24 +48,24 @@ BETAS = ("beta_fast", "beta_slow")
 
 @dataclass(frozen=True)
 class GgufFile:
-    """What a file says: metadata, and tensors of factors by name; of positions as a config does."""
+    """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`."""
 
     path: str
     metadata: Mapping[str, Any]
     factors: Mapping[str, tuple[float, ...]]
-    part: str = ""  # the type of layer that is named
+    part: str = ""  # the selected type of layer
     spec: str = ""
     model: ClassVar[None] = None  # no config
-    unrotated: ClassVar[int] = 0  # dimensions of a head that do not turn beside others
+    unrotated: ClassVar[int] = 0  # unrotated dimensions before the d dimensions of a head
 
     @property
     def kind(self) -> str:
-        """The architecture."""
+        """Return the architecture."""
         return str(self.metadata.get("general.architecture"))
 
     @cached_property
     def keys(self) -> Section:
-        """The keys of the file's architecture; of a list, one a layer, the first."""
+        """Return the keys of the file's architecture; for lists by layer, the first item."""
         start = f"{self.kind}."
         inside = {key: value for key, value in self.metadata.items() if key.startswith(start)}
         firsts = {k: v[0] if isinstance(v, list) and v else v for k, v in inside.items()}
@@ -74,7 +74,7 @@ class GgufFile:
 
     @property
     def sections(self) -> tuple[int, ...]:
-        """How many pairs the axes t, y, x and e turn, as llama.cpp calls them; empty: not told."""
+        """Return the number of pairs on llama.cpp's axes t, y, x and e; empty if not set."""
         counts = self.metadata.get(f"{self.kind}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
             raise self.keys.wrong("rope.dimension_sections", counts, "four counts")
@@ -82,10 +82,10 @@ class GgufFile:
 
     @property
     def pairing(self) -> str | None:
-        """How llama.cpp pairs the rows of a head: interleaved, halves, axes (halves too), or none.
+        """Return llama.cpp's pairing of the rows of a head: interleaved, halves, axes or "none".
 
-        None for an architecture that is not known. The converter has put q and k rows of a model
-        whose pairs lie otherwise into that order.
+        None for an unknown architecture. Axes pair halves too. If the original model pairs rows in
+        another way, the converter has reordered its query and key rows.
         """
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
@@ -93,38 +93,38 @@ class GgufFile:
         return next((name for name, who in pairings if self.kind in who.split()), None)
 
     def is_listed(self, table: str, key: str) -> bool:
-        """Whether llama.cpp decides so for the file's architecture."""
+        """Return whether a table of llama.cpp's decisions lists the file's architecture."""
         return self.kind in decided()[table][key].split()
 
     @property
     def stated(self) -> tuple[str, int] | None:
-        """The longest sequence that the file sets, behind its key."""
+        """Return the key and the value of the longest sequence in the file."""
         length = self.keys.count("context_length")
         return None if length is None else ("context_length", length)
 
     @property
     def settles_original(self) -> bool:
-        """Whether the length before a scaling is set."""
+        """Return whether the file sets the length before scaling."""
         return self.keys.count("rope.scaling.original_context_length") is not None
 
     def number(self, key: str) -> float | None:
-        """A positive number under a key; None where there is none."""
+        """Return the positive number under a key; None if the key is not set."""
         number = self.keys.number(key)
         if number is not None and number <= 0:
             raise self.keys.wrong(key, number, "above 0")
         return number
 
     def optional(self, key: str) -> float | None:
-        """A number that llama.cpp reads for some architectures alone; None for the others."""
+        """Return a number that llama.cpp reads only for some architectures; None for others."""
         return self.number(key) if self.is_listed("reads", key) else None
 
     def spec_of(self, layer: str) -> str:
-        """The SPEC of a type of layer, or of all."""
+        """Return the SPEC of a type of layer, or of all layers."""
         return f"{self.path}#{layer}" if layer else self.spec
 
     @property
     def layers(self) -> list[LayerRun]:
-        """Layers by what they do with positions; one run where no more is known."""
+        """Return runs of layers with equal positions; one run if their types are unknown."""
         count = self.keys.count("block_count") or 0
         window = self.keys.count("attention.sliding_window")
         sliding = sliding_layers(self, count) if window else [False] * count
@@ -147,9 +147,9 @@ class GgufFile:
         return [LayerRun(tuple(index), *key) for key, index in runs.items()]
 
     def axis_of_pairs(self, pairs: int) -> NDArray[np.int64] | None:
-        """Which of the axes t, y, x and e turns each pair; None where that is not told.
+        """Return the axis (t, y, x or e) that rotates each pair; None if not set.
 
-        As llama.cpp has it: e is position 0 in text and in images.
+        In llama.cpp the position on axis e is 0 in text and in images.
         """
         sections = (*self.sections, 0, 0, 0)[:4]
         if self.pairing != "axes" or not any(sections):
@@ -160,16 +160,15 @@ class GgufFile:
         return np.searchsorted(np.cumsum(sections), sector, side="right")
 
     def encoding(self, length: int | None = None, d: int | None = None) -> Encoding:
-        """The rotation, by default over the context that the file tells.
+        """Return the rotation, by default over the context length of the file.
 
-        Whether partners stand side by side is llama.cpp's choice for the architecture; of one that
-        is not known, halves are taken.
+        llama.cpp decides the pairing by architecture; unknown architectures use halves.
         """
         if self.part not in ("", *PARTS):
             raise unknown(f"type of layer of {shown(self.path)}", self.part, PARTS)
         if self.pairing == "none":
             raise PefourierError(
-                f"{shown(self.path)} sets no rotation: llama.cpp turns nothing in "
+                f"{shown(self.path)} sets no rotation: llama.cpp does not rotate in "
                 f"{shown(self.kind)}"
             )
         head, turned = head_sizes(self, self.part, d)
@@ -205,10 +204,9 @@ class GgufFile:
 
 
 def open_gguf(spec: str) -> GgufFile:
-    """The metadata and the factors in the file of a SPEC.
+    """Read the metadata and the factors of a .gguf file.
 
-    Behind ``#`` stands sliding_attention for layers with a window, where these turn by another
-    base.
+    ``#sliding_attention`` in SPEC selects the layers with a window, which may use another base.
     """
     path, part = split_spec(spec)
     metadata, tensors = read_header(path)
@@ -227,8 +225,8 @@ def open_gguf(spec: str) -> GgufFile:
 
 
 def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
-    """The size of a head of a type of layer, and how many of its dimensions turn."""
-    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window come first
+    """Return the size of a head of a type of layer, and the number of its rotated dimensions."""
+    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window have priority
     turned = file.keys.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     ends = (*local, "_mla", "")
     stated = file.keys.count(*(f"attention.key_length{end}" for end in ends))
@@ -236,7 +234,7 @@ def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     head = stated or (max(width // heads, 1) if width and heads else turned or d)
     if head is None:
         raise PefourierError(
-            f"{shown(file.path)} has neither rope.dimension_count nor sizes of heads"
+            f"{shown(file.path)} sets neither rope.dimension_count nor the size of heads; give --d"
         )
     return head, min(turned or head, head)
 
@@ -245,14 +243,14 @@ OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attenti
 
 
 def unread_in(file: GgufFile) -> tuple[str, ...]:
-    """Keys about positions of the file's architecture that are not read."""
+    """Return the keys about positions that no reader uses."""
     encodings = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
     readable = {*decided()["keys"]["read"].split(), *decided()["reads"]}
     return tuple(key for key in encodings if key not in readable)
 
 
 def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
-    """What a file leaves to the code of its architecture; the first keys that are not read."""
+    """Yield findings about settings that the file leaves to llama.cpp, and about unread keys."""
     who = f"{shown(file.path)} (architecture {shown(file.kind)})"
     unrotated = decided()["unrotated"].get(file.kind)
     if file.pairing is None:
@@ -270,18 +268,18 @@ def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
 
 
 def base_in(file: GgufFile) -> float:
-    """The base of layers that see all, 10000 where no key tells."""
+    """Return the base of layers with full attention; 10000 if no key sets it."""
     return float(file.number("rope.freq_base") or 1e4)
 
 
 def window_base(file: GgufFile) -> float:
-    """The base of layers with a window: by its key, else as llama.cpp has it."""
+    """Return the base of layers with a window: from its key, or llama.cpp's default."""
     usual = 1e4 if file.is_listed("windows", "own_base") else base_in(file)
     return float(file.number("rope.freq_base_swa") or usual)
 
 
 def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
-    """Which layers see a window alone: by the key, else by llama.cpp's pattern; None: unknown."""
+    """Return which layers have a window, by the key or by llama.cpp's pattern; None: unknown."""
     pattern = file.metadata.get(f"{file.kind}.attention.sliding_window_pattern")
     if isinstance(pattern, list):
         return [bool(x) for x in pattern[:count]] if len(pattern) >= count else None
@@ -293,12 +291,12 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
 
 
 def scaling_of_file(file: GgufFile) -> dict[str, Any]:
-    """The scaling that a file sets, as parameters of `rope`."""
+    """Return the scaling of a file as parameters of `rope`."""
     kind, factors = file.keys.values.get("rope.scaling.type", "linear"), file.factors
     factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
     original = file.keys.count("rope.scaling.original_context_length", "context_length")
     alpha, mixed = file.optional("rope.scaling.alpha"), file.keys.values.get(EXT_FACTOR, 1)
-    mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # as where nothing is set
+    mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # negative means not set
     sizes: dict[str, Any] = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
     if LONG in factors and SHORT in factors and original:
@@ -317,12 +315,12 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     if ((is_plain and not alpha) or (kind == "yarn" and mixed == 0)) and FREQS not in factors:
         return {"scaling": "linear", "factor": factor} if factor != 1 else {}
     contents = f"{', '.join(factors) or 'no factors'}, {EXT_FACTOR} {shown(mixed)}, alpha {alpha}"
-    way_out = "is not read here; give rope:inv_freq=FILE"
+    way_out = "is not supported; give rope:inv_freq=FILE"
     raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
 
 
 def known_original(file: GgufFile, params: Mapping[str, Any]) -> int | None:
-    """The length of training that a file states, or that its scaling or rope_freqs give away."""
+    """Return the trained length that a file states, or that its scaling or rope_freqs imply."""
     longest, scaling = file.keys.count("context_length") or 0, params["scaling"]
     stated = file.keys.count("rope.scaling.original_context_length")
     if stated and (scaling != "none" or stated < longest):
@@ -333,10 +331,10 @@ def known_original(file: GgufFile, params: Mapping[str, Any]) -> int | None:
 
 
 def yarn_attention(file: GgufFile, factor: float) -> float:
-    """The factor before cosines and sines: 0.1 ln s + 1, or a quotient by yarn_log_multiplier.
+    """Return the factor of cosines and sines: 0.1 ln s + 1, or a quotient with yarn_log_multiplier.
 
-    deepseek2 and deepseek32 keep a tenth of the multiplier; the first takes it for both numbers
-    unless it is 1.
+    Files of deepseek2 and deepseek32 store a tenth of the multiplier. deepseek2 uses it for both
+    numbers of the quotient unless it is 1.
     """
     scale, times = 1 + 0.1 * log(factor), log_multiplier(file)
     if times is None:
@@ -347,13 +345,13 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
 
 
 def log_multiplier(file: GgufFile) -> float | None:
-    """What a config calls mscale_all_dim; None where llama.cpp reads none."""
+    """Return the multiplier that configs call mscale_all_dim; None if llama.cpp ignores it."""
     multiplier = file.optional("rope.scaling.yarn_log_multiplier")
     return multiplier if multiplier is None or file.kind == "mistral3" else 10 * multiplier
 
 
 def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, float]:
-    """What DeepSeek's layers multiply their logits with: (0.1 m ln s + 1)^2."""
+    """Return the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2."""
     times = log_multiplier(file)
     if times is None or params["scaling"] != "yarn" or file.kind == "mistral3":
         return {}
@@ -361,5 +359,5 @@ def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, fl
 
 
 def decided() -> dict[str, Any]:
-    """What llama.cpp decides by architecture."""
+    """Return llama.cpp's decisions by architecture."""
     return read_toml(Path(__file__).with_name("gguf_architectures.toml"))

@@ -1,8 +1,8 @@
-"""The bytes of a GGUF file: its keys with their values, and where its tensors lie.
+"""Read the keys of a GGUF file, and the places of its tensors.
 
-The layout is that of ``docs/gguf.md`` of ggml, versions 2 and 3, low bytes first, read without the
-package gguf. Every length is checked against the file before anything of that length is read, and
-long lists, as vocabularies are, are stepped over.
+The layout is specified in ``docs/gguf.md`` of ggml, versions 2 and 3, little-endian. The package
+gguf is not needed. Every length is checked against the size of the file before use. Long lists,
+such as vocabularies, are skipped.
 """
 
 import mmap
@@ -16,17 +16,17 @@ from typing import Any
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.files import missing, os_errors, read_toml, status_of
 
-SCALARS = {  # by the number of a type
+SCALARS = {  # by type number
     **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
     **{number: Struct(f"<{code}") for number, code in enumerate("Qqd", 10)},
 }
 U32, U64 = SCALARS[4], SCALARS[10]
 STRING, ARRAY = 8, 9
-LONGEST_LIST = 2**14  # items of a list that is returned: one for each layer
-MOST_TEXTS = 2**24  # which are stepped over one by one
+LONGEST_LIST = 2**14  # largest list that is returned, such as one item per layer
+MOST_TEXTS = 2**24  # strings of a list that are skipped one by one
 MOST_AXES = 8
-ALIGNMENT = 32  # bytes, where the file sets none
-NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that it has, too
+ALIGNMENT = 32  # default, in bytes
+NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that numpy has
 KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
 BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
 TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
@@ -34,23 +34,23 @@ TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """Where a tensor of a GGUF file lies."""
+    """Shape, type and place of a tensor in a GGUF file."""
 
-    shape: tuple[int, ...]  # rows first, as numpy has it; the file writes the fastest axis first
-    type: str  # F32, F16, Q4_K, …, or its number where that is not known
-    start: int  # byte of the file
+    shape: tuple[int, ...]  # rows first, as in numpy; the file stores the fastest axis first
+    type: str  # F32, F16, Q4_K, …, or the number of an unknown type
+    start: int  # offset in the file, in bytes
 
 
 def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
-    """The keys of a GGUF file with their values, and its tensors by name.
+    """Return the keys of a GGUF file with their values, and its tensors by name.
 
-    Lists of more than 2^14 items, as vocabularies are, are None. A tensor of known type lies within
+    Lists of more than 2^14 items, such as vocabularies, are None. Tensors of known types are within
     the file.
 
     Raises
     ------
     PefourierError
-        For a file that is missing, cut off or no GGUF file, or that asks for more than it holds.
+        If the file is missing, truncated, not a GGUF file, or smaller than its header declares.
     """
     if status_of(path) is None:
         raise missing(path)
@@ -60,16 +60,16 @@ def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
                 return walk_header(data)
         except (ValueError, OverflowError, CutOff) as error:
             raise PefourierError(
-                f"{shown(path)} is not a readable .gguf file: {error}; fetch it again"
+                f"{shown(path)} is not a readable .gguf file: {error}; download it again"
             ) from error
 
 
 def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
-    """What `read_header` says, of the bytes of a file; damage is a ValueError or `CutOff`."""
+    """Parse the header for `read_header`; damaged files raise ValueError or `CutOff`."""
     walk = Walk(data)
     version = walk.number(U32)
     if data[:4] != b"GGUF" or version not in (2, 3):
-        raise ValueError("it must begin with GGUF and version 2 or 3, low bytes first")
+        raise ValueError("it must begin with GGUF and version 2 or 3, little-endian")
     tensors, keys = walk.count(24), walk.count(13)
     values = {walk.text(): walk.value(walk.number(U32)) for _ in range(keys)}
     infos = {walk.text(): walk.tensor() for _ in range(tensors)}
@@ -77,51 +77,51 @@ def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]
     if type(step) is not int or not 0 < step <= 2**20:
         raise ValueError(f"general.alignment is {shown(step)}")
     if len(values) < keys or len(infos) < tensors:
-        raise ValueError("two of its keys, or of its tensors, have one name")
+        raise ValueError("it repeats the name of a key or of a tensor")
     first = -(-walk.at // step) * step
     places = {n: replace(place, start=first + place.start) for n, place in infos.items()}
     for name, place in places.items():
         block, width = BLOCKS.get(place.type, (1, 0))
         if place.shape and place.shape[-1] % block:
-            raise ValueError(f"rows of tensor {shown(name)} are no whole blocks of {place.type}")
+            raise ValueError(f"rows of tensor {shown(name)} do not fill blocks of {place.type}")
         if width and place.start + prod(place.shape) // block * width > len(data):
-            raise ValueError(f"tensor {shown(name)} goes on behind its end")
+            raise ValueError(f"tensor {shown(name)} extends beyond the end of the file")
     return values, places
 
 
 class Walk:
-    """A place in the bytes of a file, which moves on with all that is read."""
+    """A reader of a file's bytes that advances with every read."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data, self.at = data, 4
 
     def number(self, reader: Struct) -> Any:
-        """A number."""
+        """Read a number."""
         self.at += reader.size
         return reader.unpack_from(self.data, self.at - reader.size)[0]
 
     def count(self, item_size: int) -> int:
-        """How many things follow, of at least so many bytes each."""
+        """Read the number of items that follow, and check that they fit into the file."""
         count = int(self.number(U64))
         if count * item_size > len(self.data) - self.at:
-            raise ValueError(f"before byte {self.at} it announces {count} without room for them")
+            raise ValueError(f"at byte {self.at} it declares {count} items, which do not fit")
         return count
 
     def text(self) -> str:
-        """A string."""
+        """Read a string."""
         size = self.count(1)
         self.at += size
         return self.data[self.at - size : self.at].decode("utf-8", "replace")
 
     def value(self, kind: int) -> Any:
-        """A value of a type, by the type's number."""
+        """Read a value, given the number of its type."""
         if kind in SCALARS:
             return self.number(SCALARS[kind])
         if kind == STRING:
             return self.text()
         inner = self.number(U32) if kind == ARRAY else None
         if inner != STRING and inner not in SCALARS:
-            raise ValueError(f"before byte {self.at} is no type of a value, or a list of lists")
+            raise ValueError(f"at byte {self.at} it has an unknown type, or a list of lists")
         size = 8 if inner == STRING else SCALARS[inner].size
         count = self.count(size)
         if count <= LONGEST_LIST:
@@ -133,19 +133,19 @@ class Walk:
         return None
 
     def skip_texts(self, count: int) -> None:
-        """Step over strings, none of which is read."""
+        """Skip strings without reading them."""
         if count > MOST_TEXTS:
-            raise ValueError(f"it has a list of over {MOST_TEXTS} strings")
+            raise ValueError(f"it has a list of more than {MOST_TEXTS} strings")
         data, offset, length_at = self.data, self.at, U64.unpack_from
         for _ in range(count):
             offset += 8 + length_at(data, offset)[0]
         self.at = offset
 
     def tensor(self) -> TensorPlace:
-        """A tensor, whose start is counted from that of all."""
+        """Read a tensor's entry; its start is relative to the start of the tensor data."""
         axes = self.number(U32)
         if axes > MOST_AXES:
-            raise ValueError(f"a tensor has {axes} axes before byte {self.at}")
+            raise ValueError(f"before byte {self.at} a tensor has {axes} axes (limit {MOST_AXES})")
         shape = tuple(self.number(U64) for _ in range(axes))[::-1]
         kind = self.number(U32)
         return TensorPlace(shape, TYPES.get(kind, str(kind)), self.number(U64))

@@ -1,4 +1,4 @@
-"""A JSON object in a file, such as a model's config; its values are checked where they are read.
+"""Read a JSON object from a file, such as a model's config, and check its values on access.
 
 An error names the key, the file, the rule and the value. A key that is null counts as not set.
 """
@@ -18,14 +18,14 @@ from pefourier.writing.files import missing, os_errors, status_of
 LARGEST_CONFIG = 2**26  # bytes
 LONGEST_NUMBER = 4000  # digits
 MOST_LAYERS = 2**14
-SINGLE = ("num_single_layers",)  # of a second kind, behind them (FLUX, HunyuanVideo)
+SINGLE = ("num_single_layers",)  # layers of a second kind after LAYERS (FLUX, HunyuanVideo)
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
 LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
 
 
 class TrackedKeys(dict[str, Any]):
-    """A JSON object that notes which of its keys are read.
+    """A JSON object that records which of its keys are read.
 
     >>> keys = TrackedKeys(rope_theta=1e4, rope_interval=4)
     >>> keys.get("rope_theta"), keys.unread
@@ -37,7 +37,7 @@ class TrackedKeys(dict[str, Any]):
         self.unread = set(self)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, which is now read."""
+        """Return the value of a key, and record that it was read."""
         self.unread.discard(key)
         return super().get(key, default)
 
@@ -48,25 +48,25 @@ class TrackedKeys(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Section:
-    """A JSON object of a config; its values are checked where they are read."""
+    """A JSON object of a config that checks values on access."""
 
-    label: str  # what errors call it
+    label: str  # name in errors
     values: Mapping[str, Any]
-    key: str = ""  # that it stands under in another
+    key: str = ""  # key of this object in the object around it
 
     @property
     def untracked(self) -> "Section":
-        """The same, of which nobody notes what is read."""
+        """Return a copy that does not record which keys are read."""
         return replace(self, values=dict(self.values))
 
     def first(self, *keys: str) -> tuple[str, Any]:
-        """The first of some keys that is set, and its value; None where none is."""
+        """Return the first of some keys that is set, and its value; None if no key is set."""
         present = (key for key in keys if self.values.get(key) is not None)
         key = next(present, keys[0])
         return key, self.values.get(key)
 
     def number(self, *keys: str) -> float | None:
-        """A finite number."""
+        """Return the finite number under the first key that is set."""
         key, value = self.first(*keys)
         if value is None:
             return None
@@ -75,7 +75,7 @@ class Section:
         return float(value)
 
     def count(self, *keys: str, minimum: int = 1) -> int | None:
-        """A whole number from `minimum` on."""
+        """Return the whole number, at least `minimum`, under the first key that is set."""
         key, value = self.first(*keys)
         if value is None:
             return None
@@ -86,7 +86,7 @@ class Section:
         return int(value)
 
     def parameter(self, key: str, kind: Any) -> Any:
-        """A value of the kind that a parameter of `rope` is annotated with."""
+        """Return a value, checked against the annotation of a parameter of `rope`."""
         value = self.values.get(key)
         if value is None or kind is int:
             return self.count(key)
@@ -101,28 +101,28 @@ class Section:
         return self.number(key)
 
     def section(self, key: str) -> "Section":
-        """The object under a key; an empty one where there is none."""
+        """Return the object under a key; an empty object if the key is not set."""
         value = self.values.get(key)
         if not isinstance(value, dict | None):
             raise self.wrong(key, value, "an object {…}")
         return Section(shorten(f"{shown(key)[1:-1]} of {self.label}"), value or {}, key)
 
     def wrong(self, key: str, value: Any, rule: str) -> PefourierError:
-        """The error for a value that breaks a rule."""
+        """Return the error for a value that breaks a rule."""
         return PefourierError(f"{key} of {self.label} must be {rule}; got {shown(value)}")
 
 
 def read_object(file: str) -> dict[str, Any]:
-    """The JSON object in a file, in which no key stands twice.
+    """Read the JSON object in a file; refuse repeated keys.
 
-    NaN and Infinity, which transformers writes into some configs, pass: a key that is read refuses
-    them. A number of thousands of digits is an infinity too.
+    NaN and Infinity, which transformers writes into some configs, are accepted here and refused
+    when their key is read. A number with thousands of digits becomes infinity.
     """
     status = status_of(file)
     if status is None:
         raise missing(file)
     if status.st_size > LARGEST_CONFIG:
-        raise PefourierError(f"{shown(file)} has {status.st_size} bytes; a config has under 2^26")
+        raise PefourierError(f"{shown(file)} has {status.st_size} bytes; the limit is 2^26")
     with os_errors("read", file), Path(file).open("rb") as stream:
         data = stream.read(LARGEST_CONFIG)
     try:
@@ -137,13 +137,13 @@ def read_object(file: str) -> dict[str, Any]:
 
 
 def parse_digits(digits: str) -> int | float:
-    """A whole number, as far as it has fewer digits than Python reads."""
+    """Convert digits to an integer; infinity if there are too many digits."""
     return int(digits) if len(digits) < LONGEST_NUMBER else math.inf
 
 
 def single_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of some keys and values, each key once."""
+    """Return the object of some keys and values; refuse repeated keys."""
     counts = Counter(key for key, _ in pairs)
     if len(counts) < len(pairs):
-        raise ValueError(f"key {shown(counts.most_common(1)[0][0])} stands twice")
+        raise ValueError(f"key {shown(counts.most_common(1)[0][0])} is repeated")
     return dict(pairs)

@@ -1,13 +1,13 @@
-r"""What user code that turns queries and keys does to any vector: its operators, probed.
+r"""Probe the operators of user code that rotates queries and keys.
 
 Conventions
 -----------
 R(p) is a matrix (d, d): column j is the image of unit vector j at position p. Queries and keys have
-one each. Near positions are probed by unit vectors, which shows the pairs of columns; farther on
-R(p) is filled in from the images of two vectors, and holds if that of a random one is what it says:
-so what is not linear is found out, and what mixes the members of a batch. A rotation keeps norms,
-:math:`R^T R = c`; scores depend on the lag alone where :math:`R_q(p)^T R_k(p)` is constant.
-Code is called with (q, k) of shape (batch, heads, n, d), or with x (batch, n, d) and positions.
+separate matrices. Unit vectors at the first positions show the pairs of columns. Elsewhere R(p) is
+built from the images of two vectors, and tested with a random vector: the test detects functions
+that are not linear or that mix the members of a batch. A rotation preserves norms,
+:math:`R^T R = c`. Scores depend only on the lag if :math:`R_q(p)^T R_k(p)` is constant.
+User code is called with (q, k) of shape (batch, heads, n, d), or x (batch, n, d) and positions.
 """
 
 from collections.abc import Callable
@@ -30,48 +30,48 @@ from pefourier.encodings.sources.code_calls import (
     words_of,
 )
 
-# What ours raises is a ValueError, too
+# PefourierError is a ValueError, too
 FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
-PROBED = 8  # positions at which a rotation is looked at by unit vectors
-FARTHEST = 4096  # rows up to which queries and keys are held against each other
-NEARLY = 0.02  # bfloat16 has eight bits
-LARGEST = 2**26  # numbers that code is probed with at once
-SPREAD = 2**23  # up to which it is probed at positions all over the length
+PROBED = 8  # positions that are probed with unit vectors
+FARTHEST = 4096  # last row at which queries and keys are compared
+NEARLY = 0.02  # relative tolerance; bfloat16 has eight bits
+LARGEST = 2**26  # numbers in a probe
+SPREAD = 2**23  # numbers up to which probes cover the whole length
 Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
 Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
 
 @dataclass(frozen=True)
 class VectorMap:
-    """Code that maps vectors by their positions."""
+    """User code that maps vectors by their positions."""
 
     request: CodeRequest
-    code: Any  # whose source is looked at
+    code: Any  # the object with the source code
     call: Callable[..., Any]
-    names: list[str]  # that it needs
-    example: Any  # a tensor of its type and place
+    names: list[str]  # required parameters
+    example: Any  # a tensor with the expected type and device
 
     def unfit(self, why: str) -> Unfit:
-        """The error for code that is no rotation."""
+        """Return the error for code that is not a rotation."""
         return unfit(self.request, why)
 
     @property
     def is_turning(self) -> bool:
-        """Whether its names are those of a rotation: of vectors, maybe with positions."""
+        """Return whether the parameters suit a rotation: vectors, optionally with positions."""
         roles = roles_of(self.names)
         return bool(roles & VECTORS) and roles <= VECTORS | PLACES
 
     @property
     def axes(self) -> str:
-        """The axes of the vectors that it takes."""
+        """Return the axes of the vectors that the code expects."""
         heads = "head, " if roles_of(self.names) & {"queries", "keys"} else ""
         return f"batch, {heads}sequence, dimension"
 
     def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
-        """Images of vectors (batch, n, d) that stand at some positions.
+        """Return the images of vectors (batch, n, d) at some positions.
 
-        Code that is not told positions gets a sequence up to the last, or of the whole length where
-        it takes no other; on a grid always that of all points.
+        Code without a parameter for positions gets a sequence up to the last position, or of the
+        whole length if it refuses the shorter one. On a grid it always gets all points.
         """
         ids = torch.as_tensor(positions, device=self.example.device)
         places = {"ids": ids[None], "positions": ids}
@@ -95,7 +95,7 @@ class VectorMap:
         raise refusal
 
     def apply(self, torch: Any, x: np.ndarray, places: dict[str, Any], rows: Any) -> Images:
-        """Images of all vectors, those in some rows."""
+        """Call the code on vectors, and return the images in some rows."""
         vectors = torch.as_tensor(np.array(x), dtype=self.example.dtype, device=self.example.device)
         vectors = vectors.unsqueeze(1) if "head" in self.axes else vectors
         shape = tuple(vectors.shape)
@@ -106,20 +106,20 @@ class VectorMap:
             raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
         answers = [*answer][:2] if isinstance(answer, tuple | list) else [answer]
         if any(tuple(getattr(image, "shape", ())) != shape for image in answers) or not answers:
-            raise self.unfit(f"gives another shape than {shape}, that of its vectors")
+            raise self.unfit(f"must return the shape of its vectors, {shape}")
         images = [numbers(image) for image in answers]
         sides = [(x[:, 0] if x.ndim == 4 else x)[:, rows] for x, _ in images]
         if not all(np.isfinite(side).all() for side in sides):
-            raise self.unfit("gives numbers that are not finite")
+            raise self.unfit("returns numbers that are not finite")
         return sides[0], sides[-1], images[0][1]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The pairs of columns that an operator turns, and what becomes of them."""
+    """The pairs of columns that an operator rotates, and the kind of the operator."""
 
     kind: Kind
-    start: np.ndarray  # (d, d), an order of columns into which all positions are put
+    start: np.ndarray  # (d, d), an order of columns that is common to all positions
     firsts: np.ndarray
     seconds: np.ndarray
 
@@ -127,14 +127,14 @@ class Turn:
 def rotation_codes(
     code: VectorMap, torch: Any
 ) -> tuple[NDArray[np.float64], float, tuple[Finding, ...], Operator] | None:
-    """Codes, resolution, findings and operator of code that turns; None of what does not move.
+    """Return vectors, resolution, findings and operator of rotation code; None if nothing rotates.
 
-    Codes are the columns of pairs in the image of a vector that is 1 at the first of each.
+    The vectors are the paired columns in the image of a vector with 1 at the first of each pair.
     """
     d, length = code.request.d, code.request.length
     probed = min(PROBED, length, LARGEST // d**2)
     if probed < 2:
-        raise code.unfit("turns vectors: two positions at least are needed to see it")
+        raise code.unfit("rotates vectors, which shows only with two or more positions")
     sample = np.arange(probed)
     if (
         code.request.on_grid or d**2 * length <= SPREAD
@@ -149,7 +149,7 @@ def rotation_codes(
     if "other" in kinds:
         side = "queries" if kinds[0] == "other" else "keys"
         raise code.unfit(
-            f"changes {side} with the position, and not by turning pairs of columns: unit vectors "
+            f"changes {side} with the position, but does not rotate pairs of columns: unit vectors "
             "do not stay orthogonal"
         )
     moving = kinds.index(next(kind for kind in kinds if kind != "still"))
@@ -167,7 +167,7 @@ def rotation_codes(
 
 
 def findings_on(code: VectorMap, turns: list[Turn]) -> list[Finding]:
-    """What is said of code that turns."""
+    """Return findings about rotation code."""
     notes = [finding("turns-its-input", axes=code.axes)]
     if any(turn.kind == "lost-minus" for turn in turns):
         notes.append(finding("lost-minus"))
@@ -178,12 +178,12 @@ def findings_on(code: VectorMap, turns: list[Turn]) -> list[Finding]:
 
 
 def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list[Finding]:
-    """Whether queries and keys are turned alike: else scores depend on more than the lag."""
+    """Return findings if queries and keys rotate differently: scores may depend on the position."""
     far = np.geomspace(1, min(code.request.length, FARTHEST) - 1, PROBED)
     query, key = operator(np.unique([*range(min(PROBED, code.request.length)), *far.astype(int)]))
     norms = np.sum(query**2, axis=1)
     if kinds == ["rotation"] * 2 and np.abs(norms - norms[0]).max() > NEARLY * norms.max():
-        raise code.unfit("changes norms, more so far on: a rotation keeps them")
+        raise code.unfit("changes norms with the position, which a rotation preserves")
     if np.array_equal(query, key):
         return []
     relative = query.swapaxes(1, 2) @ key
@@ -196,10 +196,10 @@ def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list
 
 
 def read_turn(operators: np.ndarray) -> Turn:
-    """The pairs that operators (n, d, d) turn.
+    """Find the pairs that operators (n, d, d) rotate.
 
-    Each may be multiplied with a factor that is the same at all positions, as YaRN has it. Some
-    put what they turn into another order of columns at every position: that is undone.
+    A pair may have a factor that is equal at all positions, as in YaRN. Some operators also reorder
+    the columns in the same way at every position; `start` holds that order.
     """
     identity, none = np.eye(operators.shape[1]), np.arange(0)
     if operators.any() and (operators == operators[0]).all():
@@ -216,7 +216,7 @@ def read_turn(operators: np.ndarray) -> Turn:
 
 
 def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """First and second columns of the pairs that operators (n, d, d) join; None: no such pairs."""
+    """Return first and second columns of the pairs that operators (n, d, d) couple, or None."""
     d = operators.shape[1]
     coupling = np.abs(operators * (1 - np.eye(d))).max(axis=0)
     coupling = np.maximum(coupling, coupling.T)
@@ -230,7 +230,7 @@ def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Kind:
-    """What becomes of pairs: a rotation keeps norms, [[a, b], [c, e]] with columns orthogonal."""
+    """Classify the blocks [[a, b], [c, e]] of pairs: a rotation has orthogonal columns."""
     a, b = operators[:, firsts, firsts], operators[:, firsts, seconds]
     c, e = operators[:, seconds, firsts], operators[:, seconds, seconds]
     diagonal = np.diagonal(operators, axis1=1, axis2=2)
@@ -252,7 +252,7 @@ def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> K
 
 
 def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> bool:
-    """Whether a number is turned by one angle and its partner by another, that of other pairs."""
+    """Return whether a number and its partner use different angles, laid out for other pairs."""
     d = operators.shape[1]
     columns, cosines = np.arange(d), np.diagonal(operators, axis1=1, axis2=2)
     pairings = [columns ^ 1, (columns + d // 2) % d]
@@ -268,7 +268,7 @@ def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.nda
 def probe(
     code: VectorMap, torch: Any, turns: list[Turn], positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """R(p) of queries and of keys at some positions, each (n, d, d)."""
+    """Return R(p) of queries and of keys at some positions, each (n, d, d)."""
     d = code.request.d
     random = np.random.default_rng(0).standard_normal(d)
     ends = [np.isin(np.arange(d), t.seconds) == second for t in turns for second in (False, True)]
@@ -292,8 +292,8 @@ def probe(
         residual = max(residual, np.abs(images[k][4] - tripled[k][0] / 3).max())
         if residual > 16 * eps * np.abs(random).max():
             raise code.unfit(
-                "gives a random vector, in a batch with others, another image than its parts have: "
-                "it is not linear, or mixes members of a batch"
+                "maps a random vector in a batch differently from its components: it is not "
+                "linear, or it mixes the members of a batch"
             )
         answers.append(turn.start @ matrices)
     return answers[0], answers[1]

@@ -1,13 +1,13 @@
-"""A table of codes in a file, read and written; files are data, never code.
+"""Read and write embedding tables in files; files are data and are never executed.
 
 Conventions
 -----------
-A table is an array (n, d) of real numbers; axes of length one before its last are dropped, those of
-an image's rows and columns, (1, rows, columns, d) or (1, d, rows, columns), are its grid. Floats
-keep their stored type, since the resolution of the codes is a finding; what numpy has no type for
-becomes float32, integers float64. Large .npy and .safetensors files are mapped, not read.
-Files are written whole or not at all. `pefourier.encodings.sources.formats` knows the formats,
-`pefourier.encodings.sources.formats` what may be loaded.
+A table is an array (n, d) of real numbers. Axes of length 1 before the last axis are dropped. The
+axes of an image's rows and columns, (1, rows, columns, d) or (1, d, rows, columns), become its
+grid. Floats keep their stored type, since the resolution of the vectors is a finding. Types that
+numpy lacks become float32, integers float64. Large .npy and .safetensors files are mapped.
+Files are written whole or not at all. `pefourier.encodings.sources.formats` defines the formats and
+the limits of loading.
 """
 
 import io
@@ -54,10 +54,10 @@ from pefourier.writing.files import (
     write_whole,
 )
 
-AT_ONCE = 2**18  # numbers that are computed and written at a time: larger blocks cost page faults
-MOST_IDS = 2**24  # of an array that is looked at for ids
-MOSTLY, FEWEST_TOKENS = 0.5, 4  # of the steps between ids, that are of one; tokens of a row
-STREAMED = ("", ".npy", ".csv", ".txt")  # suffixes of what is read from a pipe
+AT_ONCE = 2**18  # numbers in a block; larger blocks are slow because of page faults
+MOST_IDS = 2**24  # size of an array up to which it is tested for position ids
+MOSTLY, FEWEST_TOKENS = 0.5, 4  # least share of steps by 1 between ids; least tokens in a row
+STREAMED = ("", ".npy", ".csv", ".txt")  # suffixes that may be a pipe
 
 
 def check_regular(path: str) -> None:
@@ -67,11 +67,11 @@ def check_regular(path: str) -> None:
         raise missing(path)
     if not stat.S_ISREG(status.st_mode):
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or a device"
-        raise PefourierError(f"{shown(path)} is a {kind}; put a file there, to be read twice")
+        raise PefourierError(f"{shown(path)} must be a file, to be read twice; it is a {kind}")
 
 
 def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
-    """A seekable stream of the file's bytes, and the suffix of the reader to give it to."""
+    """Return a seekable stream of the file's bytes, and the suffix of its reader."""
     if path == "-":
         if sys.stdin is None:
             raise PefourierError("standard input is closed; pipe a table into it or name a file")
@@ -87,13 +87,13 @@ def open_table(path: str, suffix: str | None = None) -> tuple[BinaryIO, str]:
             return Path(path).open("rb"), suffix
     is_stream = stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
     if not is_stream or suffix_of(path) not in STREAMED:
-        raise PefourierError(f"{shown(path)} is no file of codes: name one, {', '.join(READERS)}")
+        raise PefourierError(f"{shown(path)} must be a table file with suffix {', '.join(READERS)}")
     with os_errors("read", path), Path(path).open("rb") as pipe:
         return read_pipe(pipe, path)
 
 
 def read_pipe(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
-    """What a pipe holds, and the suffix that its first bytes point to."""
+    """Read a pipe, and return its bytes and the suffix that its first bytes suggest."""
     with os_errors("read", path):
         chunk = pipe.read(2**14)
         suffix = ".npy" if chunk.startswith(NPY_MAGIC) else ".csv"
@@ -111,37 +111,37 @@ def read_pipe(pipe: BinaryIO, path: str) -> tuple[io.BytesIO, str]:
 
 
 def too_large(path: str, limit: int) -> PefourierError:
-    """The error for more bytes than can be read as a whole."""
-    return PefourierError(f"{label(path)} gives more than {limit} bytes; write them to a .npy file")
+    """Return the error for input that is too large to be read as a whole."""
+    return PefourierError(f"{label(path)} has more than {limit} bytes; write them to a .npy file")
 
 
-POSITIONS = re.compile(  # of arrays, as models name them
+POSITIONS = re.compile(  # common names of position arrays in models
     r"(^|\.)(wpe|embed_positions|pos(itions?|itional)?_(embed(ding)?s?|encodings?))(\.(weight|pe))?$"
 )
-CODES = "codes"  # name of a table that has none
-LIST = 2**29  # bytes that a row of numbers may take: 2^26 positions
+CODES = "codes"  # default name of a table
+LIST = 2**29  # largest list of numbers in bytes: 2^26 positions
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """The arrays in an open file by name, and how errors speak of the file."""
+    """The arrays in an open file by name, and the words of errors about it."""
 
     label: str
-    suffix: str  # that says its format
-    advice: str  # what to do when it is damaged
+    suffix: str  # of its format
+    advice: str  # what to do if the file is damaged
     arrays: Mapping[str, Stored]
 
     def load(self, name: str, dtype: str | None = None, **how: Any) -> np.ndarray:
-        """An array through the gate: see `Stored.load`."""
+        """Check and load an array: see `Stored.load`."""
         act = partial(self.arrays[name].load, self.label, name, dtype, **how)
         return parse_or_refuse(act, self.label, self.suffix, self.advice)
 
 
 def parse_or_refuse(act: Callable[[], T], file: str, suffix: str, advice: str) -> T:
-    """What a parser gives, without its warnings; what is wrong with its file is one line."""
+    """Run a parser without warnings, and report a damaged file in one line."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about files that are refused or fine
+        warnings.simplefilter("ignore")  # the file is either refused or valid
         try:
             return act()
         except PefourierError:
@@ -153,12 +153,12 @@ def parse_or_refuse(act: Callable[[], T], file: str, suffix: str, advice: str) -
 
 
 def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
-    """The table (n, d) in a file and the resolution of its stored type.
+    """Return the table (n, d) in a file and the resolution of its stored type.
 
-    The suffix says the format: .npy, .npz, .csv, .pt, .pth or .safetensors; ``-`` and pipes are
-    .npy or .csv by their first bytes. `key` names one of several arrays; a file with one table
-    needs none. float64, float32 and float16 are kept, bfloat16 and float8 become float32,
-    integers float64; the resolution is the distance from one to the next stored number.
+    The suffix selects the format: .npy, .npz, .csv, .pt, .pth or .safetensors. The first bytes
+    decide whether ``-`` or a pipe is .npy or .csv. `key` names one of several arrays; a file with
+    one table needs no key. float64, float32 and float16 are kept, bfloat16 and float8 become
+    float32, integers float64. The resolution is the distance from 1 to the next stored number.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/codes.csv"
@@ -174,17 +174,17 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
 class NamedTable(NamedTuple):
     """A table of a file."""
 
-    name: str  # empty where it has none
+    name: str  # empty if the array has no name
     codes: np.ndarray
     eps: float
-    paired: bool  # of complex numbers, an axis of 2, or arrays of cosines and of sines
-    chosen: bool  # of several, as the one whose name is one of positions
-    sides: tuple[int, ...]  # of an image's points, where they are axes of the array
-    beside: tuple[int, ...]  # the shape of an array with single axes other than a batch's
+    paired: bool  # stored as complex numbers, an axis of 2, or arrays of cosines and of sines
+    chosen: bool  # chosen among several arrays by its name
+    sides: tuple[int, ...]  # rows and columns of an image, if they are axes of the array
+    beside: tuple[int, ...]  # shape of the array if it has single axes other than the batch axis
 
 
 def read_named_table(path: str, key: str | None = None) -> NamedTable:
-    """What `read_table` gives, and which it is."""
+    """Read a table like `read_table`, with facts about its array."""
     with open_arrays(path) as file:
         names = [] if key else waves_apart(file.arrays)
         names = names or [choose_array(file.arrays, key, file.label)]
@@ -202,14 +202,14 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
 
 
 def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
-    """The names of two arrays, such as cos and sin, where these are all tables of a file."""
+    """Return the names of two arrays such as cos and sin, if the file has no other tables."""
     names = sorted(name for name, stored in arrays.items() if stored.is_table)
     is_pair = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
     return names if is_pair and arrays[names[0]].shape == arrays[names[1]].shape else []
 
 
 def read_numbers(spec: str) -> np.ndarray:
-    """Numbers in FILE[#ARRAY]: (n,) of one axis or a single column or row, else (n, columns)."""
+    """Return numbers in FILE[#ARRAY]: (n,) for one axis, column or row, otherwise (n, columns)."""
     path, key = split_spec(spec)
     with open_arrays(path) as file:
         names = list(file.arrays) if not key else [find_array(file.arrays, key, file.label)]
@@ -218,7 +218,7 @@ def read_numbers(spec: str) -> np.ndarray:
         if not table and not 0 < math.prod(shape) == max(shape, default=0):
             contents = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
-            raise PefourierError(f"{file.label} holds {contents}; a list has one column{way_out}")
+            raise PefourierError(f"{file.label} must hold one column; it has {contents}{way_out}")
         numbers = file.load(names[0], "float64", limit=LIST)
         return numbers.reshape(shape if table else -1)
 
@@ -227,9 +227,9 @@ def read_numbers(spec: str) -> np.ndarray:
 def open_arrays(
     path: str, suffix: str | None = None, *, regular: bool = False, advice: str = "write it again"
 ) -> Iterator[ArrayFile]:
-    """The arrays of a file, in the format of its suffix or of one that is given.
+    """Open the arrays of a file, in the format of its suffix or of the given suffix.
 
-    `regular` says that it is looked at more than once: pipes are refused.
+    `regular` refuses pipes, for files that are read more than once.
     """
     if regular:
         check_regular(path)
@@ -240,7 +240,7 @@ def open_arrays(
 
 
 def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> str:
-    """The name of the array that is meant: by `key`, the only table, or the one of positions."""
+    """Return the array to read: `key`, the only table, or the table with a name of positions."""
     refuse_ids(arrays, key, file)
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
@@ -254,7 +254,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
             raise PefourierError(f"{file} holds several tables, {listing}; name one as PATH#NAME")
         key = tables[0] if tables else next(iter(arrays)) if len(arrays) == 1 else None
         if key is None:
-            raise PefourierError(f"{file} holds no table (n, d), but {names_and_shapes(arrays)}")
+            raise PefourierError(f"{file} must hold a table (n, d); got {names_and_shapes(arrays)}")
     stored = arrays[find_array(arrays, key, file)]
     is_wider = is_bias(stored.shape) or channel_sides(stored.shape)
     if not (stored.is_table or stored.may_be_pairs or is_wider):
@@ -263,11 +263,11 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
 
 
 def counts_tokens(array: np.ndarray) -> bool:
-    """Whether integers are position ids: one row, or rows that go up by one at most places.
+    """Return whether integers are position ids: one row, or rows that mostly step by 1.
 
     >>> counts_tokens(np.arange(8)), counts_tokens(np.eye(8, dtype=int))
     (True, False)
-    >>> counts_tokens(np.arange(12).reshape(3, 4))  # one run over all rows is a table
+    >>> counts_tokens(np.arange(12).reshape(3, 4))  # a single run over all rows is a table
     False
     """
     if array.shape[-1] < FEWEST_TOKENS or array.ndim == 1:
@@ -278,7 +278,7 @@ def counts_tokens(array: np.ndarray) -> bool:
 
 
 def refuse_ids(arrays: Mapping[str, Stored], key: str | None, file: str) -> None:
-    """Refuse position ids, which are no vectors: by the name of an array, or as the only one."""
+    """Refuse position ids, which are not vectors, by their name or as the only array."""
     names = [name for name in arrays if name.rpartition(".")[2] == "position_ids"]
     names = names or (list(arrays) if len(arrays) == 1 else [])
     if key is not None:
@@ -288,22 +288,22 @@ def refuse_ids(arrays: Mapping[str, Stored], key: str | None, file: str) -> None
         is_small = stored.kind in WHOLE - {"bool"} and 0 < math.prod(stored.shape) <= MOST_IDS
         if is_small and counts_tokens(np.atleast_1d(stored.load(file, name))):
             raise PefourierError(
-                f"{file} holds position ids of shape {stored.shape}, not vectors; pefourier "
-                "positions checks them"
+                f"{file} holds position ids of shape {stored.shape}, not vectors; check them with "
+                "pefourier positions"
             )
 
 
 def no_table(stored: Stored, name: str, file: str) -> PefourierError:
-    """The error for an array that is no table."""
+    """Return the error for an array that is not a table."""
     contents = f"{file} holds {stored.label(name)} of {shown(stored.kind)[1:-1]}"
-    rule = "a table has two axes, (positions, dimensions), neither empty, of real numbers"
+    rule = "a table must have two axes, (positions, dimensions), not empty, of real numbers"
     return PefourierError(f"{contents}; {rule}{reshaping(stored.shape)}")
 
 
 def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
-    """The name of an array of a file, as it was given."""
+    """Return the name of an array if the file has it."""
     if key not in arrays and list(arrays) == [""]:
-        raise PefourierError(f"{file} holds one array without a name; leave out #{shown(key)}")
+        raise PefourierError(f"{file} holds one unnamed array; leave out #{shown(key)}")
     if key not in arrays:
         names = [name for name in islice(arrays, 10_000) if len(name) < 200]
         raise unknown(f"array of {file}", key, names, f"It holds {names_and_shapes(arrays)}.")
@@ -311,7 +311,7 @@ def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
 
 
 def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
-    """Names with shapes, the first few."""
+    """Return the first names with their shapes."""
     listing = [stored.label(name) for name, stored in islice(arrays.items(), 10)]
     return ", ".join(listing + ["…"] * (len(arrays) > 10)) or "no array"
 
@@ -319,11 +319,11 @@ def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
 def in_form_of(
     path: str, key: str | None, table: np.ndarray, out: str, sides: Sequence[int] = ()
 ) -> tuple[np.ndarray, str, str]:
-    """A table as a file holds its own, with its single axes, in its type, and by its name.
+    """Return a table in the form of an array in a file: its shape, its type and its name.
 
-    The points of an image are its axes, of the sides given, where they are so in the file.
-
-    What numpy has no type for, such as bfloat16, is float32; .csv knows no third axis.
+    Single axes of the array are restored. If the array has axes for the rows and columns of an
+    image, the table gets axes of the given sides. Types that numpy lacks, such as bfloat16, become
+    float32. A .csv file has no third axis.
     """
     with open_arrays(path, regular=True) as file:
         name = choose_array(file.arrays, key, file.label)
@@ -341,19 +341,19 @@ def in_form_of(
 
 
 def float_type(kind: str) -> str:
-    """The type of numpy in which floats of a stored type are kept; integers become float64."""
+    """Return numpy's type for floats of a stored type; integers become float64."""
     wide = "float32" if kind in EPS else "float64"
     return kind if kind in ("float64", "float32", "float16") else wide
 
 
 def array_names(path: str) -> list[str]:
-    """Names of the arrays in a file."""
+    """Return the names of the arrays in a file."""
     with open_arrays(path, regular=True) as file:
         return list(file.arrays)
 
 
 def rows_of_codes(enc: Encoding, x: np.ndarray) -> RowBlocks:
-    """The codes of points x in float64, made in blocks: a file may hold more than memory does."""
+    """Compute the vectors of points x in float64 in blocks, for files larger than memory."""
     check_size(f"a table of {shown(enc.spec)}", len(x), enc.dim, limit=NUMBERS)
     blocks = row_blocks(len(x), AT_ONCE, enc.dim)
     codes = (np.ascontiguousarray(enc.table(x[part]), "<f8") for part in blocks)
@@ -365,8 +365,8 @@ def write_table(
 ) -> None:
     """Write a table (n, d) in the format of the suffix: see `WRITERS`.
 
-    In .npz and .safetensors the array has a name; .csv has 17 significant digits and no header, and
-    reads back exactly.
+    Arrays in .npz and .safetensors have a name. A .csv file has 17 significant digits, which read
+    back exactly, and no header.
     """
     write = WRITERS[check_suffix(path, WRITERS)]
     rows = table if isinstance(table, RowBlocks) else np.ascontiguousarray(table, dtype)

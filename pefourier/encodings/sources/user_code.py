@@ -1,8 +1,9 @@
-"""Codes from a user's own Python: ``py:module:name``, or an object that is at hand.
+"""Read encodings from user code: ``py:module:name``, or a Python object.
 
-This runs the code, and only it. A function is called with (length, d); an ``nn.Module`` is run in
-evaluation mode on zeros (batch, length, d), its class built with the sizes that it names; what
-takes (q, k), or x and positions, is a rotation. What fits none is refused with a wrapper to paste.
+Only this reader runs user code. A function is called with (length, d). An ``nn.Module`` runs in
+evaluation mode on zeros (batch, length, d); a class is built with the sizes that it names. Code
+with parameters (q, k), or x and positions, is a rotation. Other code is refused with a wrapper to
+paste.
 """
 
 import importlib
@@ -46,20 +47,20 @@ from pefourier.encodings.sources.code_calls import (
 from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
 from pefourier.errors import PefourierError, shown
 
-LENGTH, DIM = 80, 256  # where nothing says another
-SAME, MOVED = 1e-6, 1e-3  # of the largest number: rounding of one output, of two for moved inputs
+LENGTH, DIM = 80, 256  # defaults
+SAME, MOVED = 1e-6, 1e-3  # relative rounding: in one output, between outputs of moved inputs
 MOST = 2**28  # numbers of a table: 2 GiB
-ANOTHER_SEED = 20240917  # with which what is drawn comes out otherwise
+ANOTHER_SEED = 20240917  # shows whether parameters are drawn at random
 
 
 @dataclass(frozen=True)
 class CodeTable:
-    """Codes (n, d) that user code gave, or an array on the way to them."""
+    """Vectors (n, d) from user code, or an intermediate array."""
 
     codes: np.ndarray
     eps: float  # resolution of its type
     findings: tuple[Finding, ...] = ()
-    operator: Operator | None = None  # of code that turns vectors
+    operator: Operator | None = None  # of rotation code
 
 
 def read_code(
@@ -71,7 +72,7 @@ def read_code(
     *,
     on_grid: bool = False,
 ) -> Encoding:
-    """The encoding of ``py:module:name``, or of a module, its class or a function at hand."""
+    """Return the encoding of ``py:module:name``, or of a module, a class or a function."""
     in_shell = isinstance(source, str)
     is_named = inspect.isroutine(source) or inspect.isclass(source)
     spec = source if in_shell else (source if is_named else type(source)).__qualname__
@@ -80,10 +81,10 @@ def read_code(
         rows, columns = stored_sizes(code)
         d = d or columns or DIM
         usual = rows if hasattr(code, "num_embeddings") else max(LENGTH, min_length)
-        length = length or min(rows or sys.maxsize, usual)  # all rows of an embedding are meant
+        length = length or min(rows or sys.maxsize, usual)  # use all rows of an embedding
         request = CodeRequest(spec, length, d, on_grid)
         doing = f"{shown(spec)}, called for length {length}, d {d},"
-        with as_user_error(doing), seeded(seed), evaluating(code):  # torch may be there only now
+        with as_user_error(doing), seeded(seed), evaluating(code):  # the import may load torch
             table = tabulate_or_wrap(request, code)
     width = table.codes.shape[1]
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
@@ -105,10 +106,10 @@ def read_code(
 def sandboxed_operator(
     request: CodeRequest, seed: int | None, code: Any, operator: Operator
 ) -> Operator:
-    """R(p) of code that turns vectors, for when it is asked for."""
+    """Return a function that computes R(p) of rotation code on demand."""
 
     def operator_at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        doing = f"{shown(request.spec)}, turning vectors of {request.d} dimensions,"
+        doing = f"{shown(request.spec)}, rotating vectors of {request.d} dimensions,"
         with sandboxed(seed), as_user_error(doing), evaluating(code):
             return operator(positions)
 
@@ -116,7 +117,7 @@ def sandboxed_operator(
 
 
 def import_object(spec: str) -> Any:
-    """The object that ``py:module:name`` names, imported from the working directory."""
+    """Import the object of ``py:module:name`` from the working directory."""
     module_name, _, name = spec.removeprefix("py:").partition(":")
     if not module_name or not name:
         raise PefourierError(f"{shown(spec)} does not name an object; write py:module:function")
@@ -130,12 +131,12 @@ def import_object(spec: str) -> Any:
             raise PefourierError(f"module {module_name} has no {shown(part)}; it has: {public}")
         code = getattr(code, part)
     if not callable(code):
-        raise PefourierError(f"{shown(spec)} is not called; write it to a .npy file")
+        raise PefourierError(f"{shown(spec)} is not callable; write it to a .npy file")
     return code
 
 
 def stored_sizes(code: Any) -> tuple[int, int]:
-    """Rows and columns of a module's tables; 0 where nothing says them."""
+    """Return rows and columns of a module's tables; 0 if unknown."""
     if isinstance(code, type) or not hasattr(code, "named_buffers"):
         return 0, 0
     tables = [t.shape for t in (*code.parameters(), *code.buffers()) if t.ndim > 1]
@@ -147,14 +148,14 @@ def stored_sizes(code: Any) -> tuple[int, int]:
 
 
 def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
-    """The table of some code; what fits no convention is refused with the wrapper that works."""
+    """Tabulate user code; refuse code that fits no convention, with a wrapper that works."""
     try:
         return tabulate(request, code)
     except Unfit as error:
         for text, names in wrappers(request, code):
             with suppress(PefourierError), as_user_error("it"), warnings.catch_warnings():
                 warnings.simplefilter("error")
-                exec(text, names)  # their code, called as they may paste it
+                exec(text, names)  # runs user code as the wrapper calls it
                 table = tabulate(request, [*names.values()][-1])
                 if np.ptp(table.codes, axis=0).any():
                     error.add_note(text)
@@ -163,14 +164,14 @@ def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
 
 
 def as_table(answer: Any) -> CodeTable:
-    """The numbers of what user code gave; what has more than memory is not looked at."""
+    """Convert the result of user code to numbers; refuse results that are too large."""
     check_size("the answer", *getattr(answer, "shape", ()), limit=MOST)
     return CodeTable(*numbers(answer))
 
 
 def tabulate(request: CodeRequest, code: Any) -> CodeTable:
-    """The table of a function, a module or its class: one convention for each."""
-    torch = sys.modules.get("torch")  # their code imported it if it needs it
+    """Tabulate a function, a module or its class by the convention for its kind."""
+    torch = sys.modules.get("torch")  # already imported if the user code needs it
     module = torch.nn.Module if torch is not None else ()
     if inspect.isclass(code) and issubclass(code, module):
         return table_of_class(request, torch, code)
@@ -187,7 +188,7 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
 
 
 def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
-    """The table of a module that is built here, twice where it draws what is to be learned."""
+    """Build a module and tabulate it, twice if it has parameters that may be drawn at random."""
     module = call_with_sizes(request, code).eval()
     table = table_of_module(request, torch, module)
     if any(p.requires_grad for p in module.parameters()):
@@ -199,7 +200,7 @@ def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
 
 
 def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
-    """The table of a module: its weight, what it gives for zeros, or how it turns vectors."""
+    """Tabulate a module by its weight, its output for zeros, or its rotation of vectors."""
     if type(module).forward is torch.nn.Embedding.forward:
         return as_table(module.weight[: request.length])
     names = needed_names(module.forward)
@@ -222,18 +223,18 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
 
 
 def check_blind_to_order(code: VectorMap, torch: Any) -> None:
-    """Refuse a module of one output for all zeros, as attention has, that tells positions apart."""
+    """Refuse a module, such as attention, with equal rows for zeros but not for random inputs."""
     shape = (2, code.request.length, code.request.d)
     x = torch.randn(shape).to(code.example)
     with torch.no_grad():
         rolled, moved = (numbers(y)[0] for y in (code.call(x).roll(1, 1), code.call(x.roll(1, 1))))
     if not np.allclose(rolled, moved, atol=MOVED * np.abs(moved).max()):
-        why = "gives one vector for all positions of a constant input, but not of a random one"
-        raise code.unfit(f"{why}: it depends on positions, and adds no vectors of them")
+        why = "returns one vector for all positions of a constant input, but not of a random input"
+        raise code.unfit(f"{why}: it depends on positions without adding vectors of positions")
 
 
 def table_of_rotation(code: VectorMap, torch: Any) -> CodeTable:
-    """The table of code that turns vectors."""
+    """Tabulate rotation code."""
     turned = rotation_codes(code, torch)
     if turned is None:
         raise code.unfit("does not change with the position")
@@ -241,9 +242,9 @@ def table_of_rotation(code: VectorMap, torch: Any) -> CodeTable:
 
 
 def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
-    """The table of a module that takes zeros (batch, n, d), and along which of its axes codes run.
+    """Tabulate a module on zeros (batch, n, d), and find the axis of positions.
 
-    Where they run along the batch alone it is called with (n, batch, d).
+    If the output varies only along the batch axis, the module is called with (n, batch, d).
     """
     length, d = code.request.length, code.request.d
     batch = 3 if length == 2 else 2
@@ -259,9 +260,9 @@ def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
 
 
 def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[CodeTable, set[int]]:
-    """What a module gives for zeros (n, m, d), and the axes of the two along which it varies.
+    """Return the output of a module for zeros (n, m, d), and which of axes 0 and 1 it varies along.
 
-    None of them is told where it does not give the same again.
+    The set of axes is empty if two calls differ.
     """
     zeros = torch.zeros(shape, dtype=code.example.dtype, device=code.example.device)
     try:
@@ -274,7 +275,7 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[Cod
         codes = np.expand_dims(codes, 0 if len(codes) == shape[1] else 1)
     sizes = zip(codes.shape, shape[:2], strict=False)
     if codes.ndim != 3 or any(k not in (1, n) for k, n in sizes):
-        raise code.unfit(f"gave an array of shape {codes.shape} for zeros {shape}")
+        raise code.unfit(f"returned an array of shape {codes.shape} for zeros {shape}")
     if not np.array_equal(table.codes, again.codes):
         worst = np.abs(table.codes - again.codes).max()
         changes = finding("changes-between-calls", worst=worst)
@@ -284,7 +285,7 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[Cod
 
 
 def in_two_axes(request: CodeRequest, table: CodeTable) -> CodeTable:
-    """A table (length, d) out of one with axes of length one around or between."""
+    """Drop axes of length 1 from a table, and check that it is (length, d)."""
     codes, length = table.codes, request.length
     while codes.ndim > 2 and 1 in codes.shape[:-1]:
         codes = codes.squeeze(axis=codes.shape[:-1].index(1))
@@ -292,5 +293,5 @@ def in_two_axes(request: CodeRequest, table: CodeTable) -> CodeTable:
         return replace(table, codes=codes)
     if codes.ndim != 2 or len(codes) != length:
         shapes = f"{table.codes.shape}, expected ({length}, {request.d})"
-        raise unfit(request, f"gave an array of shape {shapes}")
+        raise unfit(request, f"returned an array of shape {shapes}")
     return replace(table, codes=codes)

@@ -28,8 +28,8 @@ BAD = {
 
 REFUSED = {
     b"{": "line 1 column 2",
-    b'{"a": 1, "b": 2, "a": 3}': "key 'a' stands twice",
-    b'{"a": {"b": 2, "b": 2}}': "key 'b' stands twice",
+    b'{"a": 1, "b": 2, "a": 3}': "key 'a' is repeated",
+    b'{"a": {"b": 2, "b": 2}}': "key 'b' is repeated",
     b"\xff{}": "0xff",
     b"": "is not readable JSON",
     b"[" * 10**6: "is not readable JSON",

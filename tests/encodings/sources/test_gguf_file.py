@@ -164,7 +164,7 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_turns):
 ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
 REFUSED = [  # architecture, tensors, values, words
     ("bert", {}, {}, "neither rope.dimension_count"),
-    ("bloom", {}, SIZES, "turns nothing in 'bloom'"),
+    ("bloom", {}, SIZES, "does not rotate in 'bloom'"),
     ("qwen2vl", {}, SIZES | {"rope__dimension_sections": [-1, 1, 1, 1]}, "four counts; got"),
     ("qwen2vl", {}, SIZES | {"rope__dimension_sections": ["a"]}, r"four counts; got \['a'\]"),
     ("llama", ONES, SIZES | {"rope__scaling__type": "yarn"}, "scaling 'yarn' .* rope_freqs"),

@@ -295,7 +295,7 @@ REFUSED = [
     ({**NOBODY, "num_layers": 16385}, MANY),
     ({**FIVE, "model_type": "deepseek_v4", "compress_ratios": [0, 5]}, "compress_ratios"),
     ({**FIVE, "model_type": "deepseek_v4", "compress_ratios": 3}, "compress_ratios"),
-    ({**FIVE, "model_type": "bamba", "attn_layer_indices": "2"}, "indices .* list of numbers"),
+    ({**FIVE, "model_type": "bamba", "attn_layer_indices": "2"}, "indices .* layer numbers"),
 ]
 
 

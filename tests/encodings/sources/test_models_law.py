@@ -317,7 +317,7 @@ def test_heads_by_layer_count_as_in_transformers(tmp_path):
     assert different == []
     assert counts["agrees"] >= 12
     (tmp_path / "config.json").write_text(json.dumps(configs[2][1]))
-    with pytest.raises(PefourierError, match=r"'sliding_attention' heads of \[32, 64\]"):
+    with pytest.raises(PefourierError, match=r"for 'sliding_attention'; got \[32, 64\]"):
         load(f"{tmp_path / 'config.json'}#sliding_attention")
 
 

@@ -127,8 +127,8 @@ REFUSED = [  # config, part, what the message names
     (LLAMA, "#full", "leave out '#full'"),
     ({"model_type": "t5", "num_heads": 8}, "#decode", "Did you mean 'decoder'?"),
     ({"model_type": "mamba"}, "", "recurrence"),
-    ({"model_type": "mine"}, "", "is not known here"),
-    ({"model_type": "laguna", "rope_parameters": {"rope_theta": 5.0}}, "", "one for each type"),
+    ({"model_type": "mine"}, "", "is unknown"),
+    ({"model_type": "laguna", "rope_parameters": {"rope_theta": 5.0}}, "", "section for each type"),
     ({**LLAMA, "rope_parameters": {"rope_type": "axial"}}, "", "is axial"),
     ({"model_type": "gpt2", "n_positions": 1024, "n_embd": 768}, "", "are learned"),
     ({"model_type": "bert", "position_embedding_type": "relative_key"}, "", "'relative_key'"),
@@ -150,7 +150,7 @@ def test_what_transformers_cannot_use_is_refused_in_one_line(values, part, said,
 
 def test_d_is_for_configs_that_set_none(config):
     path = config(LLAMA)
-    with pytest.raises(PefourierError, match="--d 64 another"):
+    with pytest.raises(PefourierError, match="which contradicts --d 64"):
         load(path, d=64)
     assert load(path, d=128, length=3).dim == 128
     assert load(config({"model_type": "llama"}), d=64).table().shape == (2048, 64)

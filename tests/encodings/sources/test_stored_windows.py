@@ -273,7 +273,7 @@ def test_biases_of_many_heads_stay_biases(rng):
 def test_a_layer_that_is_not_there_is_refused(tmp_path):
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path, model)
-    with pytest.raises(PefourierError, match=r"no weights of them in 'layers\.7' were"):
+    with pytest.raises(PefourierError, match=r"no weights of 'layers\.7'"):
         load(f"{path}#layers.7")
 
 
@@ -284,7 +284,7 @@ def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
     safetensors(tmp_path / "model.safetensors", {name: table})
     assert load(str(tmp_path)).domain.grid == (5, 5)
     assert load(str(tmp_path), grid=(3, 3)).domain.grid == (5, 5)
-    with pytest.raises(PefourierError, match="25 rows are no displacements of a window of 5x5"):
+    with pytest.raises(PefourierError, match=r"25 rows do not fit .* a window of 5x5"):
         load(str(tmp_path), grid=(5, 5))
     vitdet = {"model_type": "vitdet", "hidden_size": 8}
     (tmp_path / "config.json").write_text(json.dumps(vitdet))

@@ -43,7 +43,7 @@ def test_shards_are_found_by_their_index(config, folder, rng):
     config(BERT)
     np.testing.assert_array_equal(load(str(folder)).table(), codes)
     index.write_text(json.dumps({"weight_map": {TABLE: "../elsewhere.safetensors"}}))
-    with pytest.raises(PefourierError, match=r"must be the name of a file beside it; got '\.\./"):
+    with pytest.raises(PefourierError, match=r"a file in the same folder; got '\.\./"):
         load(str(folder))
     index.write_text(json.dumps({"weight_map": {TABLE: "gone.safetensors"}}))
     with pytest.raises(PefourierError, match=r"unknown file 'gone\.safetensors'"):
@@ -224,7 +224,7 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
     assert len(load(config(values), length=3)) == 3
     with pytest.raises(PefourierError, match=f"has {10 - offset} positions, fewer than length="):
         load(config(values), length=11)
-    with pytest.raises(PefourierError, match=r"sets a dimension of 4 \(tensor .*\), --d 5 another"):
+    with pytest.raises(PefourierError, match=r"of 4 \(tensor .*\), which contradicts --d 5"):
         load(config(values), d=5)
 
 
@@ -273,7 +273,7 @@ def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_pa
 def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_path, codes):
     safetensors(tmp_path / "other.safetensors", {"wpe.weight": codes})
     path = config({"model_type": "gpt2", "n_embd": 4, "n_positions": 16})
-    with pytest.raises(PefourierError, match=r"put model\.safetensors beside it"):
+    with pytest.raises(PefourierError, match=r"put model\.safetensors in its folder"):
         load(path)
 
 

@@ -1,9 +1,9 @@
-"""Hugging Face's config.json, read as data: which positions does the model have?
+"""Read the positions of a model from Hugging Face's config.json, as data.
 
-The way through the folder: `model` opens a config (`config`) and asks one reader after another for
-its positions: rotations (`rope`, whose scaling and mistakes are in `scaling`), grids, biases,
-sinusoids, and tables in the weights beside it (`weights`). `layers` says which layers have them.
-Other folders import from here alone.
+`model` opens a config (`config`) and tries one reader after another: rotations (`rope`, with
+scaling and mistakes in `scaling`), grids, biases, sinusoids, and tables in the weights of the
+config's folder (`weights`). `layers` determines which layers have positions. Other packages import
+only from here.
 """
 
 from pefourier.encodings.sources.huggingface.config import PAIRED as PAIRED

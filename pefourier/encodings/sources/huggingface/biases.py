@@ -1,11 +1,11 @@
-"""Biases of windows and vectors of lags, from the weights beside a vision model's config.
+"""Read biases of windows and vectors of lags from the weights of a vision model.
 
 Conventions
 -----------
-Rows of a bias table run through displacements query - key, a class token's three rows last (Swin,
-BEiT). Swin V2 stores a network of displacements in place of a table. SAM has vectors of the lags of
-one axis, whose products with queries are added to scores. Each layer has its own: the first is
-read, or the one whose name, or part of it, stands behind #.
+Rows of a bias table are the displacements query - key; the three rows of a class token come last
+(Swin, BEiT). Swin V2 stores a network of displacements instead of a table. SAM has vectors of lags
+along one axis and adds their products with queries to the scores. Layers have separate tables: the
+first is read, or the table that ``#NAME`` selects by its name or a part of the name.
 """
 
 import re
@@ -30,10 +30,10 @@ STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
 
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
-    """Biases by displacement, or vectors by lag, of one layer; None where a model has none."""
+    """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
     block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
     if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
-        block = None  # whose sides are those of a grid
+        block = None  # its sides describe a grid, not a window
     is_named = bool(weights.DISPLACED.search(model.part))
     if not (block or is_named) and ("relative" not in kinds or weights.grid_tensors(model)):
         return None
@@ -41,10 +41,10 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     if not tensors:
         if block is None:
             return None
-        where = f" in {shown(model.part)}" if model.part else ""
+        where = f" of {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
-            f"the biases of {shown(model.file)} are learned, and no weights of them{where} were "
-            "found beside it; put model.safetensors there"
+            f"the biases of {shown(model.file)} are learned, and its folder has no weights{where} "
+            "with biases; put model.safetensors there"
         )
     names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
     slots = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
@@ -54,7 +54,7 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
 
 
 def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -> Encoding:
-    """The biases of a window, or vectors of lags, that a tensor holds."""
+    """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
     stored, stage = read_named_table(path, name), STAGE.search(name)
@@ -68,7 +68,7 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
     if not fits or stored.codes.ndim > 2 or (model.grid and fits != tuple(model.grid)):
         raise PefourierError(
-            f"{name} of {shown(path)}: {rows} rows are no displacements of a window"
+            f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window"
             f"{' of ' + size_of(window) if window else ''}"
         )
     model.dimension(heads, f"tensor {name}")
@@ -82,7 +82,7 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
 
 
 def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, ...]:
-    """The window whose displacements so many rows are, by preference the one given; () if none.
+    """Return the window with this number of displacements, `window` if it fits; () if none fits.
 
     >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
     ((7, 7), (64,))
@@ -97,11 +97,11 @@ def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, 
 def of_stored_network(
     model: ModelConfig, name: str, path: str, window: tuple[int, ...], trained: tuple[int, ...]
 ) -> Encoding:
-    """Swin V2's biases out of the network in the weights, on a window."""
+    """Compute Swin V2's biases on a window from the network in the weights."""
     from pefourier.encodings.sources.tables import read_numbers
 
     if not window:
-        raise PefourierError(f"{shown(model.file)} sets no window of {name}; give --grid")
+        raise PefourierError(f"{shown(model.file)} sets no window for {name}; give --grid")
     paths, stem = dict(weights.all_tensors(weights.folder_of(model))), name.removesuffix("0.weight")
     first, shifts, heads = (
         read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
@@ -109,7 +109,7 @@ def of_stored_network(
     )
     sides: NDArray[np.int64] = np.array(trained or window)
     if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
-        raise PefourierError(f"{name} has shape {first.shape}, not one of Swin V2's network")
+        raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
     by_head = heads.reshape(-1, len(shifts)).T
     enc = of_network(lags_on(window), sides, by_head.shape[1], lambda: (first.T, shifts, by_head))
     params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}

@@ -1,20 +1,20 @@
-"""What does a config.json say, and what does its model type do with positions?
+"""Read a config.json, and the properties of its model type.
 
-Values are checked where they are read; a config is data. Each model type that transformers knows
-has a row: ``models.json`` is made by running the configuration and modeling classes of transformers
-(``make models``; the version stands in it), ``models_by_hand.json`` is what that cannot tell, with
-sources; the second wins. Reading a config needs neither transformers nor torch.
+Values are checked on access; a config is data. Each model type of transformers has a row. ``make
+models`` writes ``models.json`` by running the configuration and modeling classes of transformers,
+and records the version. ``models_by_hand.json`` adds facts that this cannot determine, with
+sources, and has priority. Reading a config needs neither transformers nor torch.
 
 Conventions
 -----------
 An error names the key, the file, the rule and the value. A key that is null counts as not set.
 
-``kind`` of a row: rotary, axes (turns on several axes), learned, sinusoidal, alibi, t5, relative
-(other biases and vectors of lags), convolutional, mixer (no positions), none (none were found),
-parts (has a text model inside), unbuilt (a model cannot be made of the default config). Of a
-rotation a row holds what differs from the defaults of `Rotary`; with ``layers`` it has one for each
-type of layer. ``ends``: tables beyond which the model refuses input, by side of the model or "" of
-both; each a list of sizes, whose sum are its rows (empty: not known here).
+``kind`` of a row: rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative
+(other biases and vectors of lags), convolutional, mixer (no positions), none (no positions found),
+parts (contains a text model), unbuilt (the default config builds no model). A rotation's row holds
+the differences from the defaults of `Rotary`; with ``layers`` it has a row for each type of layer.
+``ends`` lists tables that limit the input, by side of the model or "" for both. Each table is a
+list of sizes that add up to its rows (empty: unknown).
 """
 
 import json
@@ -32,37 +32,37 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import HEADS, LAYERS, SINGLE, Section, TrackedKeys
 from pefourier.errors import PefourierError, shown
 
-Sized = tuple[tuple[str, ...], int | None]  # keys of a size, the first that is set, and its default
+Sized = tuple[tuple[str, ...], int | None]  # keys of a size in order of priority, and its default
 Pairing = Literal["halves", "neighbours"]
 PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
-PARAMS = "params.json"  # of weights as Mistral and Meta publish them
+PARAMS = "params.json"  # config format of Mistral's and Meta's original weights
 
 
 @dataclass(frozen=True)
 class Rotary:
-    """How configs of a model type say what one type of layer rotates by."""
+    """Keys and defaults of a model type's configs for the rotation of one type of layer."""
 
-    size: tuple[str, ...] = ("head_dim",)  # keys of the size of a head, the first that is set
-    head: int | None = None  # the size where no key is set, else width // heads
-    times: int = 1  # or a multiple of that
-    null: bool = False  # a key that is null asks for width // heads itself
+    size: tuple[str, ...] = ("head_dim",)  # keys of the size of a head, in order of priority
+    head: int | None = None  # default size; None: times * width // heads
+    times: int = 1  # multiple of width // heads
+    null: bool = False  # a key that is null means width // heads
     width: Sized = (("hidden_size",), None)
     heads: Sized = (("num_attention_heads",), None)
-    bases: tuple[str, ...] = ("rope_theta",)  # keys of the base, beside rope_theta of the section
+    bases: tuple[str, ...] = ("rope_theta",)  # keys of the base besides rope_theta of the section
     base: float = 10000.0
-    shares: tuple[str, ...] = ()  # keys of the share of a head that turns
+    shares: tuple[str, ...] = ()  # keys of the rotated share of a head
     share: float = 1.0
-    scaled_share: float | None = None  # that of a section with scaling, where it is another
-    turned: int | None = None  # dimensions that turn where no key tells a share
-    whole: bool = False  # without scaling no share counts
-    fixed: bool = False  # nor with one: what size says is what turns
-    added: Mapping[str, Any] = field(default_factory=dict)  # by rope_type: keys where none are set
-    rope: Mapping[str, Any] = field(default_factory=dict)  # the section where a config has none
+    scaled_share: float | None = None  # default share with scaling, if different
+    turned: int | None = None  # default number of rotated dimensions
+    whole: bool = False  # without scaling the whole head is rotated
+    fixed: bool = False  # the whole size is rotated, with or without scaling
+    added: Mapping[str, Any] = field(default_factory=dict)  # default keys by rope_type
+    rope: Mapping[str, Any] = field(default_factory=dict)  # default section
 
 
 @cache
 def model_types() -> dict[str, dict[str, Any]]:
-    """The row of each model type; ``transformers`` stands for the version.
+    """Return the row of each model type; the key ``transformers`` holds the version.
 
     >>> model_types()["opt"]["first"]
     2
@@ -76,7 +76,7 @@ def model_types() -> dict[str, dict[str, Any]]:
 
 
 def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
-    """A row with what is known by hand, also of its types of layers."""
+    """Merge a row with the facts added by hand, also for its types of layers."""
     layers = {
         name: layer | by_hand.get("layers", {}).get(name, {})
         for name, layer in row.get("layers", {}).items()
@@ -85,12 +85,12 @@ def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
 
 
 def type_row(kind: str) -> dict[str, Any] | None:
-    """The row of a model type, None where it is not known."""
+    """Return the row of a model type; None if unknown."""
     return None if kind == "transformers" else model_types().get(kind)
 
 
 def stand_in(values: Mapping[str, Any]) -> str:
-    """The model type that a config of an unknown one is read as: by its architecture or its keys.
+    """Return a known model type for a config of an unknown type, by its architecture or its keys.
 
     >>> stand_in({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]})
     'deepseek_v3'
@@ -104,7 +104,7 @@ def stand_in(values: Mapping[str, Any]) -> str:
     return next(candidates, "")
 
 
-BY_KEYS = {  # keys that all models with them read alike
+BY_KEYS = {  # keys that all model types read in the same way
     ("kv_lora_rank", "qk_rope_head_dim"): "deepseek_v3",
     ("dim", "n_heads", "n_layers", "rope_theta"): "params.json",
 }
@@ -112,14 +112,14 @@ BY_KEYS = {  # keys that all models with them read alike
 
 @cache
 def kinds_by_class() -> dict[str, str]:
-    """Model types by the stem of their classes, in lower case; rotary ones have one row each."""
+    """Return model types by the stem of their class names, in lower case."""
     rows = model_types().items()
     models = {kind: row for kind, row in rows if kind not in ("transformers", "params.json")}
     return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
 
 
 def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[str, Any]:
-    """What published models of a type with this base were trained with; empty: it is not known."""
+    """Return the training setup of published models of a type with this base; empty: unknown."""
     families: Sequence[Mapping[str, Any]] = row.get("families", ())
     for family in families:
         if family["base"] == base and layer in family.get("layers", [layer]):
@@ -128,12 +128,12 @@ def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[s
 
 
 def version() -> str:
-    """The version of transformers that the rows were made from."""
+    """Return the version of transformers that the rows describe."""
     return str(model_types()["transformers"])
 
 
 def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
-    """What a row says of the rotation of a type of layer.
+    """Return the rotation of a type of layer from a row.
 
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
@@ -147,7 +147,7 @@ NAMES = {parameter.name for parameter in fields(Rotary)}
 
 
 def as_tuple(value: Any) -> Any:
-    """Lists as tuples, all the way down."""
+    """Convert lists to tuples, recursively."""
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
@@ -163,7 +163,7 @@ LONGEST = (
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A model's config, the part of it that is meant, and the sizes that were given."""
+    """A model's config, the selected part of it, and the requested sizes."""
 
     file: str
     part: str  # after the #
@@ -171,28 +171,28 @@ class ModelConfig:
     kind: str  # model_type
     length: int | None
     d: int | None
-    row: Mapping[str, Any]  # what is known of the model type, empty where it is unknown
-    grid: tuple[int, ...] = ()  # asked for; empty where the config is to say it
+    row: Mapping[str, Any]  # row of the model type; empty if unknown
+    grid: tuple[int, ...] = ()  # requested grid; empty: from the config
     prefix: int = 0
 
     @cached_property
     def rope_key(self) -> str:
-        """The key of the section of its rotation that is read."""
-        self.config.values.get("rope_parameters")  # which has a finding of its own beside the other
+        """Return the key of the section that sets the rotation."""
+        self.config.values.get("rope_parameters")  # mark as read: lint reports two sections
         return "rope_scaling" if self.config.values.get("rope_scaling") else "rope_parameters"
 
     def sized(self, keys: Sized) -> int | None:
-        """A size by the first of its keys that is set, or as the model type has it."""
+        """Return a size by the first of its keys that is set, or the default."""
         return self.config.count(*keys[0]) or keys[1]
 
     def own(self, name: str, usual: tuple[str, ...]) -> Sized:
-        """Keys and default of a size: those of the model type, or the usual ones."""
+        """Return keys and default of a size: the keys of the model type, then the usual keys."""
         keys, default = self.row.get(name, ((), None))
         return (*keys, *usual), default
 
     @property
     def query_heads(self) -> int | None:
-        """Heads of queries in a layer that rotates."""
+        """Return the number of query heads in a rotated layer."""
         if not self.row:
             return self.config.count(*HEADS)
         keys, usual = rotary(self.row, next(iter(self.row.get("layers", {"": {}})))).heads
@@ -200,24 +200,24 @@ class ModelConfig:
 
     @cached_property
     def layers(self) -> int:
-        """How many layers of all kinds the config sets; 0 where it sets none."""
+        """Return the number of layers of all kinds; 0 if not set."""
         single = self.config.count(*SINGLE, minimum=0) or 0
         return single + (self.config.count(*LAYERS) or 0)
 
     @property
     def computes(self) -> bool:
-        """Whether the model's code computes its positions as sinusoids."""
+        """Return whether the model computes its positions as sinusoids."""
         key, expected = self.row.get("when", ("", None))
         return "table" in self.row and (not key or self.config.values.get(key) is expected)
 
     def tables(self) -> dict[str, int | None]:
-        """Rows of tables of positions beyond which input is refused, by side; None: not known."""
+        """Return the rows of tables that limit the input, by side; None: unknown."""
         ends = self.row.get("ends", {})
         rows = {side: [self.sized(size) or 0 for size in sizes] for side, sizes in ends.items()}
         return {side: sum(sizes) if sizes and all(sizes) else None for side, sizes in rows.items()}
 
     def longest(self) -> int | None:
-        """The longest sequence that the config allows, or its model type by default."""
+        """Return the longest sequence that the config allows, or the default of the model type."""
         tables = self.tables()
         if tables:
             return tables.get(self.part, next(iter(tables.values())))
@@ -226,14 +226,14 @@ class ModelConfig:
 
     @property
     def length_key(self) -> str | None:
-        """The key that sets the longest sequence; None where the model type does, or tables."""
+        """Return the key of the longest sequence; None if the model type or tables set it."""
         key, _ = self.row.get("length", (LONGEST[0], None))
         values = self.config.untracked.values
         return next((name for name in (key, *LONGEST) if values.get(name)), None)
 
     @property
     def settles_original(self) -> bool:
-        """Whether the length before a scaling is set, or known of the published models."""
+        """Return whether the length before scaling is set, or known for the published models."""
         values, ended = self.config.untracked.values, self.longest()
         sections = (values, values.get("rope_scaling"), values.get("rope_parameters"))
         is_set = any(isinstance(s, dict) and s.get(ORIGINAL) for s in sections)
@@ -241,22 +241,22 @@ class ModelConfig:
 
     @property
     def stated(self) -> tuple[str, int] | None:
-        """The longest sequence that the config itself sets, behind its key."""
+        """Return the key and the value of the longest sequence in the config."""
         key, longest = self.length_key, self.longest()
         return None if key is None or longest is None or self.tables() else (key, longest)
 
     def dimension(self, value: int | None, keys: str) -> int:
-        """The dimension a config sets, or the one given where it sets none."""
+        """Return the dimension of the config, or the requested dimension if it sets none."""
         d = self.d if value is None else value
         if d is None:
             raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
         if self.d not in (None, d):
             statement = f"{shown(self.file)} sets a dimension of {value} ({keys})"
-            raise PefourierError(f"{statement}, --d {self.d} another; leave out --d")
+            raise PefourierError(f"{statement}, which contradicts --d {self.d}; leave out --d")
         return d
 
     def positions(self) -> tuple[int, tuple[Finding, ...]]:
-        """How many positions to show, and a note where neither config nor request tells."""
+        """Return the number of positions, and a finding if neither config nor request sets it."""
         length = self.longest() if self.length is None else self.length
         if length is not None:
             return length, ()
@@ -264,12 +264,12 @@ class ModelConfig:
         return USUAL_LENGTH, (note,)
 
     def build(self, name: str, d: int, *findings: Finding, **parameters: Any) -> Encoding:
-        """A registered encoding, by default of as many positions as the config allows."""
+        """Build a registered encoding, by default with the longest length of the config."""
         length, silent = self.positions()
         return self.named((*findings, *silent), name, length=length, d=d, **parameters)
 
     def named(self, findings: Iterable[Finding], name: str, **parameters: Any) -> Encoding:
-        """A registered encoding, with what was noticed in the config."""
+        """Build a registered encoding with findings about the config."""
         try:
             enc = build(name, **parameters)
         except PefourierError as error:
@@ -279,16 +279,16 @@ class ModelConfig:
 
 
 def first_names(names: Iterable[str]) -> str:
-    """The first of some names, safe on a terminal."""
+    """Return the first of some names, escaped for a terminal."""
     shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
     return ", ".join(shown_names[:8] + ["…"] * (len(shown_names) > 8))
 
 
 def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
-    """The config that is meant: its section, its model_type, and what is left of the part.
+    """Return the section of the selected config, its model_type, and the rest of the part.
 
-    A part may begin with the names of configs inside, ``vision_config`` or ``text_config.sliding``;
-    where it does not, the text model's is meant.
+    A part may begin with the names of inner configs, ``vision_config`` or ``text_config.sliding``.
+    Otherwise the text model's config is selected.
     """
     kind = model_type(config, "")
     while True:
@@ -314,11 +314,11 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         config = config.section(name)
         config = replace(config, values=row.get("inner", {})) if text else config
         stated = model_type(config, usual)
-        kind = usual if usual and stated == kind else stated  # as towers of Qwen2.5-VL are called
+        kind = usual if usual and stated == kind else stated  # as in towers of Qwen2.5-VL
 
 
 def as_timm(values: dict[str, Any]) -> dict[str, Any]:
-    """A config as timm writes it, with keys as transformers has them; any other as it is.
+    """Convert a config of timm to the keys of transformers; return other configs unchanged.
 
     Patch and window are in the name of the architecture: swinv2_tiny_window8_256.
 
@@ -339,14 +339,14 @@ def as_timm(values: dict[str, Any]) -> dict[str, Any]:
     window = re.match(r"swinv2_(?!cr).*window(\d{1,4})(?:to(\d{1,4}))?", name)
     if window is None:
         return {**values, "model_type": "timm_wrapper", **sizes}
-    first = int(window[1])  # in pretraining, where another follows; the last stage has half of it
+    first = int(window[1])  # window of pretraining if a second follows; halved in the last stage
     stages = [first] * 3 + [first // 2] if window[2] else [0]
     sizes |= {"window_size": int(window[2] or first), "pretrained_window_sizes": stages}
     return {**values, "model_type": "swinv2", **sizes, "patch_size": 4}
 
 
 def model_type(config: Section, usual: str) -> str:
-    """What a config calls its model."""
+    """Return the model_type, or the class name, of a config."""
     kind = config.values.get("model_type", config.values.get("_class_name", usual))
     if not isinstance(kind, str):
         raise config.wrong("model_type", kind, "a string")

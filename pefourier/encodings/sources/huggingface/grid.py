@@ -1,16 +1,16 @@
-"""The grid of a vision model, from its config.
+"""Read the grid of a vision model from its config.
 
 Conventions
 -----------
-The grid stands in its row under ``axial``, or a list of such, of which the first
-counts whose ``when`` [key, value] holds. Keys: ``encoding`` (learned: a table in the weights) with
-its ``own`` parameters and those that are ``read`` (parameter: keys); ``d`` (``head``, or ``width``
-over ``heads``; ``times``: head times heads); ``sides``, one an axis: a ``size`` over another, each
-[key, default] (``kernel``: what the first patch covers); ``usual`` sides where a config has none;
-``prefix`` and a key of ``registers``; ``merged``, a key of the side of blocks that tokens run
-through; ``reference``, bases over scales; ``pretrained``, a key that
-has the window of SwinV2's pretraining, or one for each stage; ``rescaled``, a key of the factor up
-to which training stretches coordinates, and its default.
+The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
+matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
+``own`` parameters, and parameters that are ``read`` (parameter: key of the config); ``d``
+(``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
+``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
+sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
+order of tokens; ``reference``, bases over scales; ``pretrained``, the key for the window of
+SwinV2's pretraining, or a window per stage; ``rescaled``, the key and the default of the largest
+factor by which training stretches coordinates.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ from pefourier.encodings.sources.huggingface.config import ModelConfig
 from pefourier.errors import PefourierError, shown
 
 Block = Mapping[str, Any]
-SCALED_FROM = 64  # patches a side that PixArt's scale is one for
+SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
 def read_axes(model: ModelConfig) -> Encoding | None:
-    """The positions on the grid of a vision model; None where its type is not known to have one."""
+    """Read the positions on a vision model's grid; None if its type is not known to have a grid."""
     block = block_of(model)
     if block is None:
         return None
@@ -38,14 +38,14 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     if is_learned or block.get("stored"):
         enc = read_grid(model, block)
         if enc is not None or is_learned:
-            return enc  # without weights another reader says where the table is
+            return enc  # without weights, another reader reports where the table is
     if model.part:
         raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
 
 
 def block_of(model: ModelConfig) -> Block | None:
-    """The block of the model's row that its config asks for."""
+    """Return the first block of the model's row that matches its config."""
     entry = model.row.get("axial", [])
     blocks: list[Block] = entry if isinstance(entry, list) else [entry]
     for block in blocks:
@@ -56,12 +56,12 @@ def block_of(model: ModelConfig) -> Block | None:
 
 
 def formula(model: ModelConfig, block: Block) -> Encoding:
-    """The encoding that the model computes, or that its training starts from."""
+    """Build the encoding that the model computes, or that its training starts from."""
     sides, findings = sides_of(model, block)
     parameters = {**block.get("own", {}), **values_read(model, block)}
     if "reference" in block:
         parameters["reference"] = references(model, block)
-    if "divided_by" in block:  # indices, of each axis of the order, as frequencies are
+    if "divided_by" in block:  # divisors of the indices, in the order of frequencies
         numbers = tuple(divisor_of(model, *divisor) for divisor in block["divided_by"])
         parameters |= {"stretch": numbers, "stretch_by": "linear"}
     if block["encoding"] in ("axial", "axial-rope"):
@@ -85,7 +85,7 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
 
 
 def dimension_of(model: ModelConfig, block: Block) -> int:
-    """Size of a head, or of the whole model where codes are added."""
+    """Return the size of a head, or the width of the model if vectors are added to embeddings."""
     sizes = {key: value_of(model, spec) for key, spec in block["d"].items() if key != "times"}
     head, width, heads = (sizes.get(key, 0) for key in ("head", "width", "heads"))
     if not head and heads and width % heads:
@@ -96,7 +96,7 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
 
 
 def window_of(model: ModelConfig, block: Block, stage: int = 0) -> tuple[int, ...]:
-    """The window of a stage, which halves the image's patches; empty where it is not known."""
+    """Return the window of a stage (stages halve the image's patches); empty if unknown."""
     if model.grid or "sides" not in block:
         return tuple(model.grid)
     sides, _ = sides_of(model, block)
@@ -107,7 +107,7 @@ def window_of(model: ModelConfig, block: Block, stage: int = 0) -> tuple[int, ..
 
 
 def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> tuple[int, ...]:
-    """The window of pretraining, of a list that of a stage; empty where there is none."""
+    """Return the window of pretraining, from a list that of the stage; empty if not set."""
     key = block.get("pretrained", "")
     value = model.config.values.get(key)
     if isinstance(value, list):
@@ -117,7 +117,7 @@ def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> tuple
 
 
 def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int:
-    """A whole number [keys, default] of a config, 0: not set; of a list the one at a place."""
+    """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
     key, value = model.config.first(*([keys] if isinstance(keys, str) else keys))
     if isinstance(value, list) and -len(value) <= place < len(value):
@@ -126,18 +126,18 @@ def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int:
 
 
 def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
-    """Sides of the grid: as asked for, as the config has them, or usual ones with a note."""
+    """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
     if "sides" not in block:
         usual = tuple(block["usual"])
         return usual, (finding("grid-default", config=model.config.label, grid=size_of(usual)),)
-    places = range(-len(block["sides"]), 0)  # of a list: the last are rows and columns
+    places = range(-len(block["sides"]), 0)  # in a list, rows and columns are last
     return tuple(side_of(model, *axis) for axis in zip(block["sides"], places, strict=True)), ()
 
 
 def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
-    """Points along one axis."""
+    """Return the number of points along one axis."""
     size, over, kernel = (
         value_of(model, axis[key], place) if key in axis else 1
         for key in ("size", "over", "kernel")
@@ -150,19 +150,19 @@ def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
 
 
 def prefix_of(model: ModelConfig, block: Block) -> int:
-    """Rows before the grid."""
+    """Return the number of rows before the grid."""
     registers = block.get("registers")
     rows = model.config.count(registers, minimum=0) or 0 if registers else 0
     return model.prefix or int(block.get("prefix", 0)) + rows
 
 
 def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
-    """Parameters whose keys are in the config, also in its rope_parameters."""
+    """Read parameters from the config and its rope_parameters."""
     parameters = {}
     rope = model.config.section("rope_parameters")
     kind = rope.values.get("rope_type", "axial")
     if kind not in ("axial", "default"):
-        raise rope.wrong("rope_type", kind, "axial or default: no scaling is known on axes")
+        raise rope.wrong("rope_type", kind, "axial or default; scaling on axes is not supported")
     for name, key in block.get("read", {}).items():
         section = rope if rope.values.get(key) is not None else model.config
         value = section.parameter(key, tuple[float, ...] if name != "rho" else float)
@@ -172,7 +172,7 @@ def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
 
 
 def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
-    """The base of each axis of the order, over the scale of its coordinates."""
+    """Return the base of each axis, divided by the scale of its coordinates."""
     bases = []
     for axis in block["reference"]:
         key, default = axis["scale"]
@@ -183,7 +183,7 @@ def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
 
 
 def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
-    """A number of a config by which something is divided."""
+    """Read a divisor from a config, which must not be 0."""
     divisor = model.config.number(key)
     if divisor == 0:
         raise model.config.wrong(key, 0, "a number other than 0")
@@ -191,12 +191,12 @@ def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
 
 
 def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
-    """The table of positions in the weights beside the config, on its grid."""
+    """Read the table of positions from the weights in the config's folder, on its grid."""
     tensors = weights.grid_tensors(model)
     if len(tensors) != 1:
         return None
     ((name, path),) = tensors.items()
-    # rows before the grid are counted from its end
+    # the number of rows before the grid follows from the total
     enc = weights.load_tensor(replace(model, length=None), name, path)
     is_set = "sides" in block or model.grid
     sides, findings = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())

@@ -1,19 +1,18 @@
-"""Which layers of a model have which positions? Runs of layers that are alike, from its config.
+"""Derive the positions of each layer of a model from its config, as runs of equal layers.
 
-Keys are those of transformers: ``layer_types`` or the pattern of the model type, ``no_rope_layers``
-and ``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers``
-and ``attention_chunk_size``. A row of a model type (models.json) may say otherwise: ``windows``
-[keys, share of the number there that a query sees], ``window`` and ``chunk`` where no key is set,
-``square``, where it is the side of a window of an image, which has whole blocks of so many patches
-a side, of so many pixels, each [key, default], ``previous``, keys of how many tokens before itself
-a query sees, ``local``, which types of layers have one, ``slides``, which layers do where
-``use_sliding_window`` says so, ``rotation_of``, by which rotation types of layers turn that have
-none under their own name, ``indexed`` [key, type of the layers whose numbers stand there, type of
-the others, numbers where the key is not set: null for all], ``coded`` [key of a number for each
-layer, type of the layers that each stands for], ``every`` [keys of how often a layer of type
-full_attention comes], ``from_end``, where a pattern is laid from the last layer on, every so many
-of which have no positions, ``dense_turn``, where dense layers at the start turn whatever their
-type.
+The keys of transformers are ``layer_types`` or the pattern of the model type, ``no_rope_layers``,
+``no_rope_layer_interval``, ``sliding_window``, ``use_sliding_window``, ``max_window_layers`` and
+``attention_chunk_size``. A row of a model type (models.json) may differ by these fields:
+``windows`` [keys, share of that number that a query sees]; ``window`` and ``chunk``, defaults;
+``square``, if a window is a square of an image that consists of whole blocks: patches per side of a
+block and pixels per side of a patch, each [key, default]; ``previous``, keys for the number of
+tokens before the query; ``local``, the types of layers with a window; ``slides``, the layers with a
+window if ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have
+no rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the
+others, default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer
+by number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
+without positions, counted from the last layer; ``dense_turn``, if dense layers at the start are
+rotated whatever their type.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from pefourier.errors import shown
 
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
-LOCAL = ("sliding", "local")  # types of layers with a window have one of these in their names
+LOCAL = ("sliding", "local")  # parts of the names of types of layers with a window
 SLIDING, FULL = "sliding_attention", "full_attention"
 WINDOWED = ("window", "windows", "slides", "square")
 EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")
@@ -39,20 +38,20 @@ EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")
 
 @dataclass(frozen=True)
 class LayerRun:
-    """Layers that are alike."""
+    """Layers with equal positions."""
 
-    index: tuple[int, ...]  # empty where their number, or which they are, is not known
-    kind: str  # rotary, none, or empty: that of the whole model
-    part: str  # the type of layer that names its rotation, empty where all have one
+    index: tuple[int, ...]  # layer numbers; empty if unknown
+    kind: str  # rotary, none, or empty for the kind of the whole model
+    part: str  # the type of layer that names its rotation; empty if all layers share a rotation
     window: int | None  # positions that a query sees; None: all
 
 
 def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> list[LayerRun]:
-    """Runs of layers in the order of their first; of a model that does not rotate without a kind.
+    """Return runs of layers in the order of their first layer, without a kind if nothing rotates.
 
-    `rotations` are the types of layers with a rotation of their own, "" of all; None: the model
-    does not rotate. Where neither config nor model type tells types of layers, all are alike. Of a
-    part that names a type of layer only those of that type are listed.
+    `rotations` are the types of layers with separate rotations, "" for all layers; None: the model
+    does not rotate. If neither config nor model type sets types of layers, all layers are equal. If
+    the part names a type of layer, only layers of that type are listed.
     """
     number = model.layers
     rotary, sections = rotations is not None, rotations or ()
@@ -67,7 +66,7 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds):
         part = called.get(kind, kind) if by_type else ""
-        has_rotation = part in sections or not model.row  # others of a known type have no positions
+        has_rotation = part in sections or not model.row  # else without positions
         turns = rotary and has_rotation and (i < dense or kind in turning) and i not in unrotated
         run_kind = "rotary" if turns else "none" if rotary else ""
         run = LayerRun((), run_kind, part if turns else "", windows[kind][i])
@@ -81,15 +80,15 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
 
 
 def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
-    """The type of each layer, and whether they stand in order; without a number each type once.
+    """Return the type of each layer, and whether the types are in the order of layers.
 
-    Empty where there are no types.
+    Without a number of layers, each type is listed once. Empty if there are no types.
     """
     stated = told_types(model.config.values) or by_code(model)
     if stated:
         return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
     pattern = model.row.get("layer_types", "")
-    if pattern.startswith("irregular: "):  # by a formula of the class, which depends on the number
+    if pattern.startswith("irregular: "):  # a formula of the class
         return pattern.removeprefix("irregular: ").split(", "), False
     steps = [part.split() for part in pattern.split(",") if part]
     once = [name for name, count in steps for _ in range(int(count))]
@@ -110,7 +109,7 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
 
 def by_code(model: ModelConfig) -> list[str]:
-    """The type of each layer where a config has a number for each, as DeepSeek-V4's ratios are."""
+    """Return the type of each layer from a list with a number per layer, as in DeepSeek-V4."""
     key, types = model.row.get("coded", ("", {}))
     codes = model.config.values.get(key)
     if codes is None:
@@ -121,17 +120,17 @@ def by_code(model: ModelConfig) -> list[str]:
 
 
 def by_index(model: ModelConfig, number: int) -> list[str]:
-    """The type of each layer where a config lists the numbers of those of one type."""
+    """Return the type of each layer if a config lists the numbers of the layers of one type."""
     key, listed, other_type, usual = model.row["indexed"]
     entries = model.config.values.get(key)
     entries = usual if entries is None else entries
     if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
-        raise model.config.wrong(key, entries, "a list of numbers of layers")
+        raise model.config.wrong(key, entries, "a list of layer numbers")
     return [listed if entries is None or i in entries else other_type for i in range(number)]
 
 
 def dense_layers(model: ModelConfig) -> int:
-    """How many dense layers at the start turn whatever their type, as Cohere's do."""
+    """Return the number of dense first layers that rotate whatever their type, as in Cohere."""
     keys = ("first_k_dense_replace", "prefix_dense_sliding_window_pattern")
     if "dense_turn" not in model.row or model.config.values.get(keys[1], 1) != 1:
         return 0
@@ -142,7 +141,7 @@ def dense_layers(model: ModelConfig) -> int:
 
 
 def told_types(values: Mapping[str, Any]) -> list[str]:
-    """The type of each layer as a config tells it; GPT-Neo's types with how often they repeat."""
+    """Return the type of each layer from a config, including GPT-Neo's types with repetitions."""
     for key in TYPES:
         types = values.get(key)
         if isinstance(types, list) and types and all(isinstance(name, str) for name in types):
@@ -157,7 +156,7 @@ def told_types(values: Mapping[str, Any]) -> list[str]:
 
 
 def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
-    """The type of each layer where the config has a switch for windows, as Qwen's have."""
+    """Return the type of each layer if the config has a switch for windows, as in Qwen."""
     values, row = model.config.values, model.row
     rule, first = row["slides"]
     if rule != "after" and values.get("use_sliding_window") is not True:
@@ -175,17 +174,17 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
 
 
 def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
-    """How many positions a query of each layer sees, where all layers are of one type."""
+    """Return the number of positions that a query of each layer sees, if all layers have `kind`."""
     values, row = model.config.values, model.row
     if "chunked" in kind:
         return [model.config.count("attention_chunk_size") or row.get("chunk")] * number
     everything: list[int | None] = [None] * number
     local = row.get("local", LOCAL)
-    if row and not any(key in row for key in WINDOWED):  # whose class knows no window
+    if row and not any(key in row for key in WINDOWED):  # the class has no window
         return everything
     if (kind or not local) and not any(name in kind for name in local):
         return everything
-    if not row or row.get("slides", ("after",))[0] != "after":  # of others no class has the switch
+    if not row or row.get("slides", ("after",))[0] != "after":  # other classes lack the switch
         if values.get("use_sliding_window", not row) is False:
             return everything
     keys, share = row.get("windows", (("sliding_window",), 1))
@@ -193,24 +192,24 @@ def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
     if key not in values and "square" not in row:
         return [row.get("window")] * number
     window = values.get(key, row.get("window"))
-    if isinstance(window, list):  # one for each layer
+    if isinstance(window, list):  # one per layer
         return [*(seen_of(model, key, w, share) for w in window[:number]), *everything][:number]
     return [seen_of(model, key, window, share)] * number
 
 
 def seen_of(model: ModelConfig, key: str, window: object, share: float) -> int | None:
-    """How many positions a query sees by the window under a key; None: all."""
+    """Return the number of positions that a query sees with a window; None: all."""
     row = model.row
     size = Section(model.config.label, {key: window}).count(key, minimum=-1) or 0
     if "square" in row:
         block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None
-    size += key in row.get("previous", ())  # tokens before a query, which sees itself, too
+    size += key in row.get("previous", ())  # plus the query itself
     return int(size * share) if size > 0 else None
 
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
-    """Layers without positions in a model whose others rotate."""
+    """Return the layers without positions in a rotary model."""
     row, unrotated = model.row, ("no_rope_layers",)
     keys = (
         row.get("still", unrotated * ("unrotated" in row))
@@ -218,7 +217,7 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
         else (*unrotated, "layer_rope_theta")
     )
     flags = next(filter(None, map(model.config.values.get, keys)), None)
-    if isinstance(flags, list):  # 1, or a base, where a layer rotates
+    if isinstance(flags, list):  # 1, or a base, if a layer rotates
         return {i for i, turns in enumerate(flags) if not turns}
     if "from_end" in row:
         return set(range(number - 1, -1, -row["from_end"]))
@@ -230,9 +229,10 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
 
 
 def turns_by_type(model: ModelConfig, kind: str) -> bool:
-    """Whether layers of a type rotate.
+    """Return whether layers of a type rotate.
 
-    Those of some model types look at the window: without one all of EXAONE's do, none of Cohere's.
+    Some model types decide by the window: without a window, all layers of EXAONE rotate, and no
+    layers of Cohere.
     """
     row = model.row
     if any(name in kind for name in RECURRENT):
@@ -247,17 +247,17 @@ LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.
 
 @dataclass(frozen=True)
 class Temperature:
-    r"""Queries at p are multiplied with :math:`1 + a \ln(1 + \lfloor (p + o)/F \rfloor)`."""
+    r"""Factor of queries at position p: :math:`1 + a \ln(1 + \lfloor (p + o)/F \rfloor)`."""
 
-    layers: str  # those without positions, or all
+    layers: str  # "without positions" or "all"
     scale: float  # a
     floor: int  # F, positions
-    first: int  # o: what the first position counts as
+    first: int  # o, the number of the first position
     largest: float  # at the last position of the length
 
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
-    """How queries grow with their position; None where they do not."""
+    """Return how queries grow with their position; None if they do not."""
     temperature = known_temperature(model)
     if temperature is None:
         return None
@@ -267,7 +267,7 @@ def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
 
 
 def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
-    """Layers, scale, floor and count of the first position, by model type."""
+    """Return layers, scale, floor and number of the first position, by model type."""
     if model.kind == "llama4_text":
         stated = {key: value for key, value in model.config.values.items() if value is not None}
         filled = Section(model.config.label, {**LLAMA4, **stated})
@@ -286,7 +286,7 @@ def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
 
 
 def inverted(model: ModelConfig) -> Iterator[Finding]:
-    """Layers without positions that are more than those with, where a model type has few."""
+    """Report a majority of layers without positions in a model type that has few."""
     switches, number = model.config.values.get("no_rope_layers"), model.layers
     step = model.row.get("unrotated", ())
     if not isinstance(switches, list) or not number or len(step) < 2:
@@ -298,7 +298,7 @@ def inverted(model: ModelConfig) -> Iterator[Finding]:
 
 
 def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
-    """Windows in all layers of a model type that has layers which see all."""
+    """Report windows in all layers of a model type that has layers with full attention."""
     windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
     is_told = FULL in model.row.get("layer_types", "") and told_types(model.config.values)
     if is_told and windows and max(windows) < trained:
@@ -308,7 +308,7 @@ def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -
 
 
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
-    """Mistakes in the layers of a config, and the rotation of an indexer beside attention's."""
+    """Yield findings about mistakes in the layers of a config, and about a rotated indexer."""
     yield from inverted(model)
     yield from without_global(model, runs, trained)
     if "indexer" in model.row:

@@ -1,15 +1,15 @@
-"""What positions does this model config set? Hugging Face's config.json, read as data.
+"""Open Hugging Face's config.json, as data, and read the positions that it sets.
 
 Conventions
 -----------
-What a model's code adds to its config (defaults, the offset of its first position, the order of
-columns) is in the rows of `pefourier.encodings.sources.huggingface.config`, by ``model_type``. What
-transformers refuses is refused here; what it only warns of is a finding of the encoding. Keys that
-name code of the model's own (``auto_map``) are never followed.
+The rows of `pefourier.encodings.sources.huggingface.config` hold, by ``model_type``, the defaults
+of a model's source code: sizes, the offset of the first position, the order of columns. A config
+that transformers refuses is refused here; its warnings become findings of the encoding. Keys that
+name remote code (``auto_map``) are never followed.
 
-Keys that speak of positions by their names are unread where nothing has looked at them. One that is
-null, false or empty asks for nothing; some state what the reader knows without them, or what no
-model of transformers takes from its config: `HARMLESS`.
+A key with a name about positions is unread if no reader has used it. A key that is null, false or
+empty has no effect. `HARMLESS` lists keys that repeat what the reader knows, or that no model of
+transformers reads.
 """
 
 import re
@@ -62,31 +62,31 @@ from pefourier.writing.files import inside, is_folder, read_toml, split_spec
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a config says of the positions of its model, or of the one inside that a SPEC names.
+    """The positions that a config sets, or an inner config that a SPEC names.
 
-    A .gguf file says the same (`pefourier.encodings.sources.gguf_file.GgufFile`). What follows from
-    it over a length is `pefourier.encodings.model_positions.ModelPositions`.
+    `pefourier.encodings.sources.gguf_file.GgufFile` has the same interface.
+    `pefourier.encodings.model_positions.ModelPositions` describes the positions over a length.
     """
 
     spec: str
-    model: ModelConfig  # its part is the type of layer that is named
-    section: Section  # all that is in the file
+    model: ModelConfig  # its part is the selected type of layer
+    section: Section  # the whole file
 
     @property
     def kind(self) -> str:
-        """The model_type."""
+        """Return the model_type."""
         return self.model.kind
 
     @property
     def layers(self) -> list[LayerRun]:
-        """Layers that are alike."""
+        """Return runs of layers with equal positions."""
         return layer_schedule(
             self.model, layer_sections(self.model) if rotates(self.model) else None
         )
 
     @property
     def rotations(self) -> list[str]:
-        """The types of layers with a rotation of their own, in their order; else none."""
+        """Return the types of layers with different rotations, in order; empty for one rotation."""
         if self.model.part or not rotates(self.model):
             return []
         sections = layer_sections(self.model)
@@ -97,28 +97,28 @@ class ModelFile:
         return list(dict.fromkeys(laid)) or list(sections)
 
     def spec_of(self, layer: str) -> str:
-        """The SPEC of a type of layer, or of all."""
+        """Return the SPEC of a type of layer, or of all layers."""
         path, part = split_spec(self.spec)
         inner = part.removesuffix(self.model.part).removesuffix(".")
         return f"{path}#{'.'.join(filter(None, (inner, layer)))}" if layer else self.spec
 
     def axis_of_pairs(self, pairs: int) -> NDArray[np.int64] | None:
-        """Which of the axes t, y, x turns each pair; None where all turn by one position."""
+        """Return the axis (t, y or x) that rotates each pair; None if there is one position."""
         sections = sections_of(self.model)
         return None if sections is None else axes_of_sections(*sections, pairs)
 
     @property
     def pairing(self) -> Pairing | None:
-        """Which rows of a head turn together; None: not known, or what turns is no line.
+        """Return which rows of a head are rotated together; None if unknown, or without rotation.
 
-        halves: i and i + r/2 of the r that turn; neighbours: 2i and 2i + 1.
+        halves: rows i and i + r/2 of the r rotated rows; neighbours: rows 2i and 2i + 1.
         """
         turns = self.model.row and rotates(self.model)
         return PAIRED.get(layout_of(self.model)) if turns else None
 
     @property
     def unrotated(self) -> int:
-        """Dimensions of a head that are kept apart from those that turn, as DeepSeek's has."""
+        """Return the number of unrotated dimensions that DeepSeek's heads keep separately."""
         config = self.model.config
         return (config.count("qk_rope_head_dim") and config.count("qk_nope_head_dim")) or 0
 
@@ -129,17 +129,17 @@ class ModelFile:
         grid: tuple[int, ...] = (),
         prefix: int = 0,
     ) -> Encoding:
-        """The positions that the config sets.
+        """Return the encoding of the positions that the config sets.
 
         Parameters
         ----------
         length : int, optional
-            Default: the longest sequence that the config allows. Frequencies scaled by rope_type
-            dynamic or longrope depend on it, as in the model.
+            Default: the longest sequence that the config allows. Frequencies of rope_type dynamic
+            or longrope depend on the length, as in the model.
         d : int, optional
-            Only where the config sets no dimension.
+            Only if the config sets no dimension.
         grid, prefix
-            Sides of the grid of a vision model, where they are not those of its config.
+            Sides of the grid of a vision model, and rows before it, instead of the config's.
         """
         model = replace(self.model, length=length, d=d, grid=grid, prefix=prefix)
         ways = (read_displacements, read_axes, read_biases, read_sinusoid, read_rotation, read_none)
@@ -154,18 +154,19 @@ class ModelFile:
         raise no_answer(model)
 
     def table_without_weights(self) -> Encoding | None:
-        """A learned table as long as its config says, where the weights are not at hand.
+        """Return a learned table with the length of the config, if weights are absent.
 
-        The numbers of its rows are not known. Of distances alone their buckets; None for all else.
+        Its vectors are unknown. For models with only relative distances, return their buckets.
+        None for other models.
         """
         enc = weights.declared_table(self.model)
         return enc and note_unread(replace(enc, spec=self.spec), self.model, self.section)
 
 
 def open_config(spec: str) -> ModelFile:
-    """The config.json, or the one in a model folder, that a SPEC names.
+    """Open the config.json of a SPEC, which names the file or its folder.
 
-    Behind ``#`` stands a config inside, then perhaps a type of layer with rotations of its own
+    ``#`` selects an inner config, then optionally a type of layer with a separate rotation
     (full_attention), encoder or decoder, or the name of a tensor of learned positions.
     """
     path, part = split_spec(spec)
@@ -176,23 +177,23 @@ def open_config(spec: str) -> ModelFile:
     return ModelFile(spec, model, section)
 
 
-NO_POSITIONS = ("nope", "none", "no_position")  # as configs call them
+NO_POSITIONS = ("nope", "none", "no_position")  # values of position_embedding_type
 
 
 def no_answer(model: ModelConfig) -> PefourierError:
-    """Why a config is not answered."""
+    """Return the error for a config with positions that are not supported."""
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
     if not model.row:
-        return UnknownPositions(f"{who} is not known here and sets no rotation; name an encoding")
+        return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
     kinds = model.row["kind"].split()
     if weights.has_no_table(model):
         kinds = ["relative" if model.config.values.get("relative_attention") is True else "none"]
     reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
-    return UnknownPositions(f"{who} is not answered: {reason}")
+    return UnknownPositions(f"{who} is not supported: {reason}")
 
 
 def tower_notes(spec: str, section: Section, own: str) -> list[Finding]:
-    """How to ask of the configs inside one whose models have positions on the points of images."""
+    """Return a finding that lists the inner configs of models with positions on image grids."""
     inside = [k for k, value in section.values.items() if isinstance(value, dict) and k != own]
     kinds = {key: choose_part(section, key)[1] for key in inside if key.endswith("_config")}
     towers = [
@@ -202,14 +203,14 @@ def tower_notes(spec: str, section: Section, own: str) -> list[Finding]:
 
 
 def code_notes(config: Section) -> tuple[Finding, ...]:
-    """What to know of a config that asks for code of its own."""
+    """Return a finding if a config names remote code."""
     keys = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
     details = {"config": config.label, "version": version()}
     return tuple(finding("remote-code", key=key, **details) for key in keys[:1])
 
 
 def read_biases(model: ModelConfig) -> Encoding | None:
-    """ALiBi and T5's buckets, one column per head."""
+    """Read ALiBi or T5's buckets, one column per head."""
     row, config = model.row, model.config
     heads = model.own("heads", HEADS)
     attention = config.section(row["inside"]) if "inside" in row else config
@@ -234,7 +235,7 @@ def read_biases(model: ModelConfig) -> Encoding | None:
 
 
 def read_none(model: ModelConfig) -> Encoding | None:
-    """No positions at all, where a config switches off the rotation that its model type has."""
+    """Return an encoding without positions if a config switches off its model type's rotation."""
     row, embedding_type = model.row, model.config.untracked.values.get("position_embedding_type")
     switched = "switch" in row and row["kind"].split() == ["rotary"] and "otherwise" not in row
     if rotates(model) or not (switched or (not row and embedding_type in NO_POSITIONS)):
@@ -244,13 +245,13 @@ def read_none(model: ModelConfig) -> Encoding | None:
 
 
 def check_part(model: ModelConfig) -> None:
-    """Refuse what follows # where it is neither side of the model."""
+    """Refuse a part after # other than encoder and decoder."""
     if model.part not in ("", "encoder", "decoder"):
         raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
 
 
 def read_sinusoid(model: ModelConfig) -> Encoding | None:
-    """Sinusoids that the model's code computes."""
+    """Read sinusoids that the model's source code computes."""
     row = model.row
     if not model.computes or (model.part and model.part == row.get("learned_part")):
         return None
@@ -275,17 +276,17 @@ HARMLESS = {*LONGEST} | set(
     position_id_per_seconds qk_nope_head_dim qk_rope_head_dim rope_interleave
     sliding_window_pattern""".split()
 )
-MISSPELT = 0.85  # ratio of letters from which on one key is meant for another
-SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # where use_sliding_window is false
-SCHEDULED = {  # keys that a row's field says how to read
+MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
+SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # ignored if use_sliding_window is false
+SCHEDULED = {  # keys that are read if a row has the field
     "slides": ("max_window_layers", "sliding_window"),
     "window": ("sliding_window",),
     "windows": ("sliding_window",),
     "unrotated": ("no_rope_layer_interval",),
     "axial": ("window_size", "use_relative_position_bias", "use_shared_relative_position_bias"),
 }
-USUAL_WAYS = ("rope", "rotary", "absolute")  # of positions, which say no more than the type does
-STATING = (  # keys under which something is said, and the parameter that says it, too
+USUAL_WAYS = ("rope", "rotary", "absolute")  # kinds of positions that model types imply
+STATING = (  # keys that repeat a parameter of the encoding
     ("theta|base", "rho"),
     ("dim", "rotated"),
     ("factor|rotary_p|rope_p|fraction", "partial"),
@@ -293,28 +294,28 @@ STATING = (  # keys under which something is said, and the parameter that says i
 
 
 def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str, ...]:
-    """Keys about positions in a config and around it that nothing has read, in their order."""
-    with suppress(PefourierError):  # which those who ask for it are told
+    """Return the keys about positions, in a config and around it, that no reader has used."""
+    with suppress(PefourierError):  # reported by the commands that need these keys
         read_the_rest(model)
     unrotated, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
     foreign = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
     for section in sections_about(model, outer):
         values = section.untracked.values
         unread = sorted(getattr(section.values, "unread", ()))
-        if section is not model.config:  # what other parts of it read
+        if section is not model.config:  # keys of other parts of the model
             unread = [key for key in unread if key not in foreign]
         misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
             if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
-                # of no positions: what its keys say of a rotation is switched off
+                # without positions, the keys of a rotation are switched off
                 unread_keys |= set() if unrotated and key in EVIDENCE else {key}
     return tuple(sorted(unread_keys | sections_not_read(model))[:SEEN])
 
 
 def sections_about(model: ModelConfig, outer: Section) -> tuple[Section, ...]:
-    """The sections that speak of a model's positions.
+    """Return the sections about a model's positions.
 
-    What stands around a tower's config is about the text model.
+    Keys around the config of a tower are about the text model.
     """
     row = type_row(str(outer.untracked.values.get("model_type"))) or {}
     is_tower = model.config.key and model.config.key not in (*NESTED, row.get("text"))
@@ -322,7 +323,7 @@ def sections_about(model: ModelConfig, outer: Section) -> tuple[Section, ...]:
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
-    """Sections of a rotation that the model type does not read, or not as they are written."""
+    """Return the sections of a rotation that the model type ignores, fully or in this format."""
     row, values = model.row, model.config.untracked.values
     if not row or not rotates(model):
         return set()
@@ -337,9 +338,9 @@ def sections_not_read(model: ModelConfig) -> set[str]:
 
 
 def read_the_rest(model: ModelConfig) -> None:
-    """Look at the keys of every rotation, of layers, of windows and of what queries grow by.
+    """Read the keys of all rotations, layers, windows and temperatures of queries.
 
-    A schedule in which no layer has a window has been read; then a window changes nothing.
+    This also marks the keys of windows as read if no layer has a window: they have no effect.
     """
     for name in SCHEDULED.keys() & model.row.keys():
         for key in SCHEDULED[name]:
@@ -354,19 +355,19 @@ def read_the_rest(model: ModelConfig) -> None:
 
 
 def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
-    """Whether a key that is not read states a base or a share which the rotation has anyway."""
+    """Return whether an unread key repeats a parameter of the rotation."""
     value = values[key]
     return any(re.search(names, key) and value == enc.params.get(name) for names, name in STATING)
 
 
 def near_key(key: str, values: Mapping[str, Any]) -> list[str]:
-    """The key of a rotation that another one is nearly, where it is not set itself."""
+    """Return the unset rotation key that a key probably misspells."""
     candidates = sorted(EVIDENCE - values.keys())
     return get_close_matches(key[:80], candidates, n=1, cutoff=MISSPELT)
 
 
 def is_about(key: str, values: Mapping[str, Any]) -> bool:
-    """Whether a key asks for something that positions depend on.
+    """Return whether a key affects positions.
 
     >>> is_about("rope_interval", {"rope_interval": 4}), is_about("alibi", {"alibi": False})
     (True, False)
@@ -383,9 +384,9 @@ def is_about(key: str, values: Mapping[str, Any]) -> bool:
 
 
 def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
-    """An encoding that was read from a config, with the keys that were not, each with a finding.
+    """Add the unread keys of a config to an encoding, with findings about the first keys.
 
-    The first are named, but for those with a finding already.
+    Keys that already have a finding get no second one.
     """
     unread, findings = find_unread(model, outer, enc), []
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")

@@ -1,10 +1,10 @@
-"""How does a model config rotate? ``rope_parameters``, the old ``rope_scaling``, keys around it.
+"""Read a config's rotation: ``rope_parameters``, the old ``rope_scaling``, keys around them.
 
 Conventions
 -----------
-Keys, defaults and their precedence are those of transformers 5.23. What its code cannot compute or
-raises on is refused; what it warns of is a finding of the encoding, under a code that begins with
-``rope-``.
+Keys, defaults and their precedence are those of transformers 5.23. A config that transformers
+cannot compute or refuses is refused here. Its warnings become findings of the encoding, with codes
+that begin with ``rope-``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,14 +47,14 @@ from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
 
-INDEXER = "indexer"  # the part of a model that chooses keys, with a rotation of its own
+INDEXER = "indexer"  # the part of a model that selects keys, with a separate rotation
 IGNORED = {"mrope_section", "mrope_interleaved"}
 LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
 SHARE = ("partial_rotary_factor", "rotary_pct")
-DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # how many turn, where the others give a share
+DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # numbers of rotated dimensions, not shares
 EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
-UNKNOWN = Rotary(  # how configs of model types that are not known are read
+UNKNOWN = Rotary(  # keys for unknown model types
     size=("qk_rope_head_dim", "head_dim"),
     width=(WIDTH, None),
     heads=(HEADS, None),
@@ -65,11 +65,11 @@ Layer = tuple[Section, Rotary]
 
 
 def read_rotation(model: ModelConfig) -> Encoding | None:
-    """Rotary positions, by the new ``rope_parameters`` or the old ``rope_scaling``."""
+    """Read rotary positions from the new ``rope_parameters`` or the old ``rope_scaling``."""
     if not rotates(model):
         return None
     if len(model.grid) > 1 and turns_on_axes(model):
-        raise PefourierError(f"{shown(model.file)} turns text by one position: leave out the grid")
+        raise PefourierError(f"{shown(model.file)} rotates text by one position; leave out --grid")
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, turns = choose_layer(model, layer_sections(model))
@@ -85,16 +85,16 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     rho = turns.base if theta is None else theta
     settings = {"rho": rho, "partial": partial, "layout": layout_of(model), "scaling": scaling}
     enc = model.build("rope", d, *findings, **settings, **scaled)
-    # by -p at position p; the last rows of a head, not the first
+    # backwards: by -p at position p; trailing: the last rows of a head
     facts: dict[str, Any] = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
     facts |= {"unread": tuple(unused)} if unused else {}
     facts |= softmax_factor(model, section, scaling, scaled)
     if sections := sections_of(model):
-        with suppress(PefourierError):  # of those that do not fit, which are a finding
+        with suppress(PefourierError):  # sections that do not fit have a finding
             axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
             facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, layered=bool(layer))
-    if stated and scaled.get("original") != stated:  # which dynamic does not look at, nor linear
+    if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **facts})
     written = replace(model, config=model.config.untracked)
@@ -107,9 +107,9 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
 
 
 def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
-    """How the indexer that chooses keys turns: by the frequencies of attention, in its own pairs.
+    """Return the rotation of the indexer: the frequencies of attention with a different pairing.
 
-    Where the config does not say how wide its heads are, what is known of them is what turns.
+    If the config does not set the width of the indexer's heads, it is the rotated width.
     """
     enc = read_rotation(replace(model, part="", d=None))
     if enc is None:
@@ -125,7 +125,7 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
 
 
 def rotates(model: ModelConfig) -> bool:
-    """Whether a model turns queries and keys: by its type, else by the keys of its config."""
+    """Return whether a model rotates queries and keys, by its type or the keys of its config."""
     config, row = model.config, model.row
     if row:
         key, turning, usual = row.get("switch", ("", (), None))
@@ -137,7 +137,7 @@ def rotates(model: ModelConfig) -> bool:
 
 
 def layout_of(model: ModelConfig) -> str:
-    """Whether the partner of a column stands beside it."""
+    """Return the layout of pairs, halves or interleaved."""
     layout = str(model.row.get("layout", "halves"))
     if layout == "use_hf_rope":
         return "halves" if model.config.values.get(layout) is True else "interleaved"
@@ -148,7 +148,7 @@ def layout_of(model: ModelConfig) -> str:
 
 
 def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
-    """The size of a head of a type of layer that ``per_layer_config`` says; None: it says none."""
+    """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     config, row, key = model.config, model.row, "per_layer_config"
     if "layers" not in row or key not in config.values or turns.size not in HEAD_BY_LAYER:
         return None
@@ -157,22 +157,22 @@ def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
     if not any(sizes.values()) and turns.size == HEAD_BY_LAYER[0]:
         return None
     if any(sizes.values()) and not isinstance(kinds, list):
-        raise PefourierError(f"{section.label} needs layer_types beside it, the type of each layer")
+        raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
     usual = config.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
     places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
     widths = {sizes.get(i) or usual for i in places} or {usual}
     if len(widths) > 1:
         raise PefourierError(
-            f"{section.label} gives {shown(layer)} heads of {sorted(widths)}; it needs one head_dim"
+            f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(widths)}"
         )
     return widths.pop()
 
 
-HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the second is replaced by the first
+HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the first has priority
 
 
 def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> int:
-    """The size of a head: as the config sets it, else the one given, else that of the type."""
+    """Return the size of a head: from the config, the request, or the default of the type."""
     config = model.config
     if size := head_by_layer(model, turns, layer):
         return model.dimension(size, "head_dim")
@@ -190,7 +190,7 @@ def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> int:
 def find_share(
     model: ModelConfig, section: Section, turns: Rotary, d: int, scaling: str
 ) -> tuple[float, list[Finding]]:
-    """The share of a head that turns."""
+    """Return the rotated share of a head, with findings."""
     ignored = turns.fixed or (turns.whole and scaling == "none")
     keys = tuple(key for key in turns.shares if key not in DIMENSIONS)
     if "layers" not in model.row and (turns.whole or scaling != "none"):
@@ -205,7 +205,7 @@ def find_share(
         return 1.0, findings
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
-        return 1.0, findings  # what the class takes without a section is not for one that is given
+        return 1.0, findings  # the default share of the class applies only without a section
     dimensions = [key for key in turns.shares if key in DIMENSIONS]
     turned = (model.config.count(*dimensions) if dimensions else None) or turns.turned
     if partial is None:
@@ -215,14 +215,14 @@ def find_share(
 
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
-    """What to know of layers and tokens that the answer does not hold for."""
+    """Return findings about layers and tokens that differ from the encoding."""
     row, findings = model.row, []
     written = model.config.untracked.values.get("model_type")
     if not row or (isinstance(written, str) and type_row(written) is None):
         details = {"kind": shown(written or "none"), "config": model.config.label}
         variant = "like" if row else "halves"
         findings.append(finding("model-type-unknown", variant, like=shown(model.kind), **details))
-    number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # of its class
+    number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
     turning = [kind for kind in kinds if turns_by_type(model, kind)]
@@ -238,13 +238,13 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
 
 
 def turns_on_axes(model: ModelConfig) -> bool:
-    """Whether tokens of images and videos have places on three axes (M-RoPE), unlike text."""
+    """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
     row, section = model.row, model.config.values.get(model.rope_key) or {}
     return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
 
 
 def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["rows"]] | None:
-    """How many pairs each axis turns, and whether they take turns (`axes_of_sections`)."""
+    """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
     interleaved, config = model.row.get("interleaved", False), model.config.untracked
     for key in filter(config.values.__contains__, ("rope_parameters", "rope_scaling")):
         section = config.section(key)
@@ -261,12 +261,12 @@ def sections_of(model: ModelConfig) -> tuple[tuple[int, ...], bool | Literal["ro
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
-    """The rotation of each type of layer, or of all under the empty name."""
+    """Return the rotation of each type of layer; the empty name is for all layers."""
     config, row = model.config, model.row
     key = model.rope_key
     if key == "rope_scaling" and row.get("new_only"):
         raise PefourierError(
-            f"{key} of {config.label} has no partial_rotary_factor; write rope_parameters with it"
+            f"{key} of {config.label} has no partial_rotary_factor; set it in rope_parameters"
         )
     section = config.section(key)
     if key in row.get("unread", ()):
@@ -294,13 +294,13 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
 def known_layers(
     model: ModelConfig, key: str, outer: Section, names: list[str]
 ) -> Iterator[tuple[str, Layer]]:
-    """The rotation of each type of layer, where the model type has several."""
+    """Yield the rotation of each type of layer, for model types with several."""
     row, config = model.row, model.config
     reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
     if outer.values and not names and reached is None:
         raise PefourierError(
-            f"{key} of {config.label} is one for all layers; model_type {shown(model.kind)} needs "
-            f"one for each type: {first_names(row['layers'])}"
+            f"{key} of {config.label} is for all layers; model_type {shown(model.kind)} needs "
+            f"a section for each type of layer: {first_names(row['layers'])}"
         )
     for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
         turns = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
@@ -322,10 +322,10 @@ def known_layers(
 
 
 def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
-    """The type of layer that is named, or any where all turn alike."""
+    """Return the rotation of the selected type of layer, or of any type if all are equal."""
     part, file = model.part, shown(model.file)
     if part and "" in sections:
-        raise PefourierError(f"{file} has one rotation alone; leave out {shown('#' + part)}")
+        raise PefourierError(f"{file} has only one rotation; leave out {shown('#' + part)}")
     if part and part not in sections:
         raise unknown(f"type of layer of {file}", part, sections)
     if not sections:
@@ -336,7 +336,7 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
     if not part and not all(is_same):
         raise PefourierError(
             f"{file} rotates by type of layer: {first_names(sections)}; "
-            f"name one, {shown(model.file + '#' + name)}"
+            f"choose a type, such as {shown(model.file + '#' + name)}"
         )
     return name, section, turns
 
@@ -344,7 +344,7 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
 def reconcile(
     section: Section, inside: tuple[str, ...], config: Section, above: tuple[str, ...]
 ) -> tuple[float | None, list[Finding]]:
-    """A number given in a section or above it; the section wins, and a contradiction is noted."""
+    """Return a number from a section or above it; the section has priority; report conflicts."""
     inner, outer = section.number(*inside), config.number(*above) if above else None
     if inner is None or outer is None or inner == outer:
         return (outer if inner is None else inner), []

@@ -1,13 +1,13 @@
-"""How does a model config scale its rotation, and which mistakes does it give away?
+"""Read the scaling of a config's rotation, and find mistakes in it.
 
 Conventions
 -----------
-Keys, defaults and their precedence are those of transformers 5.23; what its code cannot compute is
-refused. Of mistakes a rule yields its findings about a `ConfigCase`; `RULES` lists all,
-findings.toml says what each finding means. A warning is a mistake, or two statements that cannot
-both be meant; a note is what readers other than transformers 5 may take otherwise. Each says what
-to write; what another reading costs is told by ``context --against``. No published config that
-transformers loads has a warning.
+Keys, defaults and their precedence are those of transformers 5.23; a config that it cannot compute
+is refused. Each rule in `RULES` yields findings about a `ConfigCase`; findings.toml explains them.
+A warning reports a mistake, or two settings that contradict each other. A note reports what readers
+other than transformers 5 may read differently. Each finding states what to write; ``context
+--against`` shows the effect of another reading. No published config that transformers loads has a
+warning.
 """
 
 import re
@@ -33,8 +33,8 @@ from pefourier.errors import PefourierError, shown, unknown
 
 TURNED = "qk_rope_head_dim"
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
-LONG = 4  # times the length of training from which a context needs a scaling
-DIFFERENCES = 4  # that are told one by one
+LONG = 4  # ratio to the trained length from which a context needs scaling
+DIFFERENCES = 4  # largest number of differences in a finding
 ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
 
 TYPES = ALIASES | {
@@ -52,15 +52,15 @@ TUNED = {  # key of the scale of a temperature in the rope section, by model typ
     "mistral4": "llama_4_scaling_beta",
 }
 COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
-CLIPPED = ("use_cope", "use_hardclip")  # of clipped RoPE, arXiv 2602.05258
-SEEN = 300  # keys that are compared with known ones
-NAMED = 5  # of them at most are findings
+CLIPPED = ("use_cope", "use_hardclip")  # clipped RoPE, arXiv 2602.05258
+SEEN = 300  # largest number of keys that are compared with known keys
+NAMED = 5  # largest number of keys with findings
 
 
 def softmax_factor(
     model: ModelConfig, section: Section, scaling: str, scaled: Mapping[str, Any]
 ) -> dict[str, float]:
-    """What some model types multiply the logits with: (0.1 mscale_all_dim ln factor + 1)^2."""
+    """Return the factor of logits in some model types: (0.1 mscale_all_dim ln factor + 1)^2."""
     if not model.row.get("softmax") or scaling == "none":
         return {}
     mscale, factor = section.number("mscale_all_dim"), scaled.get("factor") or 1.0
@@ -70,7 +70,7 @@ def softmax_factor(
 
 
 def section_of_params(config: Section) -> Section:
-    """The scaling of a params.json: Mistral's ``yarn``, or ``use_scaled_rope`` of Meta's models."""
+    """Return the scaling of a params.json: Mistral's ``yarn``, or Meta's ``use_scaled_rope``."""
     yarn = config.section("yarn")
     if yarn.values:
         values = {YARN_OF_PARAMS.get(key, key): value for key, value in yarn.values.items()}
@@ -85,7 +85,7 @@ def section_of_params(config: Section) -> Section:
 
 
 YARN_OF_PARAMS = {"factor": "factor", ORIGINAL: ORIGINAL, "beta": "beta_fast", "alpha": "beta_slow"}
-SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
+SCALED_ROPE = {  # the scaling of llama-models if use_scaled_rope is true
     **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
     ORIGINAL: 8192,
 }
@@ -94,7 +94,7 @@ SCALED_ROPE = {  # what llama-models computes where use_scaled_rope is true
 def read_scaling(
     model: ModelConfig, section: Section, *, layered: bool
 ) -> tuple[str, dict[str, Any], set[str]]:
-    """The scaling of a section, its parameters for `rope`, and the keys that it may have."""
+    """Return the scaling of a section, its parameters for `rope`, and the keys that it may have."""
     kind = type_of_scaling(model, section)
     if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
         return "ntk", {"factor": section.number("alpha")}, set()
@@ -109,10 +109,10 @@ def read_scaling(
         if section.values.get(key) is None and not implied:
             raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
     if layered:
-        kinds.pop("truncate", None)  # which is not read there
+        kinds.pop("truncate", None)  # ignored in sections by layer
     settings = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
-    if settings.get("attention_factor") == 0:  # which `rope` takes for not given
-        raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula's")
+    if settings.get("attention_factor") == 0:  # `rope` reads 0 as not set
+        raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula")
     if needs_original:
         settings["original"] = find_original_length(model, section, kind, layered=layered)
         longest = model.longest() or settings["original"]
@@ -122,7 +122,7 @@ def read_scaling(
 
 
 def read_clipping(config: Section, scaling: str) -> str:
-    """The scaling, or ``clip`` where a config asks for it; its authors also cut pairs off."""
+    """Return the scaling, or ``clip`` if a config sets it; hard clipping is refused."""
     flags = [key for key in CLIPPED if config.parameter(key, bool)]
     if flags and (flags != ["use_cope"] or scaling != "none"):
         set_together = f"{' and '.join(flags)} with scaling {scaling}"
@@ -133,25 +133,25 @@ def read_clipping(config: Section, scaling: str) -> str:
 
 
 def type_of_scaling(model: ModelConfig, section: Section) -> str:
-    """The rope_type of a section, as its model type calls it."""
+    """Return the rope_type of a section in the words of transformers."""
     _, kind = section.first("rope_type", "type")
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
     if kind == "axial":
-        raise PefourierError(f"rope_type of {section.label} is axial: positions on several axes")
+        raise PefourierError(f"rope_type of {section.label} is axial (several axes), not supported")
     kind = model.row.get("renamed", {}).get(kind, kind)
     kind = kind if kind in TYPES else known_scaling(kind) or kind
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
     if TYPES[kind] != "none" and "unscaled" in model.row:
         why = f"{shown(model.kind)} {model.row['unscaled']}; give rope:inv_freq=FILE"
-        raise PefourierError(f"rope_type {kind} of {section.label} is not computed here: {why}")
+        raise PefourierError(f"rope_type {kind} of {section.label} is not supported: {why}")
     return kind
 
 
 def known_scaling(name: str) -> str | None:
-    """The one known scaling that a vendor's name for it has among its words.
+    """Return the scaling among the words of a vendor's name, if there is exactly one.
 
     >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
     ('yarn', None)
@@ -161,7 +161,7 @@ def known_scaling(name: str) -> str | None:
 
 
 def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
-    """A warning for each of the first keys that the type of scaling has no use for."""
+    """Return warnings for the first keys that the type of scaling does not use."""
     findings = []
     kind = section.first("rope_type", "type")[1] or "default"
     if kind not in TYPES and (scaling := known_scaling(kind)):
@@ -171,14 +171,14 @@ def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list
         similar = get_close_matches(key[:80], sorted(allowed), n=1)
         way_out = f"did you mean {similar[0]}?" if similar else "leave it out"
         if key == ORIGINAL:
-            way_out = "leave it out, unless it is the length of training, for which it is taken"
+            way_out = "leave it out, unless it is the trained length, which it then sets"
         details = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
         findings.append(finding("unread-key", "scaling", **details))
     return findings
 
 
 def find_original_length(model: ModelConfig, section: Section, kind: str, *, layered: bool) -> int:
-    """The context length of training, which transformers looks for in three places."""
+    """Return the trained context length, which transformers reads from three places."""
     usual = None if layered else model.row.get("original")
     stated = None if kind == "dynamic" else stated_original(model, section, usual, layered=layered)
     length = stated or model.longest()
@@ -190,7 +190,7 @@ def find_original_length(model: ModelConfig, section: Section, kind: str, *, lay
 def stated_original(
     model: ModelConfig, section: Section, usual: int | None = None, *, layered: bool
 ) -> int | None:
-    """The length of training that a config states beside its scaling, or within; `usual` beside."""
+    """Return the trained length from the config (default `usual`) or from its scaling section."""
     outer = None if layered else model.config.count(ORIGINAL) or usual
     return outer or section.count(ORIGINAL)
 
@@ -198,11 +198,11 @@ def stated_original(
 def original_of_linear(
     longest: int | None, factor: float, lengths: Sequence[int] = ()
 ) -> int | None:
-    """The length before a linear scaling, where only one reading of the longest is possible.
+    """Return the length before a linear scaling, if the longest length has only one reading.
 
-    In some configs the longest sequence is that after the scaling (LLaMA-2-7B-32K), in others that
-    before it, as the documentation of transformers had it (Vicuna 16k). The `lengths` that models
-    of the family were trained on decide, or a factor that leaves less than two positions.
+    In some configs the longest sequence is the length after scaling (LLaMA-2-7B-32K), in others the
+    length before, following earlier documentation of transformers (Vicuna 16k). The trained
+    `lengths` of the family decide, or a factor that leaves fewer than two positions.
 
     >>> original_of_linear(4096, 4.0, [2048, 4096]), original_of_linear(32768, 8.0, [2048, 4096])
     (4096, 4096)
@@ -215,37 +215,37 @@ def original_of_linear(
 
 
 def trained_as_stated(params: Mapping[str, Any]) -> int | None:
-    """The length of training that a rotation's scaling says, or its config; None: neither."""
+    """Return the trained length from a rotation's config or scaling; None if not set."""
     return params.get("trained") or params.get("original")
 
 
 @dataclass(frozen=True, eq=False)
 class ConfigCase:
-    """A rotation of a config as it was read, with what it was read from."""
+    """A rotation of a config, with the sections that it was read from."""
 
     model: ModelConfig
-    layer: str  # type of layer, empty where there is one rotation for all
+    layer: str  # type of layer; empty if there is one rotation for all
     section: Section
     turns: Rotary
     enc: Encoding
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The config as it is written."""
+        """Return the values of the config file."""
         return self.model.config.values
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Settings of the rotation."""
+        """Return the settings of the rotation."""
         return self.enc.params
 
     @property
     def published(self) -> Mapping[str, Any]:
-        """What the published models of this type with this base were trained with."""
+        """Return the training setup of published models of this type with this base."""
         return family_of(self.model.row, self.params["rho"], self.layer)
 
     def says(self, code: str, variant: str = "", **values: Any) -> Finding:
-        """A finding about the rotation, whose sentence may name what the rotation was read from."""
+        """Return a finding about the rotation, with facts about its source for the message."""
         facts = {
             "config": self.model.config.label,
             "section": self.section.label,
@@ -259,7 +259,7 @@ class ConfigCase:
 
 
 def inferred_original(case: ConfigCase, *, is_lost: bool) -> int | None:
-    """The length of training of a linear scaling, or of one that `is_lost`, by the family's."""
+    """Return the trained length of a linear or a lost scaling, inferred from the model family."""
     if is_lost:
         return case.published.get("trained")
     if case.params["scaling"] not in ("linear", "proportional"):
@@ -269,15 +269,15 @@ def inferred_original(case: ConfigCase, *, is_lost: bool) -> int | None:
 
 
 def lint(case: ConfigCase) -> Iterator[Finding]:
-    """What each rule finds in a config, in the order of `RULES`."""
+    """Yield the findings of each rule, in the order of `RULES`."""
     return (finding for rule in RULES for finding in rule(case))
 
 
 def new_keys(case: ConfigCase) -> Iterator[Finding]:
-    """Base and scaling where only transformers 5 looks."""
+    """Report base and scaling under keys that only transformers 5 reads."""
     values, new = case.values, case.values.get("rope_parameters")
     old = ("rope_scaling", "rope_theta", *case.turns.bases)
-    is_new = case.model.row.get("since") == 5  # whom no older reader knows
+    is_new = case.model.row.get("since") == 5  # unknown to older readers
     if is_new or not isinstance(new, dict) or any(values.get(key) is not None for key in old):
         return
     base, scaled = case.params["rho"], case.params["scaling"] != "none"
@@ -290,7 +290,7 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
 
 
 def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
-    """A long context whose scaling is not there."""
+    """Report a long context without scaling."""
     if case.params["scaling"] != "none":
         return
     longest, original = (case.model.config.count(*k) or 0 for k in (LONGEST, [ORIGINAL]))
@@ -304,21 +304,21 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
 def lost_family(
     row: Mapping[str, Any], params: Mapping[str, Any], longest: int, layer: str = ""
 ) -> Mapping[str, Any]:
-    """Published models with the base of a rotation that lacks their scaling; empty: none."""
+    """Return the published models with a rotation's base if it lacks their scaling, or empty."""
     family = family_of(row, params["rho"], layer)
     lacks = params["scaling"] == "none" and "scaling" in family and longest >= family["from"]
     return family if lacks else {}
 
 
 def family_lost(label: str, longest: int, family: Mapping[str, Any]) -> Finding:
-    """The finding that a file lacks the scaling of the published models with its base."""
+    """Return the finding that a file lacks the scaling of published models with its base."""
     words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
     slots = {"config": label, "longest": longest, "known": family, "words": words}
     return finding("rope-scaling-lost", "family", **slots)
 
 
 def two_spellings(case: ConfigCase) -> Iterator[Finding]:
-    """rope_scaling and rope_parameters that do not say the same; transformers takes the first."""
+    """Report rope_scaling and rope_parameters that differ; transformers uses rope_scaling."""
     old, new = (case.values.get(key) for key in ("rope_scaling", "rope_parameters"))
     if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
         return
@@ -333,7 +333,7 @@ def two_spellings(case: ConfigCase) -> Iterator[Finding]:
 
 
 def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
-    """What a section says of a rotation, with the base above it and the names of transformers 5."""
+    """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
     base = case.values.get("rope_theta")
     above = {} if base is None else {"rope_theta": base}
@@ -342,7 +342,7 @@ def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
 
 
 def two_types(case: ConfigCase) -> Iterator[Finding]:
-    """type and rope_type that differ, or numbers of a scaling without either."""
+    """Report type and rope_type that differ, or a factor without a type."""
     values = case.section.values
     kinds = [values.get(key) for key in ("rope_type", "type")]
     names = ALIASES | case.model.row.get("renamed", {})
@@ -357,7 +357,7 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
 
 
 def lengths(case: ConfigCase) -> Iterator[Finding]:
-    """Lengths before and after a scaling that do not go with its factor."""
+    """Report lengths before and after scaling that contradict the factor."""
     params, longest = case.params, case.model.longest()
     before, factor = params.get("original") or params.get("trained"), params.get("factor")
     if not before or not longest:
@@ -370,7 +370,7 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
 
 
 def length_of_training(case: ConfigCase) -> Iterator[Finding]:
-    """A length of training that is left out, or that is not the family's."""
+    """Report a trained length that is missing, or that differs from the model family."""
     scaling, before = case.params["scaling"], case.params.get("original")
     if scaling not in ("yarn", "llama3", "longrope") or not before:
         return
@@ -383,7 +383,7 @@ def length_of_training(case: ConfigCase) -> Iterator[Finding]:
 
 
 def size_of_head(case: ConfigCase) -> Iterator[Finding]:
-    """The size of a head, where it is hidden size over heads and unusual."""
+    """Report an unusual size of a head that is derived as hidden size / heads."""
     config, turns, head = case.model.config, case.turns, case.params["d"]
     stated = any(case.values.get(key) is not None for key in turns.size)
     if stated or turns.head is not None or not turns.size or case.model.d is not None:
@@ -395,7 +395,7 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
 
 
 def two_heads(case: ConfigCase) -> Iterator[Finding]:
-    """A head that turns whole, of DeepSeek's kind, beside another size of a head."""
+    """Report qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim."""
     turned, size = (case.values.get(key) for key in (TURNED, "head_dim"))
     is_guessed = any(f.code == "model-type-unknown" for f in case.enc.findings)
     if is_guessed and is_number(turned) and is_number(size) and turned != size:
@@ -403,7 +403,7 @@ def two_heads(case: ConfigCase) -> Iterator[Finding]:
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
-    """Sections of M-RoPE that do not sum to the pairs that turn."""
+    """Report sections of M-RoPE that do not sum to the number of rotary pairs."""
     numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
     pairs = case.params["rotated"] // 2
     numbers = numbers if isinstance(numbers, list | tuple) else ()
@@ -412,7 +412,7 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
 
 
 def default_base(case: ConfigCase) -> Iterator[Finding]:
-    """A base that the config leaves to its model type."""
+    """Report a base that the config leaves to its model type."""
     keys = ("rope_theta", "rotary_emb_base", *case.turns.bases)
     places = (case.section.values, case.values)
     if not case.layer and all(values.get(key) is None for key in keys for values in places):
@@ -420,7 +420,7 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
 
 
 def without_section(case: ConfigCase) -> Iterator[Finding]:
-    """A type of layer that is not among those whose rotation is given."""
+    """Report a type of layer without a section among the sections by layer."""
     sections = case.values.get("rope_parameters")
     names = sections if isinstance(sections, dict) else {}
     by_layer = any(isinstance(row, dict) for row in names.values())
@@ -429,7 +429,7 @@ def without_section(case: ConfigCase) -> Iterator[Finding]:
 
 
 def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
-    """One of two factors that work as a pair."""
+    """Report mscale or mscale_all_dim without the other factor."""
     pair = ("mscale", "mscale_all_dim")
     has = [key for key in pair if case.section.values.get(key)]
     is_read = case.params["scaling"] == "yarn" and "attention_factor" not in case.section.values

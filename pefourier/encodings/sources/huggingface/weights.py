@@ -1,10 +1,10 @@
-"""Trained positions, from the weights beside a model's config.
+"""Read trained positions from the weights in the folder of a model's config.
 
 Conventions
 -----------
-Weights are the .safetensors files of the config's folder: those that its
-``model.safetensors.index.json`` names, or those with the usual names. The first row of a table that
-belongs to a position is `first_row`.
+Weights are the .safetensors files in the config's folder: the files that
+``model.safetensors.index.json`` lists, or files with the usual names. `first_row` is the row of
+position 0 in a table.
 """
 
 import os
@@ -35,21 +35,21 @@ from pefourier.writing.files import inside, os_errors
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
-GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # of SAM
+GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # SAM
 WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)\.0\.weight"
-DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # of vision models
-IMAGES = re.compile("image|vision|visual")  # towers whose sizes stand elsewhere
-EMBEDDED = ("embedding_size", "input_embedding_size")  # width of vectors that are projected later
+DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # in vision models
+IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other configs
+EMBEDDED = ("embedding_size", "input_embedding_size")  # width of embeddings before a projection
 T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
 LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
 Shape = tuple[int | None, ...]  # None: any size
-PHASES = 2e-6  # relative: what float32 costs a frequency and with it the phase of a position
+PHASES = 2e-6  # phase error per position that float32 causes
 
 
 def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
-    """Names of tensors in the config's folder, and their files; those of the part that is named.
+    """Return the matching tensors of the selected part in the config's folder, with their files.
 
-    A part is some of a name between dots: its layer, its module, or all.
+    A part is a section of a name between dots: a layer, a module, or the whole name.
     """
     part = model.part
     return {
@@ -60,17 +60,17 @@ def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, st
 
 
 def grid_tensors(model: ModelConfig) -> dict[str, str]:
-    """Tensors of positions on a grid, as they are called most."""
+    """Return tensors of positions on a grid, by their usual names."""
     return tensors_beside(model, GRID_TENSOR) or tensors_beside(model, TENSOR)
 
 
 def folder_of(model: ModelConfig) -> str:
-    """The folder of a config."""
+    """Return the folder of a config."""
     return os.path.split(model.file)[0] or "."
 
 
 def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
-    """Names of the tensors in a folder's weights, and their files."""
+    """Yield the names of the tensors in a folder's weights, and their files."""
     from pefourier.encodings.sources.tables import array_names
 
     with os_errors("look into", folder):
@@ -80,7 +80,7 @@ def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
         placed = Section(shown(index), read_object(inside(folder, index)))
         for name, file in placed.section("weight_map").values.items():
             if not isinstance(file, str) or "/" in file or os.sep in file:
-                raise placed.wrong(name, file, "the name of a file beside it")
+                raise placed.wrong(name, file, "the name of a file in the same folder")
             yield name, inside(folder, file)
         return
     for file in files:
@@ -90,7 +90,7 @@ def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def first_row(model: ModelConfig) -> int:
-    """The row of the model's table that belongs to position 0."""
+    """Return the row of position 0 in the model's table."""
     first = model.row.get("first", 0)
     if first != "padding":
         return int(first)
@@ -99,12 +99,12 @@ def first_row(model: ModelConfig) -> int:
 
 
 def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
-    """What to know about a table whose first rows belong to no position."""
+    """Return a finding if the first rows of a table belong to no position."""
     return (finding("position-offset", kind=kind, offset=offset),) if offset else ()
 
 
 def read_positions(model: ModelConfig) -> Encoding | None:
-    """Learned positions, whose numbers are in the weights beside the config."""
+    """Read learned positions from the weights in the config's folder."""
     row = model.row
     if has_no_table(model):
         return None
@@ -120,12 +120,12 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     if not row:
         return None
     raise UnknownPositions(
-        f"the positions of {shown(model.file)} are learned: put model.safetensors beside it"
+        f"the positions of {shown(model.file)} are learned; put model.safetensors in its folder"
     )
 
 
 def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
-    """The name and file of the one tensor there is."""
+    """Return the name and the file of the only tensor; None if there is no tensor."""
     if len(tensors) > 1:
         raise PefourierError(
             f"{shown(folder_of(model))} holds several tables of {noun}, "
@@ -135,7 +135,7 @@ def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple
 
 
 def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
-    """The tensors of a config inside another, ``text_config`` those of ``text_model``, if any."""
+    """Return the tensors of an inner config: for ``text_config``, the tensors of ``text_model``."""
     stem, ending, _ = model.config.key.partition("_config")
     start = re.compile(rf"(^|\.){re.escape(stem)}")
     inner = {name: path for name, path in tensors.items() if ending and start.search(name)}
@@ -143,7 +143,7 @@ def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]
 
 
 def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
-    """The rows of a tensor from that of position 0 on; those of (1, H, W, d) are SAM's grid."""
+    """Read the rows of a tensor from position 0 on; shape (1, H, W, d) is SAM's grid."""
     from pefourier.encodings.sources.tables import read_named_table
 
     stored = read_named_table(path, name)
@@ -159,7 +159,7 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
 
 
 def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
-    """A warning where a table of positions has another shape than its config sets."""
+    """Return a warning if the shape of a table of positions contradicts its config."""
     is_on_axes = "axial" in model.row
     if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
         return ()
@@ -167,7 +167,7 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
     keys += [model.row.get("length", LONGEST)[0], *LONGEST]
     first = model.row.get("first", 0)
     positions = None if is_on_axes else model.config.count(*keys)
-    if first == "padding":  # is among them; sinusoids with it are made as long as need be
+    if first == "padding":  # its rows are included; such sinusoids grow on demand
         rows = None if "table" in model.row else positions
     else:
         rows = positions and positions + first
@@ -182,7 +182,7 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
 def shape_findings(
     model: ModelConfig, name: str, path: str, shape: Shape, expected: Shape
 ) -> tuple[Finding, ...]:
-    """A warning where a tensor has another shape than expected."""
+    """Return a warning if a tensor has an unexpected shape."""
     if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
         return ()
     sizes = ", ".join("any" if size is None else str(size) for size in expected)
@@ -192,10 +192,10 @@ def shape_findings(
 
 
 def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
-    """Sinusoids that a model computes when it is made, as the weights beside its config have them.
+    """Compare the sinusoids that a model computes with tables in its weights.
 
-    What a model loads wins: where a table is not that of the formula, within what float32 costs its
-    phases, it is the answer, with a warning.
+    A model loads stored tables. If a table differs from the formula by more than the phase error of
+    float32, the table is returned, with a warning.
     """
     learned = model.row.get("learned_part", "") if not model.part else ""
     for name, path in of_section(tensors_beside(model, TENSOR), model).items():
@@ -213,7 +213,7 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
 
 
 def is_formula(stored: Encoding, enc: Encoding) -> bool:
-    """Whether a table is that of a formula, within what float32 costs phases."""
+    """Return whether a table equals a formula within the phase error of float32."""
     rows = np.arange(len(stored))
     if stored.dim != enc.dim:
         return False
@@ -222,7 +222,7 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
 
 
 class Buckets(TypedDict):
-    """What sets T5's buckets."""
+    """Parameters of T5's buckets."""
 
     buckets: int
     max_distance: int
@@ -230,7 +230,7 @@ class Buckets(TypedDict):
 
 
 def bucket_keys(model: ModelConfig) -> Buckets:
-    """T5's buckets as a config has them."""
+    """Return the parameters of T5's buckets from a config."""
     return {
         "buckets": model.config.count("relative_attention_num_buckets") or 32,
         "max_distance": model.config.count("relative_attention_max_distance") or 128,
@@ -239,7 +239,7 @@ def bucket_keys(model: ModelConfig) -> Buckets:
 
 
 def read_buckets(model: ModelConfig) -> Encoding | None:
-    """T5's biases after training, one column per head, the encoder's where no side is named."""
+    """Read T5's trained biases, one column per head, by default the encoder's."""
     from pefourier.encodings.sources.tables import read_table
 
     tensors = tensors_beside(model, T5_BIAS)
@@ -257,8 +257,8 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     table: NDArray[np.float64] = np.asarray(bias, dtype=float)
     settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
-        rows = f"{len(bias)} rows, relative_attention_num_buckets is {settings['buckets']}"
-        raise PefourierError(f"{name} of {shown(path)} has {rows}")
+        rows = f"{settings['buckets']} rows (relative_attention_num_buckets), got {len(bias)}"
+        raise PefourierError(f"{name} of {shown(path)} must have {rows}")
 
     def codes(lag: NDArray[Any]) -> NDArray[np.float64]:
         rows: NDArray[np.float64] = table[t5_buckets(lag, **settings)]
@@ -279,14 +279,15 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
 
 
 def has_no_table(model: ModelConfig) -> bool:
-    """Whether a model whose type has a table has none, and vectors of distances alone at most."""
+    """Return whether a model lacks its type's table, and has only relative distances at most."""
     return "relative" in model.row and not model.config.values.get("position_biased_input", True)
 
 
 def declared_table(model: ModelConfig) -> Encoding | None:
-    """A table of positions that has the size its config sets, and numbers that are not known.
+    """Return a table of positions with the size of the config and unknown vectors.
 
-    Buckets of distances, where there is no other table; None where weights or formulas tell more.
+    Models without a table return their buckets of distances. None if weights or formulas define
+    the vectors.
     """
     enc, row, longest = untrained_distances(model), model.row, model.longest() or 0
     if enc is not None:
@@ -297,7 +298,7 @@ def declared_table(model: ModelConfig) -> Encoding | None:
     elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
     if not is_table or elsewhere:
         return None
-    first = first_row(model)  # rows before the one of position 0, which a number stands for
+    first = first_row(model)  # rows before position 0
     among = row.get("first") == "padding"
     length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
     params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
@@ -305,9 +306,9 @@ def declared_table(model: ModelConfig) -> Encoding | None:
 
 
 def untrained_distances(model: ModelConfig) -> Encoding | None:
-    """The buckets of DeBERTa's distances where it has no table: codes are their rows, not vectors.
+    """Return the buckets of DeBERTa's distances if it has no table; None for other models.
 
-    None for all else.
+    The encoding holds row numbers of buckets instead of vectors.
     """
     if not has_no_table(model) or model.config.values.get("relative_attention") is not True:
         return None
@@ -331,7 +332,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
 
 
 def deberta_buckets(distance: NDArray[Any], buckets: int, longest: int) -> NDArray[np.int64]:
-    """Buckets of query - key (He et al., 2021): single up to half of them, then logarithmic.
+    """Return buckets of query - key (He et al., 2021): exact in the first half, then logarithmic.
 
     >>> deberta_buckets(np.array([-511, -128, -1, 0, 5, 200]), 256, 512)
     array([-255, -128,   -1,    0,    5,  169])
