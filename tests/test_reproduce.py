@@ -100,7 +100,7 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     first, *rest = claim.computed.split("; ")
     assert first == f".500 / .500 / .500 → {after} / {after} / {after}"
     assert len(rest) == len(gains) - 1
-    assert "which leaks, F1 is .500 → .900." in claim.reason
+    assert "which leak into the test set, F1 is .500 → .900." in claim.reason
     assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
 
 
