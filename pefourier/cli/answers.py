@@ -171,7 +171,7 @@ def annotate_refusals(command: str, values: Mapping[str, Any], error: PefourierE
 
 
 def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> None:
-    """Raise unless the number of SPECs is the one that a command takes."""
+    """Raise if the number of SPECs is not what the command expects."""
     specs = options.specs or []
     if len(specs) != required:
         raise PefourierError(f"{rule}; got {len(specs)}: {' '.join(map(shown, specs)) or 'none'}")

@@ -169,7 +169,7 @@ def compare(
     ] = None,
     permutation: Annotated[
         File,
-        "Write the permutation of a head's rows that turns the first rotation into the second "
+        "Write the permutation of a head's rows that maps the first rotation to the second "
         "(.npy or .json).",
     ] = None,
     grid_second: Annotated[
@@ -216,8 +216,8 @@ def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
     """Write the permutation of rows that turns one rotation into the other."""
     if operator is None or operator.permutation is None:
         raise PefourierError(
-            f"--permutation {path} was not written: no permutation of rows turns the first into "
-            "the second"
+            f"--permutation {path} was not written: no permutation of rows maps the first to the "
+            "second"
         )
     import numpy as np
 

@@ -81,9 +81,8 @@ def reproduce(
 ) -> None:
     """Recompute the paper.
 
-    Every figure, equation, number and claim.
-
-    Printed value beside computed value, with a verdict.
+    Recomputes every figure, equation, number and claim, and lists the printed and the computed
+    value with a verdict.
 
     \b
     Example: pefourier reproduce --out figures
