@@ -117,7 +117,7 @@ def confusions(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
         if len(summary.datasets) > 1:
             name = f"{plot.brief(dataset.dataset, 14)}\n{name}"
         panel.set_title(name, fontsize=8)
-    figure.supxlabel("class predicted", fontsize=8)
+    figure.supxlabel("predicted class", fontsize=8)
     figure.supylabel("class", fontsize=8)
     return figure
 
