@@ -290,7 +290,7 @@ def usage(
     Parameters
     ----------
     model : str or path
-        A model's folder, its .safetensors file beside config.json, or a .gguf file.
+        A model's folder, its .safetensors file next to config.json, or a .gguf file.
     length : int, optional
         Number of positions, by default the trained length.
     layers : sequence of int, optional

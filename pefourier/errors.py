@@ -93,7 +93,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str], way_out: str = "") -> 
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that begins with a text, otherwise the most similar; None if none is close.
+    """Return the name that begins with a text, otherwise the closest; None if no name is close.
 
     >>> nearest("check", ["context", "check-faithful"]), nearest("rank", ["explain"])
     ('check-faithful', None)

@@ -119,7 +119,7 @@ def check_faithful(
     output: OutputOptions,
     figure: FigureOptions,
     required: Requirements,
-    require: Annotated[Rung | None, "Exit with status 1 if a verdict is below this one."] = None,
+    require: Annotated[Rung | None, "Exit with status 1 if a verdict is lower."] = None,
     require_dtype: Annotated[
         str | None,
         Option(metavar="DTYPE[:computed]", parser=format_name),

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         status = invoke(words)
-        # A library may have turned a signal into an error, or suppressed it
+        # A library may have replaced a signal by an error, or suppressed it
         return report_interrupt(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
         return report_interrupt(signal.SIGINT)
@@ -74,7 +74,7 @@ def invoke(arguments: list[str]) -> int:
         command = typer.main.get_command(program(None if EVERY & {*names} else names))
         with command.make_context(
             "pefourier", arguments.copy()
-        ) as context:  # a copy, as it is emptied
+        ) as context:  # a copy, because it is emptied
             command.invoke(context)
     except typer.Exit as done:
         return done.exit_code

@@ -80,9 +80,7 @@ def format_name(text: str) -> str:
     full = SHORT_NAMES.get(name, name)
     if full not in SHORT_NAMES.values() or (colon and how != "computed"):
         names = ", ".join([*SHORT_NAMES.values(), *SHORT_NAMES])
-        raise typer.BadParameter(
-            f"{shown(text)} is not one of {names}, or one of these with :computed"
-        )
+        raise typer.BadParameter(f"{shown(text)} must be one of {names}, optionally with :computed")
     return full + colon + how
 
 

@@ -45,7 +45,7 @@ class Rules:
     limit: int | None = None  # ids must be below it
     rank: int | None = None
     ranks: int = 1
-    shard: str | None = None  # every, block, zigzag; None: any of them
+    shard: str | None = None  # every, block, zigzag; None: any
 
 
 def spans_of(batch: Batch, rules: Rules) -> list[Span]:

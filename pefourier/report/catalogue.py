@@ -66,8 +66,8 @@ def catalogue_page(names: Sequence[str] = ()) -> Page:
     """Build the answer of `pefourier list`: all encodings in brief, or some in full."""
     records = [record for name in names for record in find_records(name)] or read_catalogue()
     count = (
-        f"{len(records)} encodings have a name; type NAME or NAME:key=value,… where a SPEC is "
-        "asked for. 'pefourier list NAME' says what the parameters of one mean."
+        f"{len(records)} encodings have a name; type NAME or NAME:key=value,… as a SPEC. "
+        "'pefourier list NAME' explains the parameters of an encoding."
     )
     return Page(
         "list",

@@ -157,7 +157,7 @@ def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUA
 
 
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
-    """Render a figure of answers to a file format, in memory so that no partial file is written."""
+    """Render a figure of answers to a file format in memory, which avoids partial files."""
     dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     metadata = {"Title": printable(look.title) or title_of(draw, answers), **dates.get(kind, {})}
     stream = io.BytesIO()
