@@ -1,4 +1,4 @@
-"""Every command, output and number in the README is real; ``make readme`` writes outputs anew.
+"""Check the commands, outputs and numbers of the README; ``make readme`` regenerates outputs.
 
 A command stands alone or is followed by an empty line and the first lines of its answer, at most
 `SHOWN` of its conclusion in a terminal of `WIDTH` columns; `CUT` ends one that goes on.
@@ -189,11 +189,11 @@ def test_numbers_in_prose_are_those_of_the_program():
 
 
 def rewrite():
-    """Write the outputs of the README anew, from the program as it is."""
+    """Regenerate the outputs of the README."""
     import tempfile
 
     def command(line):
-        program = [sys.executable, "-m", "pefourier", *shlex.split(line)]
+        program = [sys.executable, "-m", "pefourier", *shlex.split(line, comments=True)]
         done = subprocess.run(program, capture_output=True, text=True, cwd=folder, check=False)
         assert done.returncode in (0, 1), done.stderr
         return done.stdout

@@ -94,7 +94,7 @@ def test_an_encoding_is_listed_explained_and_analysed(required):
     assert "The position divided by 1 … d, modulo a period." in explained[1]
     assert meaning in listed[1]
     assert meaning in parameter[1]
-    assert "average length  0.5" in analysed[1]
+    assert "mean length  0.5" in analysed[1]
 
 
 def test_an_encoding_is_completed(required):
@@ -114,11 +114,11 @@ def test_a_question_is_answered_in_every_form(required):
     answers = dict(zip(FORMS, answers_of(required, *asked), strict=True))
     assert {(status, err) for status, _, err in answers.values()} == {(0, "")}
     for form in ("text", "md", "github"):
-        assert "A vector is 1 long on average." in answers[form][1]
+        assert "The mean length of a vector is 1." in answers[form][1]
     assert [one["average"] for one in json.loads(answers["json"][1])["results"]] == [1.0, 2.0]
     rows = csv.DictReader(answers["csv"][1].splitlines())
     assert [(row["spec"], row["average"]) for row in rows] == [("dft", "1.0"), ("rope", "2.0")]
-    assert "average length & 1 & 2" in answers["latex"][1]
+    assert "mean length & 1 & 2" in answers["latex"][1]
 
 
 def test_a_question_without_a_picture_refuses_plot_in_a_line(required):
@@ -130,20 +130,20 @@ def test_a_question_without_a_picture_refuses_plot_in_a_line(required):
 
 def test_a_question_is_explained_once(required):
     ((status, out, _),) = answers_of(required, "explain size")
-    assert (status, out.count("How large are vectors on average?")) == (0, 1)
+    assert (status, out.count("Report the mean length of the vectors.")) == (0, 1)
 
 
 def test_a_question_answers_in_python(required):
     code = "from pefourier.encodings import load; from pefourier.questions.size import size"
     said = output_of(required, "-c", f"{code}; print(repr(size(load('dft', 8, 8))))")
-    assert "A vector is 1 long on average." in said
+    assert "The mean length of a vector is 1." in said
 
 
 def test_a_finding_is_reported(required):
     (required / "ids.csv").write_text("3,4\n0,1\n5,9\n")
     ((status, out, _),) = answers_of(required, "check-faithful ids.csv")
     assert status == 0
-    assert "all numbers of 3 rows are whole: these may be" in out
+    assert "all numbers of 3 rows are integers: they may be" in out
 
 
 def test_a_dataset_reader_reads(required):
@@ -154,7 +154,7 @@ def test_a_dataset_reader_reads(required):
     )
     (plan,) = json.loads(planned[1])["results"]
     assert (plan["classes"], plan["length"]) == (["class 0", "class 1"], 3)
-    assert "a .npz or .csv or .jsonl file, a .ts folder" in refused[2]
+    assert "a .npz or .csv or .jsonl or .tsv file, a .ts folder" in refused[2]
 
 
 def test_a_picture_a_term_and_a_form_are_there(complete):

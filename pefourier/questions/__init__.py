@@ -1,1 +1,1 @@
-"""One question each: how it is answered, by functions on arrays and frozen dataclasses."""
+"""One module per question, with functions on arrays and frozen dataclasses of results."""

@@ -1,12 +1,12 @@
-"""How does one table lead to another? Order, signs and scale of columns, an offset in rows.
+"""Relations between two tables: order, signs and scale of columns, and an offset in rows.
 
 Conventions
 -----------
-Tables are (n, d), of any floating-point type, and read in blocks; `allowed` gives the differences
-(k, d) that rounding explains in some rows. Column j of b is `scale` · signs[j] · column columns[j]
-of a, `offset` rows further on in a, or has a scale of its own (`scales`) and a constant added
-(`offset_row`). Rows in any order are matched, too, but not together with columns. The weakest
-relation is a rotation, by which all inner products are kept.
+Tables are (n, d), of any floating-point type, and read in blocks. `allowed` returns the differences
+(k, d) that rounding explains in the given rows. Column j of b is `scale` · signs[j] · column
+columns[j] of a, `offset` rows later in a. Each column may instead have a separate scale (`scales`)
+and an added constant (`offset_row`). Rows in any order are matched too, but not together with
+columns. The weakest relation is a rotation, which preserves all inner products.
 """
 
 from collections.abc import Iterator
@@ -26,18 +26,18 @@ from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
 
-FEWEST = 4  # rows in which a scale and a constant for each column are looked for
-CORRELATED = 0.9  # columns that are one another's but for sign, scale and constant are more so
-NEAR = 1e-6  # of 1, by which correlations of near columns are less
-FEW = 64  # rows in which a match of columns is looked for first
+FEWEST = 4  # rows needed to fit a scale and a constant for each column
+CORRELATED = 0.9  # least correlation of columns that match up to sign, scale and constant
+NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
+FEW = 64  # rows on which candidate matches of columns are tested first
 PROBES = 8  # random directions in which inner products are compared
-SUMS_EPS = 8 * 2.0**-52  # to which sums of squares in float64 are known
-EXPLAINED = 0.1  # of the differences of entries: more is left, and a rotation explains nothing
-SQUARES_EPS = 1e-12  # of those sums, by which small differences are told
+SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
+EXPLAINED = 0.1  # largest share of the differences that a rotation may leave unexplained
+SQUARES_EPS = 1e-12  # relative resolution of sums of squares
 
 
 def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
-    """Tables that differ as they stand, and follow from one another by an order or a scale."""
+    """Relate two tables that differ by an order of columns or rows, or by a scale."""
     first, second = encodings
     injections = {first.injection, second.injection}
     both_rotate = has_operator(first) and has_operator(second)
@@ -48,7 +48,7 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
     on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
-    is_reversed = transform == {"rows": "reversed"}  # which rows in any order are, too
+    is_reversed = transform == {"rows": "reversed"}  # matching rows in any order covers this
     if transform is None or is_reversed or (on_grid and "offset" in transform):
         return outcome if outcome.cause else match_rows(outcome, a, b, allowed)
     if {"rotation", "scales", "offset_row"} & transform.keys():
@@ -73,7 +73,7 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
 def find_transformation(
     a: Table, b: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
-    """What leads from a to b, or None, and the largest difference left."""
+    """Return the transformation from a to b, or None, and the largest remaining difference."""
     if not a.any() or not b.any():
         return None, 0.0
     index = np.arange(len(a))
@@ -96,26 +96,26 @@ def find_transformation(
 
 
 def larger_of(allowed: Allowed, first: Places, second: Places) -> Allowed:
-    """What rounding explains between rows that belong together."""
+    """Differences that rounding explains between matching rows."""
     return lambda rows: np.maximum(allowed(first[rows]), allowed(second[rows]))
 
 
 def blocks_of(table: Table, count: int | None = None) -> list[slice]:
-    """The rows of a table, or the first of them, in blocks."""
+    """Slices that divide the rows of a table, or the first `count` rows, into blocks."""
     return row_blocks(len(table) if count is None else count, NUMBERS_AT_ONCE, table.shape[1])
 
 
 def read(table: Table, rows: slice) -> Floats:
-    """Some rows in float64."""
+    """Return some rows in float64."""
     return np.asarray(table[rows], dtype=float)
 
 
 def find_columns(
     x: Table, y: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
-    """The order of columns, signs and scale that lead from x to y, and what they leave.
+    """Find the order of columns, signs and scale that lead from x to y, and the residual.
 
-    A scale of six digits was chosen, if rounding to `eps` explains what it has beyond them.
+    The scale is reported with six digits if rounding to `eps` explains the rest.
     """
     scale = norm_of(y) / (norm_of(x) or np.inf)
     if scale == 0:
@@ -136,12 +136,12 @@ def find_columns(
 
 
 def norm_of(table: Table) -> float:
-    """The root of the sum of squares: pairwise sums, to a few eps."""
+    """Frobenius norm of a table, accurate to a few eps."""
     return float(np.sqrt(sum((read(table, rows) ** 2).sum() for rows in blocks_of(table))))
 
 
 def sizes_agree(x: Table, y: Table, allowed: Allowed, scale: float) -> bool:
-    """Whether the sizes in each row sum to the same, as they do in any order and with any signs."""
+    """Whether the absolute values in each row have equal sums, whatever the order and signs."""
     index, slack = np.arange(len(x)), SUMS_EPS * x.shape[1]
     for rows in blocks_of(x):
         first, second = scale * np.abs(read(x, rows)).sum(axis=1), np.abs(read(y, rows)).sum(axis=1)
@@ -154,12 +154,12 @@ def sizes_agree(x: Table, y: Table, allowed: Allowed, scale: float) -> bool:
 def find_affine_columns(
     a: Table, b: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
-    """Columns that follow from one another by a sign, a scale and an added constant of their own.
+    """Match columns up to a separate sign, scale and added constant for each column.
 
-    Without their means and of one length columns are one another's up to order and sign: the order
-    is the one in which all of them together correlate most.
+    Centred columns of unit length match up to order and sign. The chosen order maximizes the total
+    correlation.
     """
-    if len(a) < FEWEST or not is_matched(a):  # of few rows any column is another's
+    if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
         return None, 0.0
     a, b, own = read(a, slice(None)), read(b, slice(None)), allowed(np.arange(len(a)))
     parts, limit = [x - x.mean(axis=0) for x in (a, b)], float(own.max())
@@ -177,7 +177,7 @@ def find_affine_columns(
     del parts
     varying = ~constant[0][columns] & ~constant[1]
     scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
-    unexplained = b - turned * scales  # small, so that what is left of the scale is exact
+    unexplained = b - turned * scales  # small, which makes the correction of the scale exact
     squares = np.where(varying, (own_part**2).sum(axis=0), np.inf)
     scales += signs * (own_part * (unexplained - unexplained.mean(axis=0))).sum(axis=0) / squares
     middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
@@ -199,7 +199,7 @@ def find_affine_columns(
 def describe_affine(
     columns: Places, signs: Floats, scales: Floats, added: Floats, slack: float
 ) -> dict[str, Any]:
-    """A transformation with the scale and constant of all columns, or of each."""
+    """Describe a transformation with one scale and constant, or one for each column."""
     is_one = not np.ptp(scales)
     change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
     change |= {} if is_one else {"scales": scales.tolist()}
@@ -210,24 +210,24 @@ def describe_affine(
 
 
 def nearest_columns(x: Floats, y: Floats, correlation: Floats) -> Places:
-    """The column of x for each of y by which all are nearest, up to sign; all of length 1.
+    """Assign a column of x to each column of y to minimize distances up to sign; all have length 1.
 
-    Correlations know half of the digits of a distance: of near columns it is taken itself.
+    A correlation resolves half as many digits as a distance, so near columns use the distance.
     """
-    from scipy.optimize import linear_sum_assignment  # which few comparisons need
+    from scipy.optimize import linear_sum_assignment  # slow import, rarely needed
 
     squares = 1 - np.abs(correlation)
     for j in range(y.shape[1]):
         close = np.flatnonzero(squares[:, j] < NEAR)
         signs = np.sign(correlation[close, j])
         squares[close, j] = ((x[:, close] * signs - y[:, [j]]) ** 2).sum(axis=0)
-    cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # distances of all sizes count
+    cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # small and large distances both count
     columns: Places = linear_sum_assignment(cost.T)[1]
     return columns
 
 
 def fewest_digits(value: float, slack: float) -> float:
-    """The number of fewest digits near a value, to a relative slack.
+    """Return the number with the fewest digits within a relative slack of a value.
 
     >>> fewest_digits(2.5000000001, 1e-9), fewest_digits(0.0, 1e-9)
     (2.5, 0.0)
@@ -239,9 +239,9 @@ def fewest_digits(value: float, slack: float) -> float:
 def largest_left(
     x: Table, y: Table, allowed: Allowed, columns: Places, factors: Floats
 ) -> float | None:
-    """The largest difference of y and columns of x times factors; None where one is too large."""
+    """Largest difference of y from the scaled columns of x; None if one exceeds its limit."""
     worst, index = 0.0, np.arange(len(x))
-    for rows in (slice(FEW), *blocks_of(x)):  # few rows rule most out
+    for rows in (slice(FEW), *blocks_of(x)):  # a few rows exclude most candidates
         residual = np.abs(read(x, rows)[:, columns] * factors - y[rows])
         if not (residual <= allowed(index[rows])[:, columns]).all():
             return None
@@ -250,15 +250,15 @@ def largest_left(
 
 
 def overlap(a: NDArray[Any], b: NDArray[Any], offset: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Rows of a and b that belong together when b[s] comes from a[s + offset]."""
+    """Return matching rows of a and b, where b[s] comes from a[s + offset]."""
     n = len(a)
     return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
 
 
 def candidate_offsets(a: Table, b: Table, allowed: float) -> Iterator[int]:
-    """Offsets at which a first row of one table is one of the other, up to order and signs.
+    """Offsets at which the first row of one table occurs in the other, up to order and signs.
 
-    `allowed` are differences that rounding explains, as a share of the largest number.
+    `allowed` is the difference that rounding explains, as a share of the largest number.
     """
     yield 0
     for rows, reference, sign in ((a, b, 1), (b, a, -1)):
@@ -274,7 +274,7 @@ def candidate_offsets(a: Table, b: Table, allowed: float) -> Iterator[int]:
 
 
 def signature(rows: Floats) -> Floats:
-    """What order, signs and scale of the columns leave of each row: sorted sizes, length 1."""
+    """Sorted absolute values of each row, scaled to length 1: no order, signs or scale."""
     sizes = np.sort(np.abs(rows), axis=1)
     length = np.linalg.norm(sizes, axis=1, keepdims=True)
     shares: Floats = sizes / np.where(length > 0, length, 1.0)
@@ -284,11 +284,11 @@ def signature(rows: Floats) -> Floats:
 def column_maps(
     a: Table, b: Table, allowed: Allowed, scale: float
 ) -> Iterator[tuple[Places, Floats]]:
-    """Candidates (columns, signs) with b = scale · a[:, columns] · signs.
+    """Yield candidates (columns, signs) with b = scale · a[:, columns] · signs.
 
-    Columns that fit where they stand stay. Where some do not, orders that have a name come first:
-    of many slow columns several may suit a place. Others are matched by their products with random
-    weights in order of size; few rows serve first, where phases are hardly rounded.
+    Columns that already fit keep their place. For the rest, named orders come first, because
+    several low-frequency columns may fit one place. Other columns are matched by the size of their
+    products with random weights. The first rows come first: their phases have little rounding.
     """
     n, d = a.shape
     columns, signs = np.arange(d), np.ones(d)
@@ -316,7 +316,7 @@ def column_maps(
 
 
 def fitting_columns(a: Table, b: Table, allowed: Allowed, factor: float) -> Bools:
-    """Whether each column of b is that of a times a factor."""
+    """Whether each column of b equals the same column of a times a factor."""
     fits, index = np.ones(a.shape[1], bool), np.arange(len(a))
     for rows in blocks_of(a):
         fits &= (np.abs(factor * read(a, rows) - b[rows]) <= allowed(index[rows])).all(axis=0)
@@ -326,7 +326,7 @@ def fitting_columns(a: Table, b: Table, allowed: Allowed, factor: float) -> Bool
 
 
 def describe_transformation(columns: Places, signs: Floats, scale: float) -> dict[str, Any]:
-    """A transformation in words: only what differs from nothing done."""
+    """Describe a transformation by its parts that differ from the identity."""
     change, d = {}, len(columns)
     place = np.arange(d)
     if (columns != place).any():
@@ -341,7 +341,7 @@ def describe_transformation(columns: Places, signs: Floats, scale: float) -> dic
 
 
 def products_with_probes(table: Table) -> Floats:
-    """Inner products of all rows, times random vectors."""
+    """Matrix of all inner products, multiplied by random vectors."""
     probes = np.random.default_rng(0).standard_normal((len(table), PROBES))
     sums = sum(read(table, rows).T @ probes[rows] for rows in blocks_of(table))
     return np.concatenate([read(table, rows) @ sums for rows in blocks_of(table)])
@@ -350,13 +350,13 @@ def products_with_probes(table: Table) -> Floats:
 def find_rotation(
     a: Table, b: Table, allowed: Allowed, eps: float
 ) -> tuple[dict[str, Any] | None, float]:
-    """Whether all inner products agree up to one scale, and the largest relative difference seen.
+    """Test whether all inner products agree up to a scale; return the largest relative difference.
 
-    Products with random vectors differ, where the inner products do, with probability one. Codes
-    are then one another's images under a rotation or reflection of the columns, which moves them
-    all: where half of them stand still, no rotation is looked for. Limits of products are those of
-    rounding at its worst, which noise may pass: so the best rotation (Schönemann, 1966) has to
-    leave a small part of what differs as it is.
+    If the inner products differ, their products with random vectors differ with probability one. If
+    they agree, a rotation or reflection of the columns maps one table to the other. Such a rotation
+    moves almost every row, so the search stops if half of the rows are unchanged. The limits allow
+    the worst rounding, which noise may also satisfy. Therefore the best rotation (Schönemann, 1966)
+    must also explain most of the difference.
     """
     moved, parts, index = 0, [], np.arange(len(a))
     for rows in blocks_of(a):
@@ -368,7 +368,7 @@ def find_rotation(
     rounding, lengths = np.concatenate(parts, axis=1)
     norms = norm_of(a), norm_of(b)
     scale = norms[1] / norms[0]
-    for count in (FEW, len(a)):  # phases of the first rows are hardly rounded
+    for count in (FEW, len(a)):  # phases of the first rows have little rounding error
         x, y = products_with_probes(a[:count]), products_with_probes(b[:count]) / scale**2
         near, far = rounding[:count], lengths[:count]
         limit = near * np.linalg.norm(far) + far * np.linalg.norm(near)
@@ -376,8 +376,8 @@ def find_rotation(
             return None, 0.0
     share = 1 / (norms[0] * norms[1])
     products = sum(read(a, rows).T @ read(b, rows) for rows in blocks_of(a))
-    unrotated = 1 - share * float(np.trace(products))  # squares left where nothing is turned
-    turned = 1 - share * float(np.linalg.svd(products, compute_uv=False).sum())  # and at the best
+    unrotated = 1 - share * float(np.trace(products))  # squares left without a rotation
+    turned = 1 - share * float(np.linalg.svd(products, compute_uv=False).sum())  # with the best
     if turned > EXPLAINED**2 * unrotated - SQUARES_EPS:
         return None, 0.0
     short = float(f"{scale:.6g}")

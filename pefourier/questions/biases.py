@@ -1,11 +1,11 @@
-r"""Do two attention biases agree, head by head? Matrices, lags, slopes and buckets.
+r"""Comparison of two attention biases, head by head: matrices, lags, slopes and buckets.
 
 Conventions
 -----------
-A bias is an array (heads, n, n), queries down, keys across, or one number a lag, key - query, and
-head. The softmax of a query removes any constant from its row, so that a constant for each query is
-no difference; signs, scales and another order of heads are. Of causal biases only keys up to the
-query are compared.
+A bias is an array (heads, n, n) with queries as rows and keys as columns, or one number for each
+lag (key - query) and head. The softmax removes any constant from the row of a query, so a constant
+for each query is not a difference. Signs, scales and the order of heads are. For causal biases,
+only keys up to the query are compared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
 
-STRAIGHT = 1e-5  # of the largest bias, to which biases of a head are one line
-SLOPE = 1e-5  # relative, to which slopes are those of a rule
+STRAIGHT = 1e-5  # share of the largest bias within which the biases of a head are linear
+SLOPE = 1e-5  # relative tolerance when slopes are matched to a rule
 MASKED = -1e4  # biases below it hide a key
 BUCKETS = (32, 64, 16, 128, 8)
 FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
@@ -35,29 +35,29 @@ FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distance
 
 @dataclass(frozen=True, eq=False)
 class BiasRows:
-    """Biases (heads, queries, n) of some queries to n keys."""
+    """Biases (heads, queries, n) between some queries and n keys."""
 
     queries: Places  # positions (q,)
     numbers: Floats
     eps: float
     causal: bool = field(kw_only=True)
-    rule: dict[str, Any] | None = None  # of T5's buckets, where a formula has them
+    rule: dict[str, Any] | None = None  # parameters of T5's buckets, if a formula declares them
 
     @property
     def profile(self) -> Floats:
-        """Biases (heads, lags) of the last query, and behind them of the first but for its own."""
+        """Biases (heads, lags) of the last query, then of the first query to later keys."""
         last = self.numbers[:, -1]
         return last if self.causal else np.concatenate([last, self.numbers[:, 0, 1:]], axis=1)
 
     @property
     def has_lags(self) -> bool:
-        """Whether each bias depends on the lag, as far as two queries in a row tell."""
+        """Whether biases depend only on the lag, judged by two adjacent queries."""
         k = len(self.queries) // 2
         q, x = int(self.queries[k]), self.numbers
         return len(self.queries) < 4 or np.allclose(x[:, k, 1 : q + 1], x[:, k - 1, :q], atol=1e-5)
 
     def first_keys(self, n: int) -> BiasRows:
-        """The same of the first n positions alone, whose queries are the first and the last."""
+        """Restrict the biases to the first n positions."""
         if n == self.numbers.shape[2]:
             return self
         if len(self.queries) > 2 or self.numbers.shape[2] == len(self.queries):
@@ -68,7 +68,7 @@ class BiasRows:
 
 
 def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
-    """Biases of lags 1 - n … n - 1 (heads, 2n - 1), or up to 0, by the first and last query."""
+    """Build biases from a profile of lags 1 - n … n - 1 (heads, 2n - 1), or up to 0 (heads, n)."""
     n = profile.shape[1] if profile.shape[1] % 2 == 0 or causal else (profile.shape[1] + 1) // 2
     last, first = profile[:, :n], profile[:, n - 1 :]
     if first.shape[1] < n:
@@ -78,7 +78,7 @@ def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
 
 
 def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
-    """The biases of an encoding, or of a table that may hold such as another has; None: none."""
+    """Read the biases of an encoding, or of a table shaped like its counterpart; None if none."""
     if isinstance(enc, BiasEncoding):
         queries = np.arange(enc.bias.shape[1])
         return BiasRows(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
@@ -102,14 +102,14 @@ def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | 
         return rows if is_bias else None
     if counterpart is None or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
-    table = np.asarray(enc.table(), dtype=float)  # as it stands, or with a row for each lag
+    table = np.asarray(enc.table(), dtype=float)  # columns or rows are lags
     profile = table.T if enc.dim == len(counterpart.numbers) else table
     profile, causal = in_order_of_lags(profile, two_sided=not counterpart.causal)
     return rows_of_lags(profile, enc.eps, causal=causal)
 
 
 def mask_as_bias(table: NDArray[Any]) -> Floats:
-    """A mask of two numbers, 0 and 1, as a bias: what a query has for itself is seen.
+    """Convert a mask of zeros and ones to a bias: the value on the diagonal means visible.
 
     >>> mask_as_bias(np.tri(4))[0]
     array([  0., -inf, -inf, -inf])
@@ -125,16 +125,16 @@ def mask_as_bias(table: NDArray[Any]) -> Floats:
 
 
 def is_hidden(bias: Floats) -> bool:
-    """Whether keys behind the query are masked with very large negative numbers."""
+    """Whether keys after the query are masked with very large negative numbers."""
     n = bias.shape[1]
     above = bias[:, ~np.tri(n, dtype=bool)]
     return bool(above.size) and bool((above <= MASKED).all())
 
 
 def in_order_of_lags(profile: Floats, *, two_sided: bool) -> tuple[Floats, bool]:
-    """Biases by rising lag, and whether lags end at 0: an odd number may run to both sides.
+    """Return biases by ascending lag, and whether lags end at 0; an odd count may cover both sides.
 
-    Those whose low number is the first are by distance, 0 first.
+    If the smallest absolute value comes first, the profile is ordered by distance from 0.
 
     >>> in_order_of_lags(-np.arange(4.0)[None], two_sided=False)
     (array([[-3., -2., -1., -0.]]), True)
@@ -148,7 +148,7 @@ def in_order_of_lags(profile: Floats, *, two_sided: bool) -> tuple[Floats, bool]
 
 
 def is_toeplitz(matrix: Floats) -> bool:
-    """Whether a square table is a bias: a number a lag, but for a constant for each query.
+    """Whether a square table is a bias: one number per lag, up to a constant per query.
 
     >>> is_toeplitz(np.subtract.outer(np.arange(5), np.arange(5)) ** 2), is_toeplitz(np.eye(5))
     (True, False)
@@ -165,7 +165,7 @@ def is_toeplitz(matrix: Floats) -> bool:
 
 
 def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
-    """Two biases, head by head, over the positions that both have; None where neither is one."""
+    """Compare two biases head by head over their common positions; None if neither is one."""
     bias_a, bias_b = read_bias(first), read_bias(second)
     if bias_a is None and bias_b is None:
         return None
@@ -181,7 +181,7 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
 
 
 def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
-    """The outcome for two biases of as many heads and keys."""
+    """Compare two biases with equal numbers of heads and keys."""
     queries = np.intersect1d(first.queries, second.queries)
     a, b = (
         rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
@@ -195,7 +195,7 @@ def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcom
     largest = max(np.abs(a).max(), np.abs(b).max())
     tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * largest
     has_constants = bool((np.abs(a - b) > tolerance).any())
-    if has_constants:  # of each query, which the softmax removes
+    if has_constants:  # a constant per query, which the softmax removes
         a, b = (np.where(visible, without_constants(x, queries), 0.0) for x in (a, b))
         has_constants = bool((np.abs(a - b) <= 2 * tolerance).all())
     residual = np.abs(a - b)
@@ -221,7 +221,7 @@ def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcom
 
 
 def without_constants(bias: Floats, queries: Places) -> Floats:
-    """Biases (heads, queries, n) less the one that each query has for itself.
+    """Biases (heads, queries, n) minus the bias of each query to itself.
 
     >>> without_constants(np.array([[[1.0, 2.0], [5.0, 7.0]]]), np.arange(2))
     array([[[ 0.,  1.], [-2.,  0.]]])
@@ -232,7 +232,7 @@ def without_constants(bias: Floats, queries: Places) -> Floats:
 def differing_heads(
     rows: Sequence[BiasRows], differs: Bools, residual: Floats
 ) -> tuple[HeadDifference, ...]:
-    """The heads that differ, with the slopes of both where their biases are lines."""
+    """List the heads that differ, with both slopes if their biases are linear."""
     heads, n = [], residual.shape[2]
     for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist():
         first, second = (slope_of(x.profile[i, :n]) for x in rows)
@@ -242,7 +242,7 @@ def differing_heads(
 
 
 def cause_of_masks(hidden: Sequence[Bools], differs: Bools) -> Cause | None:
-    """The windows of two masks (heads, queries, n) that differ; None: they do not."""
+    """Windows of two masks (heads, queries, n) that differ; None if none differ."""
     if not differs.any():
         return None
     index = int(differs.any(axis=(1, 2)).argmax())
@@ -252,7 +252,7 @@ def cause_of_masks(hidden: Sequence[Bools], differs: Bools) -> Cause | None:
 
 
 def hidden_keys(bias: Floats) -> Bools:
-    """Where a mask hides keys: -inf, or numbers far below all others.
+    """Whether a mask hides each key: -inf, or a number far below all others.
 
     >>> hidden_keys(np.array([-1e9, -3.0, 0.0])), hidden_keys(np.array([-1e9, 1e9]))
     (array([ True, False, False]), array([False, False]))
@@ -264,7 +264,7 @@ def hidden_keys(bias: Floats) -> Bools:
 
 
 def mask_window(visible: Bools) -> tuple[int, int] | None:
-    """How many keys before and after itself a query sees, of a mask (n, n); None: no window.
+    """Number of keys that a query sees before and after itself; None if there is no window.
 
     >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
     ((4, 1), None)
@@ -279,7 +279,7 @@ def mask_window(visible: Bools) -> tuple[int, int] | None:
 
 
 def window_in_words(visible: Bools) -> str | None:
-    """Which keys a query sees, where that is a window."""
+    """Describe the window of keys that a query sees; None if there is no window."""
     window = mask_window(visible)
     if window is None:
         return None
@@ -288,7 +288,7 @@ def window_in_words(visible: Bools) -> str | None:
 
 
 def nearest_difference(differs: Bools, queries: Places) -> tuple[int, int] | None:
-    """The lag nearest to 0 at which biases (heads, queries, keys) differ, and a head; None: none.
+    """Lag nearest to 0 at which biases (heads, queries, keys) differ, and a head, or None.
 
     >>> nearest_difference(np.array([[[False, False, True]]]), np.array([1]))
     (1, 0)
@@ -302,7 +302,7 @@ def nearest_difference(differs: Bools, queries: Places) -> tuple[int, int] | Non
 
 
 def slope_of(profile: Floats) -> float | None:
-    """The slope of biases of lags 1 - n … 0 that rise by it with each lag; None: no line.
+    """Slope of linear biases over lags 1 - n … 0; None if they are not linear.
 
     >>> slope_of(np.array([-1.0, -0.5, 0.0])), slope_of(np.array([-4.0, -1.0, 0.0]))
     (0.5, None)
@@ -317,9 +317,9 @@ def slope_of(profile: Floats) -> float | None:
 
 
 def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
-    """By which rules slopes or buckets of two biases of lags were made, where they follow one.
+    """Rules that made the slopes or buckets of two biases, if both follow a rule.
 
-    `bare` biases have no constants; buckets are read from `full` ones, keys behind the query too.
+    `bare` biases have no constants. Buckets are read from `full` biases, including later keys.
     """
     n = bare[0].numbers.shape[2]
     slopes = [[slope_of(head[:n]) for head in rows.profile] for rows in bare]
@@ -338,7 +338,7 @@ def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
 
 
 def slope_rule(slopes: Floats) -> str | None:
-    """The rule that the slopes of heads follow, ALiBi's or near it; None: none that is known.
+    """Rule of the slopes of heads, ALiBi's or a variant; None if no known rule fits.
 
     >>> slope_rule(alibi_slopes(6)), slope_rule(2.0 ** (-8 * np.arange(1, 7) / 6))
     ('alibi', '2^(-8 (h + 1) / 6), as of a power of 2')
@@ -374,12 +374,12 @@ def slope_rule(slopes: Floats) -> str | None:
 
 
 def bucket_rule(profile: Floats, n: int) -> dict[str, Any] | None:
-    """T5's buckets, or the clip of Shaw, by which lags from 1 - n on share a number."""
+    """T5's buckets, or Shaw's clipping, that explain which lags from 1 - n on share a bias."""
     lags = np.arange(len(profile)) - (n - 1)
     groups = np.unique(profile, return_inverse=True)[1]
     if len(np.unique(groups)) == len(profile):
-        return None  # no two distances share a number
-    changes = np.flatnonzero(np.diff(groups))  # beyond the farthest no number changes
+        return None  # no two distances share a bias
+    changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
     clip = int(np.abs(lags[changes + (lags[changes] >= 0)]).max(initial=0))
     if 0 < clip < n - 1 and same_groups(np.clip(lags, -clip, clip), groups):
         return {"clip": clip}
@@ -395,7 +395,7 @@ def bucket_rule(profile: Floats, n: int) -> dict[str, Any] | None:
 
 
 def same_groups(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Whether two labellings tell the same members apart.
+    """Whether two labellings induce the same partition.
 
     >>> same_groups(np.array([0, 0, 1]), np.array([5, 5, 2]))
     True

@@ -3,14 +3,14 @@ r"""Bases whose sum of cosines is never negative below a length.
 Conventions
 -----------
 A base :math:`\rho` passes for `d` dimensions and a length if :math:`B(m) = \sum_i \cos m
-\rho^{-2i/d} \ge 0` at every lag m below the length (Men et al., 2024). The bases that pass are no
-interval: larger ones may fail again.
+\rho^{-2i/d} \ge 0` at every lag m below the length (Men et al., 2024). The bases that pass do not
+form an interval: larger bases may fail again.
 
-The smallest of seven digits is found by bisection. Around a base that fails at a lag, B(m) stays
-negative between two nearby bases at which it is below minus :math:`h^2 M / 8`, with h their
-distance and M a bound on the second derivative, both in log base; all bases between are excluded.
-Lags are searched by blocks: pairs that hardly rotate within a block have nearly one sum in it, and
-where that exceeds the number of the other pairs no lag of the block fails.
+The smallest passing base with seven digits is found by bisection. Around a base that fails at a
+lag, B(m) stays negative between two nearby bases at which it is below minus :math:`h^2 M / 8`. Here
+h is their distance and M a bound on the second derivative, both in log base; all bases between are
+excluded. Lags are searched in blocks. The sum over pairs that hardly rotate within a block is
+nearly constant there. If that sum exceeds the number of the other pairs, no lag of the block fails.
 """
 
 from collections.abc import Callable
@@ -24,33 +24,33 @@ from numpy.typing import NDArray
 from pefourier.encodings.attention_decay import powers_of_waves
 from pefourier.encodings.encoding import Floats, row_blocks
 
-LARGEST_BASE = 1e300  # with larger ones the smallest frequency is no normal float64 number
-PER_DECADE, GRID_DIGITS = 400, 4  # of the bases that are tried above the smallest
-FEWEST_DIGITS = 7  # of a base that is printed
-IN_DECADE: int = 9 * 10 ** (FEWEST_DIGITS - 1)  # bases of so many digits
-MARGIN = 10  # times a base, up to which all bases tried must pass
+LARGEST_BASE = 1e300  # beyond this base, the smallest frequency is subnormal in float64
+PER_DECADE, GRID_DIGITS = 400, 4  # grid of the bases tried above the smallest
+FEWEST_DIGITS = 7  # digits of a printed base, at least
+IN_DECADE: int = 9 * 10 ** (FEWEST_DIGITS - 1)  # bases with this many digits in a decade
+MARGIN = 10  # all bases tried up to this multiple must pass
 BLOCK, BLOCKS_IN_ROW = 2**5, 2**7  # lags of a block
-FIRST_BLOCKS, BLOCKS_AT_ONCE = 2**6, 2**12  # searched first, and together
-LIKELY_DIP = 3  # standard deviations of the faster pairs' sum, by which blocks are chosen
-LAGS_KEPT = 8  # at which a base fails, by which its neighbours are excluded
-CELLS, WIDEST = 16, 0.25  # on each side of a base, and the log base that they span at most
-CURVATURE = 1.0  # of a sum over a cell at most
-COARSE, ROUNDING = 0.1, 1e-4  # a depth that float32 shows, and more than its error of a sum
+FIRST_BLOCKS, BLOCKS_AT_ONCE = 2**6, 2**12  # searched first, and at a time
+LIKELY_DIP = 3  # standard deviations of the sum over fast pairs, used to rank blocks
+LAGS_KEPT = 8  # failing lags kept to exclude neighbouring bases
+CELLS, WIDEST = 16, 0.25  # on each side of a base, and the widest span in log base
+CURVATURE = 1.0  # largest change by curvature over a cell
+COARSE, ROUNDING = 0.1, 1e-4  # a depth that float32 resolves, and a bound on its error
 
 
 @dataclass(frozen=True)
 class BoundedBases:
     """Bases that pass for a length."""
 
-    smallest: float | None  # of seven digits; None: none up to `LARGEST_BASE`
-    steady: float | None  # the smallest from which all tried up to ten times of it pass
-    tried: int  # how many those are
-    failing: float | None  # the smallest that was tried and fails between the two
+    smallest: float | None  # with seven digits; None if none up to `LARGEST_BASE`
+    steady: float | None  # smallest base from which all tried up to ten times it pass
+    tried: int  # number of bases tried in that decade
+    failing: float | None  # smallest base tried between the two that fails
 
 
 @cache
 def bounded_bases(d: int, length: int) -> BoundedBases:
-    """The smallest base that passes, and the smallest from which all tried pass for a decade.
+    """Find the smallest base that passes, and the smallest from which a whole decade passes.
 
     >>> bounded_bases(128, 1024).steady
     6026.0
@@ -71,7 +71,7 @@ def bounded_bases(d: int, length: int) -> BoundedBases:
 
 
 def typed_back(base: float, holds: Callable[[float], bool]) -> float:
-    """A base in the fewest digits, of those from 7 on, with which a condition holds.
+    """Round a base to the fewest digits, at least 7, with which a condition holds.
 
     >>> typed_back(18.3127850, lambda base: base <= 18.3127850)
     18.312785
@@ -81,7 +81,7 @@ def typed_back(base: float, holds: Callable[[float], bool]) -> float:
 
 
 def next_base(base: float) -> float:
-    """The next larger base of the geometric grid.
+    """Return the next larger base of the geometric grid.
 
     >>> next_base(1000.0), next_base(1006.0)
     (1006.0, 1012.0)
@@ -92,7 +92,7 @@ def next_base(base: float) -> float:
 
 
 def smallest_bounded_base(d: int, length: int) -> float | None:
-    """The smallest base of seven digits that passes; None: none up to `LARGEST_BASE`.
+    """Smallest base with seven digits that passes; None if none up to `LARGEST_BASE`.
 
     >>> smallest_bounded_base(128, 1024), smallest_bounded_base(6, 80)
     (4293.438, 105031.3)
@@ -102,7 +102,7 @@ def smallest_bounded_base(d: int, length: int) -> float | None:
 
 
 def first_passing(low: int, high: int, d: int, length: int) -> int | None:
-    """The index of the first base that passes from one index to below another."""
+    """Index of the first base that passes, from index `low` to below `high`."""
     if low >= high:
         return None
     middle = (low + high) // 2
@@ -116,7 +116,7 @@ def first_passing(low: int, high: int, d: int, length: int) -> int | None:
 
 
 def base_at(index: int) -> float:
-    """The base of seven digits with an index, 0 for 1.
+    """Return the base with seven digits at an index; index 0 is base 1.
 
     >>> base_at(1), base_at(4 * IN_DECADE)
     (1.000001, 10000.0)
@@ -126,7 +126,7 @@ def base_at(index: int) -> float:
 
 
 def index_of(log_base: float, whole: Callable[[float], int]) -> int:
-    """The index of a base of seven digits beside a base, on the side to which `whole` rounds.
+    """Index of the neighbouring base with seven digits, on the side to which `whole` rounds.
 
     >>> index_of(np.log(2.5), floor), index_of(np.log(2.0000005), ceil)
     (1500000, 1000001)
@@ -137,10 +137,10 @@ def index_of(log_base: float, whole: Callable[[float], int]) -> int:
 
 
 def failing_range(index: int, lags: Floats, d: int) -> tuple[int, int]:
-    """The first and the last index of bases around one that are known to fail with it.
+    """First and last index of the bases around a failing base that are proved to fail too.
 
-    `lags` are those at which it fails. They are looked at in cells on both sides; a cell is
-    excluded if the sum at one of them is negative all over it.
+    The base fails at `lags`. Cells on both sides of it are tested: a cell is excluded if the sum at
+    one of these lags is negative in the whole cell.
     """
     base, exponents = base_at(index), exponents_of(d)
     depth = -np.cos(np.multiply.outer(lags, base**exponents)).sum(axis=1).min()
@@ -163,7 +163,7 @@ def failing_range(index: int, lags: Floats, d: int) -> tuple[int, int]:
 
 
 def passes(base: float, d: int, length: int) -> bool:
-    """Whether the sum of cosines of a base is nowhere negative below a length.
+    """Whether the sum of cosines of a base is never negative below a length.
 
     >>> passes(4.3e3, 128, 1024), passes(4.34e3, 128, 1024)
     (True, False)
@@ -172,15 +172,15 @@ def passes(base: float, d: int, length: int) -> bool:
 
 
 def exponents_of(d: int) -> Floats:
-    """The powers of a base that are its frequencies."""
+    """Exponents of the base in its frequencies."""
     return -2.0 * np.arange(d // 2) / d
 
 
 def negative_lags(frequencies: Floats, length: int) -> Floats:
-    """Some of the lags below a length with a negative sum of cosines; empty where there is none.
+    """Some lags below a length with a negative sum of cosines; empty if no lag has one.
 
-    The frequencies descend. Blocks of lags are searched where the sum may be negative, first those
-    where it is likely to be so over a wide range of bases.
+    The frequencies descend. The search covers blocks of lags in which the sum may be negative.
+    Blocks where it is probably negative over a wide range of bases come first.
     """
     pairs, count = len(frequencies), -(-length // BLOCK)
     rows = -(-count // BLOCKS_IN_ROW)
@@ -190,7 +190,7 @@ def negative_lags(frequencies: Floats, length: int) -> Floats:
     fast = int((frequencies * BLOCK > 1).sum())
     middles = columns_of((row_starts * within[BLOCK // 2])[:, fast:].conj())
     slow_sums = (middles @ columns_of(beside[:, fast:]).T).ravel()[:count]
-    slack = pairs * (pairs + 8) * 2.0**-22  # above the sum of all roundings to float32
+    slack = pairs * (pairs + 8) * 2.0**-22  # exceeds the sum of all rounding errors in float32
     most = fast + BLOCK / 2 * frequencies[fast:].sum() + 2 * slack
     blocks = np.flatnonzero(slow_sums < most)
     score = (slow_sums[blocks] - LIKELY_DIP * np.sqrt(fast)) / (blocks + 1)
@@ -214,5 +214,5 @@ def negative_lags(frequencies: Floats, length: int) -> Floats:
 
 
 def columns_of(waves: NDArray[np.complex128]) -> NDArray[np.float32]:
-    """The real and imaginary parts of waves side by side, in float32."""
+    """Real and imaginary parts of complex exponentials in adjacent blocks, in float32."""
     return np.concatenate([waves.real, waves.imag], axis=1).astype(np.float32)

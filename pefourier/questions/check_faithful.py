@@ -1,17 +1,17 @@
-"""Do codes tell positions apart, and can the positions be recovered? The paper's Definition 1.
+"""Faithfulness: whether vectors distinguish positions and can be read back (Definition 1).
 
-The ladder: ``collides`` (two positions share a code) < ``injective`` < ``invertible`` (position
-functions are recovered by a linear map: rank = length) < ``isometric`` (invertible with condition
-number 1). The paper defines faithful as injective; its intent, "if there exists an inverse
+The ladder: ``collides`` (two positions share a vector) < ``injective`` < ``invertible`` (a linear
+map recovers every function of position: rank = length) < ``isometric`` (invertible with condition
+number 1). The paper defines faithful as injective. Its intent, "if there exists an inverse
 mapping", is the third rung. Both are reported.
 
-On a grid a rung stands between: ``separable``, sums of one function an axis, a(y) + b(x), are
-recovered. Codes of which each column depends on one axis can have no more: their rank is at most
-H + W - 1. Rows before the grid have no place and are left out.
+On a grid there is a rung between: ``separable``, a linear map recovers sums of one function per
+axis, a(y) + b(x). If each column depends on one axis, the rank is at most H + W - 1 and this is the
+highest rung possible. Rows before the grid have no place and are excluded.
 
-Of lags two verdicts are no rungs: ``symmetric in the lag`` (opposite lags share a vector, as ALiBi
-means it; as a rung it collides) and, of biases, ``distinct lags`` (injective, or invertible by its
-rank): no linear layer reads a bias.
+For lags, two verdicts are not rungs: ``symmetric in the lag`` (opposite lags share a vector, as
+ALiBi intends; its rung is collides) and, for biases, ``distinct lags`` (injective, or invertible by
+its rank), because no linear layer reads a bias.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
 from pefourier.writing.text import join, number
 
-if TYPE_CHECKING:  # pages of other answers name this one's types: they start without its geometry
+if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry import Progress
     from pefourier.geometry.closest import ClosestPair
     from pefourier.geometry.precision import FormatLoss
@@ -38,14 +38,14 @@ if TYPE_CHECKING:  # pages of other answers name this one's types: they start wi
 
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
 SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
-ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings of rows that fewer positions do not mend
+ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings that using fewer positions does not fix
 NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
-RECOVERED = 1e-6  # sine of an angle that is rounding
+RECOVERED = 1e-6  # sine of the largest angle that counts as rounding
 
 
 @dataclass(frozen=True)
 class FormatRow:
-    """A row of the table of formats: how many codes differ in one."""
+    """Row of the table of formats: how many vectors are distinct in one format."""
 
     name: str
     loss: FormatLoss
@@ -53,7 +53,7 @@ class FormatRow:
 
 @dataclass(frozen=True, repr=False)
 class Faithfulness(Result):
-    """What codes say about positions; distances are l2, tolerances absolute."""
+    """Faithfulness of an encoding; distances are l2, tolerances absolute."""
 
     shown: ClassVar[dict[str, str]] = {
         "grid": "grid",
@@ -87,72 +87,72 @@ class Faithfulness(Result):
 
     length: int
     dimension: int
-    verdict: str  # the highest rung of LADDER that holds; of lags SYMMETRIC or DISTINCT_LAGS
-    faithful: bool  # Definition 1: no two positions share a code
+    verdict: str  # highest rung of LADDER; for lags also SYMMETRIC or DISTINCT_LAGS
+    faithful: bool  # Definition 1: no two positions share a vector
     min_distance: float | None  # None for a single position
     closest_pair: tuple[float, float] | None  # their coordinates: positions, lags, times or nodes
-    gap: float | None  # min_distance over the rms length of a code
+    gap: float | None  # min_distance over the RMS norm of the vectors
     distinct: int
     rank: int
     rank_tolerance: float  # singular values at or below count as zero
-    condition_number: float | None  # None where the rank is deficient
+    condition_number: float | None  # None if the rank is deficient
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
-    toeplitz_residual: float | None  # 0: inner products depend on the lag only
+    toeplitz_residual: float | None  # 0: inner products depend only on the lag
     identified: dict[str, Any] | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]
 
     @property
     def points(self) -> str:
-        """What rows of codes stand for."""
+        """What the rows represent: positions, lags, times or nodes."""
         return points_in_words(self.encodings[0])
 
     @property
     def all_distinct(self) -> str:
-        """How a sentence about distinct codes begins."""
+        """The start of a sentence about distinct vectors."""
         if self.length == 1:
             return f"There is a single {self.points.removesuffix('s')}"
         return f"All {self.length} {self.points} have distinct vectors"
 
     @property
     def amplification(self) -> str:
-        """The condition number in as few digits as tell it from 1."""
+        """The condition number with enough digits to distinguish it from 1."""
         words = (number(self.condition_number, digits) for digits in range(3, 18))
         return next((word for word in words if word != "1"), "1")
 
     @property
     def period(self) -> int | None:
-        """After how many positions codes repeat; None where a formula tells of no period."""
+        """Number of positions after which vectors repeat; None if the formula has no period."""
         measure = self.encodings[0].measure
         period = measure.period if measure is not None else None
         return period if period is not None and period < self.length else None
 
     @property
     def closest_ends(self) -> str | None:
-        """The two points whose codes are closest."""
+        """The two points with the closest vectors."""
         return join(map(str, self.closest_pair)) if self.closest_pair else None
 
     @property
     def identified_as(self) -> str | None:
-        """What a table turned out to be."""
+        """The formula that the table was identified as, in words."""
         return formula_in_words(self.identified) if self.identified else None
 
     @property
     def formats(self) -> list[FormatRow]:
-        """How many codes differ in each format."""
+        """Number of distinct vectors in each format."""
         return [FormatRow(*row) for row in self.precision.items()]
 
 
 @dataclass(frozen=True, repr=False)
 class LineFaithfulness(Faithfulness):
-    """What codes of one axis say."""
+    """Faithfulness of an encoding of one axis."""
 
-    distinct_up_to: int | None  # the most positions without equal codes
+    distinct_up_to: int | None  # the most positions with distinct vectors
 
     @property
     def advice(self) -> str:
-        """How many positions are distinct, where fewer of them lose no code."""
+        """Advice to use fewer positions, if these keep every distinct vector."""
         count, lags = self.distinct_up_to or 1, self.encodings[0].domain.kind == "lag"
         used = 2 * count - 1 if lags and self.encodings[0].domain.x[-1] > 0 else count
         if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
@@ -163,24 +163,24 @@ class LineFaithfulness(Faithfulness):
 
 @dataclass(frozen=True, repr=False)
 class GridFaithfulness(Faithfulness):
-    """What codes of points of a grid say; `length` counts points, and pairs are rows of all."""
+    """Faithfulness of an encoding of a grid; `length` counts points, pairs hold row numbers."""
 
     on_grid: ClassVar[bool] = True
     advice: ClassVar[str] = ""
 
-    grid: tuple[int, ...]  # points along each axis, the slowest first
+    grid: tuple[int, ...]  # points along each axis, in row-major order
     prefix: int  # rows before the grid that have no place
-    prefix_zeros: int  # of these, rows of zeros
+    prefix_zeros: int  # how many such rows are zero
     displacement: tuple[int, ...] | None  # of the closest pair, in points
     axial: bool  # every column depends on one axis
-    separable_error: float  # of the worst a(y) + b(x): 0 recovered
+    separable_error: float  # of the worst a(y) + b(x); 0: recovered exactly
     isotropy: dict[str, float]  # A2, A4
-    idle: list[float] | None  # of each axis, what never ends a turn
-    aliased: list[float] | None  # and what is beyond pi; None: not known
+    idle: list[float] | None  # for each axis, the share without a full rotation
+    aliased: list[float] | None  # and the share beyond pi; None if unknown
 
     @property
     def closest_ends(self) -> str | None:
-        """The two points whose codes are closest."""
+        """The two points with the closest vectors."""
         if self.closest_pair is None or self.displacement is None:
             return None
         rows = np.array(self.closest_pair[:1], dtype=int)
@@ -191,15 +191,15 @@ class GridFaithfulness(Faithfulness):
 def check_faithful(
     encoding: Encoding | ArrayLike, progress: Callable[[str], Progress] | None = None
 ) -> LineFaithfulness | GridFaithfulness:
-    """Everything `pefourier check-faithful` reports.
+    """Measure how well an encoding distinguishes positions, as `pefourier check-faithful` does.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
-        An encoding, or a table with one row a position.
+        An encoding, or a table with one row for each position.
     progress : callable, optional
-        Gives for the name of a phase what is called as ``(done, total)`` during its long work; a
-        phase that walks through the codes again begins at 1 again.
+        Maps the name of a phase to a callback ``(done, total)`` that reports progress. A phase that
+        passes over the vectors again restarts at 1.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def check_faithful(
 def describe_closest(
     enc: Encoding, closest: ClosestPair, factors: Factors
 ) -> tuple[float | None, tuple[float, float] | None, float | None]:
-    """Distance of the closest two codes, the pair, and the distance over the rms length."""
+    """Distance of the two closest vectors, their positions, and the distance over the RMS norm."""
     if closest.pair is None:
         return None, None, None
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
@@ -268,7 +268,7 @@ def describe_closest(
 def of_line_or_grid(
     enc: Encoding, closest: ClosestPair, separable_error: float
 ) -> partial[LineFaithfulness] | partial[GridFaithfulness]:
-    """An answer with what only codes of one axis, or only those on a grid, have."""
+    """Result type with the fields specific to one axis or to a grid filled in."""
     if not enc.domain.grid:
         return partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
     from pefourier.encodings.places import is_separable
@@ -291,7 +291,7 @@ def of_line_or_grid(
 
 
 def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0) -> str:
-    """The highest rung of the ladder; singular values within twice the tolerance are equal."""
+    """Return the highest rung; singular values within twice the tolerance count as equal."""
     if closest.distinct < factors.n:
         return "collides"
     if factors.rank < factors.n:
@@ -301,7 +301,7 @@ def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0
 
 
 def verdict_of_lags(enc: Encoding, closest: ClosestPair, rung: str) -> str:
-    """Of lags the verdict of their own, where there is one; of other points the rung."""
+    """Return the verdict specific to lags if one applies, otherwise the rung."""
     if enc.domain.kind != "lag":
         return rung
     if rung != "collides":
@@ -313,7 +313,7 @@ def verdict_of_lags(enc: Encoding, closest: ClosestPair, rung: str) -> str:
 
 
 def rung_of(verdict: str, rank: int, length: int) -> str:
-    """The rung that a verdict stands on.
+    """Return the rung of a verdict.
 
     >>> rung_of("distinct lags", 1, 9), rung_of("separable", 4, 9)
     ('injective', 'separable')
@@ -323,14 +323,14 @@ def rung_of(verdict: str, rank: int, length: int) -> str:
 
 
 def distinct_up_to(enc: Encoding, closest: ClosestPair) -> int | None:
-    """The most positions of which no two, or of whose lags no two, share a code.
+    """The most positions with distinct vectors, or whose lags have distinct vectors.
 
-    Lags of k positions run to k - 1. None where all are distinct, and for points without an order.
+    Lags of k positions reach k - 1. None if all are distinct, or if points have no order.
     """
     n, x = len(enc), np.abs(enc.domain.x)
     if closest.distinct == n or enc.domain.kind not in ("position", "lag") or enc.domain.grid:
         return None
-    if closest.first is None:  # a measure: the first lag that leads to the same code
+    if closest.first is None:  # a measure: the first lag with the same vector
         return closest.distinct
     order = np.lexsort((x, closest.first))
     group, x = closest.first[order], x[order] - x.min()
@@ -340,7 +340,7 @@ def distinct_up_to(enc: Encoding, closest: ClosestPair) -> int | None:
 
 
 def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
-    """Whether rows differ, and by no more than rounding: the output does not depend on position."""
+    """Whether rows differ only by rounding: the output does not depend on position."""
     if all(entry.code != "constant-codes" for entry in findings):
         return False
     table = enc.table()
@@ -348,7 +348,7 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
 
 
 def formula_in_words(identified: Mapping[str, Any]) -> str:
-    """What a table turned out to be, in words."""
+    """Describe the formula that a table was identified as."""
     params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
     names = [*identified.get("conventions", ())]
     names += [f"but for {key}" for key in identified.get("changes", ())]
@@ -360,10 +360,10 @@ def formula_in_words(identified: Mapping[str, Any]) -> str:
 
 
 def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) -> list[str]:
-    """What a format takes away, and which length is safe; nothing where all codes stay distinct.
+    """Describe the vectors lost in a format and the safe length; empty if all stay distinct.
 
-    Codes are computed in float64 and rounded to the format; where ``format:computed`` is asked for,
-    they are also computed in it throughout, which asks for frequencies.
+    Vectors are computed in float64 and rounded to the format. With ``format:computed`` they are
+    also computed in the format throughout, which needs declared frequencies.
     """
     dtype, _, computed = option.partition(":")
     loss = precision[dtype]
@@ -371,9 +371,9 @@ def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) ->
     if computed:
         if loss.distinct_phase is None:
             return [
-                f"declares no frequencies, so that nothing could be computed in {dtype}; name the "
-                f"rotation or the config that it is, or ask for {dtype} alone, which rounds its "
-                "rows"
+                f"declares no frequencies and cannot be computed in {dtype}; pass the rotation or "
+                f"the config instead, or use {dtype} without :computed to round the stored "
+                "vectors"
             ]
         counts, safe = [*counts, loss.distinct_phase], [*safe, loss.safe_phase]
     if min(counts) >= length:
@@ -381,23 +381,23 @@ def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) ->
     up_to = min((count for count in safe if count is not None), default=None)
     tail = "" if up_to is None else f"; {up_to} position{'s are' if up_to > 1 else ' is'} safe"
     how = "computed in" if computed else "rounded to"
-    return [f"has {min(counts)} of {length} codes distinct {how} {dtype}{tail}"]
+    return [f"has {min(counts)} of {length} vectors distinct {how} {dtype}{tail}"]
 
 
 def shortfalls(
     result: Faithfulness, rung: str | None = None, dtype: str | None = None, *, strict: bool = False
 ) -> list[str]:
-    """What a result lacks of a required rung, of distinct codes in a format, or of having no fault.
+    """List unmet requirements: a rung, distinct vectors in a format, or no findings above a note.
 
     >>> from pefourier.encodings import load
     >>> shortfalls(check_faithful(load("sinusoidal")), "invertible")
-    ['is injective, where invertible is required']
+    ['is injective; invertible is required']
     """
     lacking = []
     reached = rung and rung_of(result.verdict, result.rank, result.length)
     if rung and LADDER.index(reached) < LADDER.index(rung):
         verb = {LADDER[0]: "", DISTINCT_LAGS: "has "}.get(result.verdict, "is ")
-        lacking.append(f"{verb}{result.verdict}, where {rung} is required")
+        lacking.append(f"{verb}{result.verdict}; {rung} is required")
     if dtype:
         lacking += lost_codes(result.precision, result.length, dtype)
     if strict:

@@ -1,14 +1,14 @@
-"""Are two implementations the same encoding? What was compared, where they differ, and by what.
+"""Comparison of two encodings: what was compared, where they differ, and by what.
 
 Conventions
 -----------
-Tables are (n, d); of different lengths the common positions are compared, to rounding as
-`geometry.tolerance` knows it. Three strategies answer: biases head by head (`questions.biases`);
+Tables are (n, d). If lengths differ, the common positions are compared, within the rounding of
+`geometry.tolerance`. There are three strategies: biases head by head (`questions.biases`);
 rotations and tables of their cosines and sines pair by pair (`questions.rotation_pairs`); other
-tables number by number (`questions.outcome`, `questions.alignment`). Models are compared layer by
-layer, too (`questions.model_layers`). Tables are equivalent where one follows from the other by an
-order of columns, signs, a scale or an offset in positions, as `transform` says; equal inner
-products alone are equal geometry.
+tables number by number (`questions.outcome`, `questions.alignment`). Models are also compared layer
+by layer (`questions.model_layers`). Tables are equivalent if one follows from the other by an order
+of columns, signs, a scale or an offset in positions (`transform`). If only the inner products
+agree, the tables have the same geometry.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few, joined_runs, number
 
-LARGE = 2**20  # numbers of tables of waves, whose pairs tell of all positions
+LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
-SHOWN = 8  # pairs, heads or layers that text lists
+SHOWN = 8  # pairs or heads listed in text
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Outcome, Result):
-    """What two encodings have in common; b is what a becomes by `transform`."""
+    """Result of comparing encodings a and b; `transform` maps a to b."""
 
     shown: ClassVar[dict[str, str]] = {
         "compared": "compared_names",
@@ -108,24 +108,24 @@ class Comparison(Outcome, Result):
 
     @property
     def compared_names(self) -> str:
-        """What was compared."""
+        """What was compared, separated by commas."""
         return ", ".join(self.compared)
 
     @property
     def transform_names(self) -> str | None:
-        """What leads from the first to the second, with its value where that is one."""
+        """The transformation from the first to the second, with values that are single numbers."""
         values = {k: number(v, 7) for k, v in self.transform.items() if not isinstance(v, list)}
         texts = (f"{key} {values.get(key, '')}".strip() for key in self.transform)
         return ", ".join(texts).replace("_", " ") or None
 
     @property
     def order_name(self) -> str:
-        """The name of the order of rows of two rotations."""
+        """Name of the permutation of rows between two rotations."""
         return (self.operator and self.operator.name) or "an order without a name"
 
     @property
     def differences(self) -> str:
-        """How many units differ, or are missing, or have other positions."""
+        """The start of a sentence on how many units differ or are missing."""
         if self.unit in ("factors", "grids"):
             return f"The {'attention factor differs' if self.unit == 'factors' else 'grids differ'}"
         if self.counted == 1:
@@ -138,22 +138,22 @@ class Comparison(Outcome, Result):
 
     @property
     def cause_codes(self) -> str | None:
-        """Codes of the slip, or of the settings that differ."""
+        """Codes of the mistake, or of the settings that differ."""
         return ", ".join(self.cause.misreadings) if self.cause else None
 
     @property
     def costly_from(self) -> int | None:
-        """The first position at which the cosine of codes is below .9."""
+        """The first position at which the cosine of the vectors is below 0.9."""
         return self.cause.below.get(".9") if self.cause else None
 
     @property
     def first_pairs(self) -> tuple[PairDifference, ...]:
-        """The first pairs that differ."""
+        """The pairs that differ, limited to the number listed."""
         return self.pairs[:SHOWN]
 
     @property
     def first_positions(self) -> tuple[PositionRun, ...]:
-        """The first runs of rows, of each axis."""
+        """The first runs of rows on each axis."""
         runs: dict[str | None, list[PositionRun]] = {}
         for run in self.positions:
             runs.setdefault(run.axis, []).append(run)
@@ -161,14 +161,14 @@ class Comparison(Outcome, Result):
 
     @property
     def caution(self) -> str:
-        """What to do before weights of one are used with the other."""
+        """Advice before weights of one are used with the other."""
         if self.positions:
             return "Compare the positions listed with those that the model should have."
         return "Do not assume that weights trained with one fit the other."
 
     @property
     def consequence(self) -> str:
-        """What an equivalence means for trained weights."""
+        """The consequence of an equivalence for trained weights."""
         if "crop" in self.transform:
             return "Points that both grids have share their vectors."
         rotates = any(
@@ -177,18 +177,18 @@ class Comparison(Outcome, Result):
         if rotates and self.transform.keys() == {"offset"}:
             return (
                 "No attention score changes if queries and keys share this offset, cached keys "
-                "included; scores change if only some of them have it."
+                "included; scores change if only some have it."
             )
         return "A model trained from scratch adapts to this; trained weights do not."
 
     @property
     def first_heads(self) -> tuple[HeadDifference, ...]:
-        """The first heads that differ."""
+        """The heads that differ, limited to the number listed."""
         return self.heads[:SHOWN]
 
     @property
     def use(self) -> str:
-        """How attention receives the vectors of each, or what is not known about them."""
+        """How attention receives the vectors of each encoding, or what is unknown."""
         acts = dict.fromkeys(enc.injection for enc in self.encodings)
         if self.positions and not self.unread:
             return "whether these are the right positions is not known"
@@ -200,12 +200,12 @@ class Comparison(Outcome, Result):
 def compare(
     a: Encoding | NDArray[Any], b: Encoding | NDArray[Any], tolerance: float | None = None
 ) -> Comparison:
-    """Compare two encodings, or tables with one row a position.
+    """Compare two encodings, or tables with one row for each position.
 
-    `transform` reads: column j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows
-    further on in a; or b holds a `part` of a's waves. `pairs`, `heads` and `layers` are those that
-    differ, `cause` the one slip that explains all of them. With a `tolerance` tables are the same
-    whose numbers, as they are, differ by no more than that.
+    `transform` means: column j of b is `scale` · signs[j] · column columns[j] of a, `offset` rows
+    later in a; or b holds a `part` of a, its cosines or sines. `pairs`, `heads` and `layers` list
+    what differs; `cause` is a single mistake that explains every difference. With a `tolerance`,
+    tables are the same if no numbers differ by more, before any transformation.
 
     Examples
     --------
@@ -254,13 +254,13 @@ def compare(
 
 
 def turn_apart(first: PairWaves, second: PairWaves) -> bool:
-    """Whether pairs turn by other frequencies in all rows: no order or rotation is looked for."""
+    """Whether pairs rotate at different frequencies in all rows, so no alignment is needed."""
     is_even = explains_rows(first) and explains_rows(second)
     return is_even and len(first.omega) == len(second.omega) and frequencies_apart(first, second)
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:
-    """The points of a grid without the rows before it, counted from 0."""
+    """Remove the rows before a grid and number its points from 0."""
     start = enc.domain.prefix
     if not start:
         return enc
@@ -269,7 +269,7 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
 
 
 def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
-    """The layers, windows and factors of two models, and the keys of theirs that nobody reads."""
+    """Add the layers, windows and factors of two models, and the keys that are ignored."""
     models = [enc for enc in encodings if has_layers(enc)]
     keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
     outcome = replace(outcome, unread=tuple(keys))
@@ -288,9 +288,9 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
 
 
 def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
-    """Rotations that agree over the positions compared, and not at other lengths of the sequence.
+    """Report rotations that agree over the compared positions but differ at other sequence lengths.
 
-    Two models that do are different, two SPECs the same over these positions.
+    Two such models are different. Two such SPECs are the same over these positions.
     """
     found_apart = lengths_apart(*encodings) if outcome.verdict in AGREEING else None
     if found_apart is None:
@@ -305,7 +305,7 @@ def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
 
 
 def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
-    """The comparison with its verdict settled and what is to be said of it."""
+    """Build the comparison with its final verdict and findings."""
     if outcome.verdict == "different" and outcome.cause is None:
         outcome = replace(outcome, cause=parameters_cause(*encodings))
     verdict, notes = outcome.verdict, list(outcome.findings)
@@ -326,7 +326,7 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
         if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
             notes.append(finding("numbers-unchanged"))
         outcome = replace(outcome, differing=0)
-        if outcome.first_difference or outcome.positions:  # in other columns, or at other places
+        if outcome.first_difference or outcome.positions:  # columns or rows are reordered
             outcome = replace(
                 outcome, max_difference=None, first_difference=None, largest_difference=None
             )
@@ -337,20 +337,20 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
 
 
 def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison | None) -> bool:
-    """Whether rows differ from a config's as llama.cpp's converter has put those of weights.
+    """Whether rows differ from a config's as llama.cpp's converter reorders the rows of weights.
 
-    A GGUF file of an architecture that turns neighbours holds weights in that order.
+    A GGUF file of an architecture that rotates neighbouring rows holds weights in that order.
     """
     paths = [str(enc.params.get("path", "")) for enc in (first, second)]
     ggufs = [path.lower().endswith(".gguf") for path in paths]
     if operator is None or not all(paths) or sum(ggufs) != 1:
         return False
-    names = ("neighbours-to-halves", "halves-to-neighbours")  # of a file that is first, second
+    names = ("neighbours-to-halves", "halves-to-neighbours")  # if the GGUF file is first, second
     return operator.name == names[ggufs[1]]
 
 
 def difference_findings(result: Comparison) -> list[Finding]:
-    """What differs, worst first, then the mistake that explains it and what it costs."""
+    """List what differs, most important first, then the mistake that explains it."""
     notes = length_findings(result)
     messages = []
     if result.unread:
@@ -371,7 +371,7 @@ def difference_findings(result: Comparison) -> list[Finding]:
 
 
 def length_findings(result: Comparison) -> list[Finding]:
-    """That lengths differ, but for a table that is compared to its last row."""
+    """Report different lengths, unless a table is compared to its last row."""
     first, second = result.lengths
     is_table = [enc.origin != "formula" for enc in result.encodings]
     is_partial = is_table[second > first] or is_table[0] == is_table[1]
@@ -382,9 +382,9 @@ def length_findings(result: Comparison) -> list[Finding]:
 
 
 def differing_units(result: Comparison) -> list[Finding]:
-    """Which pairs or heads differ, by number, and by what ratio; else numbers, and what was tried.
+    """List the pairs or heads that differ and their ratios; else the numbers, and what was tried.
 
-    Pairs that only one of the two has are named by their count.
+    Pairs that only one encoding has are counted, not listed.
     """
     notes = sizes_findings(result)
     common = min(result.pair_counts or (len(result.pairs),))
@@ -416,12 +416,12 @@ def differing_units(result: Comparison) -> list[Finding]:
 
 
 def places_of(indices: Iterable[int]) -> str:
-    """Pairs or heads by number, the first few runs."""
+    """First few runs of the numbers of pairs or heads."""
     return first_few(joined_runs(indices, " to "), SHOWN)
 
 
 def sizes_findings(result: Comparison) -> list[Finding]:
-    """How many pairs, columns or rows each of two has, where these are not as many."""
+    """Report different numbers of pairs, columns or rows."""
     counts = result.pair_counts or result.dimensions
     unit = "pairs" if result.pair_counts else "heads" if result.unit == "heads" else "columns"
     notes = []
@@ -437,7 +437,7 @@ def sizes_findings(result: Comparison) -> list[Finding]:
 
 
 def cause_finding(cause: Cause) -> Finding:
-    """The slip that explains a difference, or the settings that differ."""
+    """Report the mistake that explains a difference, or the settings that differ."""
     slips = read_toml(SLIPS)
     order = -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})

@@ -1,10 +1,10 @@
-"""Are tables on grids the same, but for the order of points, a part of them, or coordinates?
+"""Comparison of tables on grids up to the order of points, a crop, or coordinates.
 
 Conventions
 -----------
-Rows are compared by their numbers; where one is a rotation, or a table that has its waves twice, by
-the waves of pairs, whatever their columns. A cause is named only if the first, changed by it, is
-the second to rounding, at every point that both have.
+Rows are compared by their numbers. If one is a rotation, or a table that repeats its cosines and
+sines, rows are compared by their pairs in any order of columns. A cause is reported only if it
+maps the first table to the second within rounding at every common point.
 """
 
 from collections.abc import Iterator
@@ -43,15 +43,15 @@ from pefourier.questions.moved_rows import FACTOR, with_factors
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import Outcome, Two
 
-LARGEST = 2**25  # numbers of tables in which waves are looked for
-SAMPLE = 64  # points that show whether an order is that of a table
-CAUSES = {"rho": "base", "axes": "axes"}  # codes of settings; those of others: coordinates
+LARGEST = 2**25  # largest number of entries of a table whose frequencies are fitted
+SAMPLE = 64  # points on which an order is tested first
+CAUSES = {"rho": "base", "axes": "axes"}  # codes of settings; all others: coordinates
 EXCHANGE = str.maketrans("xy", "yx")
 Sides = tuple[int, ...]
 
 
 def are_on_grids(*encodings: Encoding) -> bool:
-    """Whether rows of all are the points of grids of as many axes, and no functions turn them."""
+    """Whether all are tables on grids with the same number of axes."""
     axes = {len(enc.domain.sides) for enc in encodings}
     are_points = all(enc.domain.kind == "position" for enc in encodings)
     is_code = any(isinstance(enc, OperatorEncoding) for enc in encodings)
@@ -59,7 +59,7 @@ def are_on_grids(*encodings: Encoding) -> bool:
 
 
 def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
-    """What leads from one table to another, or by what they differ."""
+    """Find what leads from one table to the other, or how they differ."""
     first, second = (without_prefix(enc) for enc in encodings)
     sides = first.domain.sides, second.domain.sides
     has_shape = sides[0] == sides[1] and first.dim == second.dim
@@ -73,7 +73,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
         if any(map(rotates, encodings)) or any(w.copies for w in waves):
             return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
-    is_open = aligned.verdict == "equivalent" or not are_formulas  # a better reason may be there
+    is_open = aligned.verdict == "equivalent" or not are_formulas  # a better explanation may exist
     if not is_open or first.dim != second.dim or prefix_rows_apart(encodings, ..., ...):
         return aligned
     changes = (fit_change(*waves) if waves else None) or {}
@@ -93,10 +93,10 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
 
 
 def waves_of(enc: Encoding, table: Floats) -> GridWaves | None:
-    """The pairs of a table, with frequencies that are declared, where there are such."""
+    """Fit the pairs of a table, with declared frequencies if it has any."""
     waves = fit_grid_waves(table, enc.domain.sides, enc.eps) if table.size <= LARGEST else None
     if waves is not None and enc.measure is not None and enc.measure.frequencies.ndim == 2:
-        for omega in (enc.measure.frequencies, -enc.measure.frequencies):  # of exchanged waves
+        for omega in (enc.measure.frequencies, -enc.measure.frequencies):  # or exchanged
             if np.allclose(np.exp(1j * omega), np.exp(1j * waves.omega), atol=1e-6):
                 offset = float(np.abs(enc.measure.offset).max())
                 return replace(waves, omega=omega, offset=offset)
@@ -106,7 +106,7 @@ def waves_of(enc: Encoding, table: Floats) -> GridWaves | None:
 def compare_rotations_on_grids(
     outcome: Outcome, encodings: Two, first: GridWaves, second: GridWaves
 ) -> Outcome:
-    """The outcome of rotations, or of tables of their waves, pair by pair."""
+    """Compare rotations, or tables of their cosines and sines, pair by pair."""
     both, m = (first, second), len(first.start)
     outcome = replace(outcome, first_difference=None, largest_difference=None)
     outcome = replace(outcome, pair_counts=(m, m), compared=("rotations", "factors"))
@@ -136,9 +136,10 @@ def compare_rotations_on_grids(
 def match_points(
     tables: tuple[NDArray[Any], NDArray[Any]], limit: float, sides: tuple[Sides, Sides]
 ) -> tuple[str, Places] | None:
-    """The points of the first table that rows of the second are, and their name; None: others.
+    """Find the points of the first table that match rows of the second, and the name of the order.
 
-    Rows of as many points stand in another order; fewer are a part of the grid, on either side.
+    Tables with equal numbers of rows may differ in order; a smaller table, first or second, may be
+    a crop of the grid. None if no order or crop matches.
     """
     (x, y), (whole, part) = tables, sides
 
@@ -165,7 +166,7 @@ def match_points(
 
 
 def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]:
-    """Orders in which a table may have the points of a grid, by name, but for that of the grid.
+    """Yield named orders of the points of a grid, except its own order.
 
     >>> [name for name, _ in orders_of_points((2, 3), (2, 3))]
     ['y and x exchanged', 'y reversed', 'x reversed', 'y and x reversed']
@@ -190,7 +191,7 @@ def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]
 
 
 def with_points(outcome: Outcome, name: str, points: Places) -> Outcome:
-    """The outcome of rows in another order, or of a grid that is a part of the other."""
+    """Build the outcome for reordered rows, or for a grid that is a crop of the other."""
     outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
     if name.endswith(("of the first", "of the second")):
         return replace(outcome, verdict="equivalent", transform={"crop": name})
@@ -201,7 +202,7 @@ def with_points(outcome: Outcome, name: str, points: Places) -> Outcome:
 
 
 def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
-    """The outcome of sinusoids with another base, other axes or other coordinates."""
+    """Build the outcome for sinusoids with a different base, axes or coordinates."""
     if changes.keys() == {"offset"}:
         offset = {"offset": " to ".join(changes["offset"])}
         return replace(outcome, verdict="equivalent", transform=offset, pairs=())
@@ -210,7 +211,7 @@ def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
 
 
 def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome:
-    """The outcome with the pairs that differ, and their frequencies along the axis of each."""
+    """Add the pairs that differ, with their frequencies along their axis."""
     both, letters, worst = (first, second), axis_letters(len(first.sides)), None
     fastest = np.maximum(*(np.abs(waves.omega) for waves in both))
     limit = first.limit(fastest, max(first.eps, second.eps))
@@ -230,7 +231,7 @@ def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome
 
 
 def prefix_rows_apart(encodings: Two, *columns: Any) -> int:
-    """How many rows before grids, of as many, differ in some columns of each."""
+    """Number of rows before the grids that differ in the given columns."""
     first, second = (
         np.asarray(enc.table()[: enc.domain.prefix], dtype=float)[:, places]
         for enc, places in zip(encodings, columns, strict=True)

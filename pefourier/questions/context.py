@@ -1,4 +1,4 @@
-"""How far do a model's positions reach, and what does another reading of them cost?"""
+"""Reach of a model's positions, and the cost of reading its rotation differently."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,29 +35,29 @@ from pefourier.writing.text import number, ranges
 
 @dataclass(frozen=True)
 class Layers:
-    """Layers of a model that are alike."""
+    """Layers of a model with equal settings."""
 
-    index: tuple[int, ...]  # empty where their number is not known, or there is no model
+    index: tuple[int, ...]  # empty if numbers are unknown, or there is no model
     kind: str  # rotary, none, learned, sinusoidal, alibi, t5, …
-    rotation: int | None  # which of the context's rotations
-    window: int | None  # positions that a query sees; None: all
+    rotation: int | None  # index into the rotations of the context
+    window: int | None  # positions that a query sees; None for all
     name: str = field(default="", metadata={"told": False})  # of the rotation
 
     @property
     def numbers(self) -> str:
-        """The numbers of the layers."""
+        """The layer numbers as ranges, or all."""
         return ranges(self.index) or "all"
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a token sees where every layer has a window, in positions."""
+    """Distance that a token sees if every layer has a window, in positions."""
 
     direct: int  # through the widest window
     stacked: int  # through the windows of all layers
 
 
-ROTATION_FACTS = {  # rows of the table, and the fields of a rotation
+ROTATION_FACTS = {  # labels of rows, and fields of a rotation
     "pairs per head": "pairs",
     "rotated pairs": "rotated",
     "layout": "pairing",
@@ -80,7 +80,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, repr=False)
 class Context(Result):
-    """A model's positions as a whole, or those of one encoding."""
+    """Positions of a model, or of one encoding."""
 
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
@@ -117,28 +117,28 @@ class Context(Result):
     layers: tuple[Layers, ...]
     rotations: tuple[Rotation, ...]
     trained: TrainedLength
-    stated: StatedLength | None  # with the scaling, above the length before it
+    stated: StatedLength | None  # with the scaling, longer than before it
     length: int
-    allowed: int | None  # positions that the config allows, with its scaling; None: there is none
-    temperature: Temperature | None  # how queries grow with their position; None: they do not
-    unread: tuple[str, ...]  # keys about positions that the config has and nobody reads
+    allowed: int | None  # positions that the config allows, with its scaling; None if no config
+    temperature: Temperature | None  # scaling of queries with position, if any
+    unread: tuple[str, ...]  # keys about positions that the config sets and the reader ignores
     findings: tuple[Finding, ...]
-    against: Reading | None = None  # another reading of the rotation, where one was asked for
-    slopes: tuple[float, ...] | None = None  # of ALiBi, one a head: what a step takes from a logit
-    reach: Reach | None = None  # None: some layer sees all, or the number of layers is not known
+    against: Reading | None = None  # the reading given by --against
+    slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
+    reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
-    tables: dict[str, int | None] = field(  # that end: rows by side
+    tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
         default_factory=dict, metadata={"told": False}
     )
 
     @property
     def codes(self) -> Encoding:
-        """The first rotation, or what positions there are."""
+        """The first rotation, or the encoding if nothing rotates."""
         return self.encodings[0]
 
     @property
     def verdict(self) -> str:
-        """How far positions reach, or what another reading of them costs."""
+        """The reach of positions, or the cost of another reading."""
         if not self.rotations:
             return table_verdict(self)
         if self.against is not None:
@@ -152,14 +152,14 @@ class Context(Result):
 
     @property
     def is_within(self) -> bool:
-        """Whether the config states the length with its scaling, and nobody another training."""
+        """Whether the config states the length and the trained length is assumed."""
         if self.stated is None or self.trained.source != "assumed":
             return False
         return self.length <= self.stated.length
 
     @property
     def misfit(self) -> str | None:
-        """Why the length goes beyond what the model was made for; None: it fits, or is unknown."""
+        """Why the length exceeds what the model was made for; None if it fits or is unknown."""
         if self.lost > 0:
             return f"{self.lost} of {self.length} positions have no row in the table"
         if self.new_pairs and not self.is_within:
@@ -169,17 +169,17 @@ class Context(Result):
 
     @property
     def new_in_words(self) -> str:
-        """The pairs that reach angles which training never met, by type of layer."""
+        """The pairs that reach angles never seen in training, by type of layer."""
         return pairs_in_words([(r, r.unseen) for r in self.turning if r.unseen])
 
     @property
     def idle_in_words(self) -> str:
-        """The pairs that never complete a turn, by type of layer."""
+        """The pairs that never complete a full rotation, by type of layer."""
         return pairs_in_words([(r, r.idle) for r in self.turning])
 
     @property
     def reach_in_words(self) -> str:
-        """How far information comes through layers that see no farther than a window each."""
+        """A sentence on how far information travels through layers with windows."""
         words = " Through all layers together, a token depends on at most {:,} positions."
         return words.format(self.reach.stacked) if self.reach else ""
 
@@ -190,18 +190,18 @@ class Context(Result):
 
     @property
     def new_pairs(self) -> int:
-        """Pairs of all rotations that reach angles which training never met."""
+        """Number of pairs in all rotations that reach angles never seen in training."""
         return sum(r.unseen or 0 for r in self.turning)
 
     @property
     def widest_window(self) -> int | None:
-        """The most positions that any layer sees; None: all."""
+        """The most positions that any layer sees; None for all."""
         windows = [run.window for run in self.layers if run.window is not None]
         return max(windows, default=None) if len(windows) == len(self.layers) else None
 
     @property
     def way_out(self) -> str:
-        """What helps at unseen angles: ways that the program has for this input alone."""
+        """Commands and options that help at unseen angles for this input."""
         scalings = extension_command(self)
         ways = [f"Compare scalings with `{scalings}`."] if scalings else []
         if self.trained.source != "given":
@@ -210,14 +210,14 @@ class Context(Result):
 
     @property
     def trained_text(self) -> str | None:
-        """The positions of training and who says so; None where nothing rotates."""
+        """The trained length and its source; None if nothing rotates."""
         return str(self.trained) if self.rotations else None
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is known of the rotation; of several each by the name of its layers.
+        """Facts about the rotation; if there are several, by the name of their layers.
 
-        What the model type alone says is marked where that was not known and read as another.
+        Facts that depend on the model type are marked as assumed if that type is unknown.
         """
         how = " (assumed)" if any(f.code == "model-type-unknown" for f in self.findings) else ""
         in_words: dict[str, Callable[[Rotation], Any]] = {
@@ -232,13 +232,13 @@ class Context(Result):
         return {n: by_rotation(self.rotations, row) for n, row in zip(names, values, strict=True)}
 
     def changes(self, name: str) -> bool:
-        """Whether some rotation has another value of a fact than one that changes nothing."""
+        """Whether a fact of some rotation differs from its neutral value."""
         usual = UNCHANGED.get(name)
         return usual is None or any(getattr(r, name) != usual for r in self.rotations)
 
     @property
     def held_text(self) -> Any:
-        """Rows of the only table, or of each side's."""
+        """Rows of the only table, or of the table of each side."""
         if self.held is None or len(self.tables) < 2:
             return self.held
         return self.tables
@@ -252,22 +252,22 @@ class Context(Result):
 
     @property
     def readings(self) -> list[Any]:
-        """From where on the cosine to another reading is below each level."""
+        """Position from which the cosine to another reading is below each level."""
         return self.against.falls if self.against else []
 
     @property
     def held(self) -> int | None:
-        """Positions that a table has rows for; None where there is no table."""
+        """Number of positions with a row in a table; None if there is no table."""
         return None if self.rotations else rows_held(self)
 
     @property
     def lost(self) -> int:
-        """Positions asked for that have no row."""
+        """Number of requested positions without a row."""
         return self.length - (self.held or self.length)
 
     @property
     def far(self) -> int | None:
-        """The distance from which on all have one code; None where there is none such."""
+        """The distance beyond which all vectors are equal; None if there is no such distance."""
         return None if self.rotations else last_bucket(self.codes)
 
     @property
@@ -284,7 +284,7 @@ class Context(Result):
         return in_lines("", list(enumerate(self.slopes or ())))
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
-        """Names of the columns of CSV, and a row for each pair of each rotation, or each head."""
+        """Column names for CSV, and one row for each pair of each rotation, or each head."""
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = {"rotation": "rotation", **fields_told(Pair)}
@@ -293,7 +293,7 @@ class Context(Result):
 
 
 def in_lines(name: str, numbers: Sequence[tuple[int, float]]) -> list[dict[str, str]]:
-    """Numbers by their index, so many in a line of text.
+    """Split indexed numbers into lines of text.
 
     >>> in_lines("", [(i, 2.0**-i) for i in range(9)])[1]
     {'name': 'all layers', 'numbers': '8', 'values': '0.00390625'}
@@ -310,7 +310,7 @@ def in_lines(name: str, numbers: Sequence[tuple[int, float]]) -> list[dict[str, 
 
 
 def reach_of(layers: Sequence[Layers]) -> Reach | None:
-    """How far windows take a token, alone and through all layers: each adds all but itself."""
+    """Reach of the widest window and of all layers; each layer adds its window minus 1."""
     if not layers or not all(run.index and run.window for run in layers):
         return None
     steps = [(run.window - 1, len(run.index)) for run in layers if run.window]
@@ -318,12 +318,12 @@ def reach_of(layers: Sequence[Layers]) -> Reach | None:
 
 
 def base_in_words(base: float | None, effective: float | None) -> Any:
-    """The base, behind one that a scaling makes of it."""
+    """Describe the base, preceded by the effective base of a scaling."""
     return f"{effective:.7g} ({number(base)} before scaling)" if effective else base
 
 
 def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
-    """How many of the pairs of each rotation, with the type of its layers where that has a name.
+    """Describe a number of pairs of each rotation, with the type of its layers if named.
 
     >>> from pefourier.encodings import load
     >>> pairs_in_words([(describe_rotation(load("rope", 80, 8)), 3)])
@@ -337,7 +337,7 @@ def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
 
 
 def extension_command(c: Context) -> str | None:
-    """The command that compares scalings for a context; None where `design` does not take it."""
+    """Command that compares scalings for a context; None if `design` does not accept it."""
     if len(c.turning) != 1 or c.turning[0].base is None or c.turning[0].rotated < 2:
         return None
     is_given = c.trained.source == "given"
@@ -352,7 +352,7 @@ def extension_command(c: Context) -> str | None:
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
-    """The value of the only rotation, or each by the name of its layers."""
+    """Return the value of the only rotation, or a mapping by the name of layers."""
     if len(rotations) == 1:
         return values[0]
     names = (r.name.removesuffix("_attention") or "all" for r in rotations)
@@ -367,11 +367,11 @@ def describe_context(
     d: int | None = None,
     against: str | None = None,
 ) -> tuple[list[Encoding], Context]:
-    """The layers and rotations of a model's config, or of one encoding, over `length` positions.
+    """Describe the layers and rotations of a config or encoding over `length` positions.
 
-    Returned with the encoding of each rotation, under the SPEC that names its type of layer, or of
-    what positions there are. `trained` positions were trained with the rotation that there is now;
-    without it the length before a scaling is assumed (`encodings.model_positions`).
+    Also return the encoding of each rotation, with a SPEC that names its type of layer, or the only
+    encoding. The model was trained at length `trained` with the present rotation; by default, the
+    length before scaling is assumed (`encodings.model_positions`).
 
     >>> _, found = describe_context("rope:rho=5e5", 131072, trained=8192, d=128)
     >>> found.rotations[0].unseen
@@ -410,7 +410,7 @@ def describe_context(
 
 
 def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
-    """The rotation of one type of layer, with the window of its layers and the axes of images."""
+    """Describe the rotation of one type of layer, with its window and image axes."""
     part, enc = model.parts[place], model.rotations[place]
     rotation = describe_rotation(
         enc,
@@ -426,7 +426,7 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
 
 
 def without_training(rotation: Rotation) -> Rotation:
-    """A rotation without what a length of training says of it."""
+    """Remove the facts of a rotation that need a trained length."""
     bands = tuple(replace(band, turns_trained=None) for band in rotation.bands)
     pairs = tuple(replace(pair, turns_trained=None) for pair in rotation.by_pair)
     rotation = replace(rotation, bands=bands, by_pair=pairs)
@@ -434,10 +434,10 @@ def without_training(rotation: Rotation) -> Rotation:
 
 
 def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
-    """The pairs that turn by the frame, row and column of an image's token; None: all by one."""
+    """Pairs rotated by the frame, row and column of image tokens; None if by one index."""
     try:
         axis = axis_in(enc)
-    except PefourierError:  # sections that do not fit the pairs, of which there is a finding
+    except PefourierError:  # sections do not fit the pairs, which a finding reports
         return None
     if axis is None or enc.measure is None:
         return None
@@ -448,7 +448,7 @@ def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
 
 
 def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
-    """What each head of ALiBi takes from a logit for each position of distance; None: no ALiBi.
+    """Decrease of a logit per position in each head of ALiBi; None for other encodings.
 
     >>> from pefourier.encodings import build
     >>> slopes_of(build("alibi", length=9, d=4))
@@ -458,7 +458,7 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
 
 
 def table_verdict(c: Context) -> str:
-    """How far positions reach that do not turn: tables, biases, added waves."""
+    """Verdict for positions without rotation: tables, biases, added sinusoids."""
     enc = c.codes
     if {layer.kind for layer in c.layers} == {"none"}:
         return "no positions"
@@ -474,7 +474,7 @@ def table_verdict(c: Context) -> str:
 
 
 def rows_held(c: Context) -> int | None:
-    """Positions that tables have rows for, of several the most; None where there is no table."""
+    """Number of positions with a row in the largest table; None if there is no table."""
     enc = c.codes
     if c.far is not None or c.slopes:
         return None
@@ -489,7 +489,7 @@ def rows_held(c: Context) -> int | None:
 
 
 def last_bucket(enc: Encoding) -> int | None:
-    """The distance from which on all share a code, of T5's buckets and DeBERTa's vectors."""
+    """Distance from which T5's or DeBERTa's buckets share one vector; None for others."""
     if enc.name not in ("t5", "deberta"):
         return None
     distances = np.arange(enc.params["max_distance"] + 2)

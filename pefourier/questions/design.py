@@ -1,20 +1,21 @@
-r"""Which base for this length? Criteria that contradict one another, each with its best base.
+r"""Choice of a base for a length: several criteria, often contradictory, each with its best base.
 
 Conventions
 -----------
 Frequencies are :math:`\rho^{-2i/d}`, i = 0 … d/2 - 1, radians per position; a design is for
 `length` positions and `d` dimensions (of a head, for rotary positions). ``sinusoidal`` and ``rope``
-of one base have the same distances, rank and kernel, so that one table serves both.
+with the same base have equal distances, rank and kernel. One table therefore describes both.
 
-turns: every pair completes a full rotation. wavelength: the slowest needs k lengths for one. phase:
-the slowest keeps a cosine over the length. bound: B(m) >= 0 at every lag below the length, with
-this base and with all tried up to ten times of it (`pefourier.questions.bounded_bases`). distance:
-the smallest between two vectors is largest. rank, stable_rank, condition: of the table of vectors;
-by these four a base is the best of the candidates, and one between them may be better. Of lengths
-for which tables take too long the criteria with a formula are answered alone.
+``turns``: every pair completes a full rotation. ``wavelength``: the lowest frequency needs k
+lengths for a full rotation. ``phase``: its cosine stays above a limit over the length. ``bound``:
+B(m) >= 0 at every lag below the length, for this base and all tried up to ten times it
+(`pefourier.questions.bounded_bases`). ``distance``: the largest minimum distance between two
+vectors. ``rank``, ``stable_rank``, ``condition``: of the table of vectors. The last four choose
+the best candidate; an untried base may be better. If a length is too long for tables, only the
+criteria with a formula are available.
 
-Bases by a formula or a search have as few digits as it takes to keep what they promise, and are
-printed with all of them.
+Bases from a formula or a search have the fewest digits that still satisfy the criterion, and all
+digits are printed.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ from pefourier.writing.text import agreeing, number
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
-BY_FORMULA = ("turns", "wavelength", "phase")  # criteria that need no table of codes and no search
+BY_FORMULA = ("turns", "wavelength", "phase")  # criteria that need no table and no search
 BY_TABLE: dict[
     str, Callable[[Candidate], tuple[Any, ...]]
-] = {  # what is largest for the best base; numbers behind the first decide between ties
+] = {  # value that the best base maximizes; later numbers break ties
     "distance": lambda c: (c.min_distance,),
     "rank": lambda c: (c.rank, c.stable_rank),
     "stable_rank": lambda c: (c.stable_rank,),
     "condition": lambda c: (-(c.condition_number or np.inf),),
 }
-ROWS = 15  # candidates of the table on the screen; of an axis of a grid a third
+ROWS = 15  # candidates in the printed table; a third of that for each axis of a grid
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 SECONDS |= {"d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
@@ -65,31 +66,31 @@ MOST_DIGITS = 17  # of any float64 number
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A base and what it does; distances are l2 between codes with cosines and sines of size 1.
+    """A base and its properties; distances are l2 between vectors of unit cosines and sines.
 
-    What needs the table of codes is None where that takes too long.
+    Properties that need the table of vectors are None if that takes too long.
     """
 
     rho: float
     spec: str
     min_distance: float | None = None
-    min_distance_cast: float | None = None  # after rounding the codes to the format asked for
+    min_distance_cast: float | None = None  # after rounding the vectors to --dtype
     rank: int | None = None
     stable_rank: float | None = None
-    condition_number: float | None = None  # None where the rank is deficient, too
-    idle: int  # pairs that never complete a turn within the length
+    condition_number: float | None = None  # also None if the rank is deficient
+    idle: int  # pairs that never complete a full rotation within the length
     bound: int | None  # first lag m with B(m) < 0
-    best_by: str = field(default="", metadata={"told": False})  # criteria by which it is the best
+    best_by: str = field(default="", metadata={"told": False})  # criteria for which it is best
 
     @property
     def base(self) -> str:
-        """Its base in as many digits as it takes to type it back."""
+        """The base with enough digits to reproduce it exactly."""
         return base_text(self.rho)
 
 
 @dataclass(frozen=True, repr=False)
 class Design(Result):
-    """Candidates, and the best base by each criterion."""
+    """Candidate bases, and the best base for each criterion."""
 
     shown: ClassVar[dict[str, str]] = {
         "axis": "axis_shown",
@@ -114,14 +115,14 @@ class Design(Result):
     d: int
     criteria: tuple[str, ...]
     candidates: tuple[Candidate, ...]  # by ascending base
-    best: dict[str, float | None]  # None where no base serves
-    dft_serves: bool  # 2 < length <= d, no grid: the lattice of the DFT is better than any base
-    dtype: str | None = None  # the format to which codes were rounded
-    axis: str = ""  # of a grid: t, y or x
+    best: dict[str, float | None]  # None if no base is suitable
+    dft_serves: bool  # 2 < length <= d, no grid: the DFT lattice is better than any base
+    dtype: str | None = None  # the format to which vectors were rounded
+    axis: str = ""  # of a grid: t, y or x; otherwise empty
 
     @property
     def verdict(self) -> str:
-        """Whether a base is needed, and whether criteria ask for the same."""
+        """Whether a base is needed, and whether the criteria agree."""
         if self.dft_serves:
             return "no base needed"
         bases = set(self.best.values())
@@ -131,16 +132,16 @@ class Design(Result):
 
     @property
     def axis_shown(self) -> str | None:
-        """The axis of a grid; None without one."""
+        """The axis of a grid, or None."""
         return self.axis or None
 
     @property
     def bases_in_words(self) -> str:
-        """Each criterion with its base, and of how many bases it is the best, where it is that."""
+        """Each criterion with its base, and the number of bases tried where relevant."""
         return "; ".join(f"{name}: {self.base_in_words(name)}" for name in self.criteria)
 
     def base_in_words(self, criterion: str) -> str:
-        """The base of a criterion, or what was tried."""
+        """Describe the base of a criterion, or why there is no base."""
         rho, tried = self.best[criterion], len(self.candidates)
         if criterion not in BY_TABLE:
             limit = "none above 1" if criterion != "bound" else f"none up to {LARGEST_BASE:g}"
@@ -154,18 +155,18 @@ class Design(Result):
 
     @property
     def rows(self) -> list[Candidate]:
-        """Candidates of the table: those that are best by a criterion, and then others."""
+        """Candidates to print: first those that are best for a criterion, then others."""
         chosen = sorted(self.candidates, key=lambda c: not c.best_by)
         return sorted(chosen[: ROWS // 3 if self.axis else ROWS], key=lambda c: c.rho)
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
-        """Names of the columns of CSV, and a row for each candidate."""
+        """Column names for CSV, and one row for each candidate."""
         names = [*fields_told(Candidate), "best_by"]
         return csv_table(self.candidates, names)
 
     @property
     def findings(self) -> list[Finding]:
-        """Which bases were tried for `bound`, and whether one above the smallest fails."""
+        """Report the bases tried for `bound`, and whether one above the smallest fails."""
         if self.best.get("bound") is None:
             return []
         bases = bounded_bases(self.d, self.length)
@@ -176,7 +177,7 @@ class Design(Result):
 
 
 def base_text(rho: float) -> str:
-    """A base in as many digits as it takes to type it back.
+    """Format a base with enough digits to reproduce it exactly.
 
     >>> base_text(5e5), base_text(18.312785), base_text(23662441.946677245)
     ('5e+05', '18.312785', '23662441.946677245')
@@ -186,7 +187,7 @@ def base_text(rho: float) -> str:
 
 
 def count_steps(span: str, resolution: str) -> int:
-    """How many steps of a resolution cover a span, both with a unit or both without.
+    """Number of steps of a resolution in a span, both with a unit or both without.
 
     >>> count_steps("1h", "250ms"), count_steps("100", "0.5")
     (14400, 200)
@@ -197,17 +198,17 @@ def count_steps(span: str, resolution: str) -> int:
     count = sizes[0] / sizes[1] if len(sizes) == 2 and is_alike and sizes[1] else 0.0
     if not 2 <= count <= LARGEST:
         raise PefourierError(
-            f"a span and a resolution are numbers above 0, such as 1h and 250ms, both with a unit "
-            f"({', '.join(filter(None, SECONDS))}) or both without, and 2 to {LARGEST} steps; got "
-            f"{shown(span)} and {shown(resolution)}"
+            f"span and resolution must be positive numbers such as 1h and 250ms, both with a unit "
+            f"({', '.join(filter(None, SECONDS))}) or both without, and give 2 to {LARGEST} steps; "
+            f"got {shown(span)} and {shown(resolution)}"
         )
     return ceil(count * (1 - 1e-12))
 
 
 def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
-    r"""The base whose slowest pair needs so many lengths for a turn: :math:`(kL/2\pi)^{d/(d-2)}`.
+    r"""Base whose lowest frequency needs k lengths for a rotation: :math:`(kL/2\pi)^{d/(d-2)}`.
 
-    With k = 1 it is the largest base with which every pair completes a turn within the length.
+    With k = 1, it is the largest base with which every pair completes a rotation in the length.
 
     >>> round(base_of_turns(256, 80), 3), round(base_of_turns(128, 4096), 2)
     (12.99, 722.52)
@@ -216,16 +217,16 @@ def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
 
 
 def base_of_slowest(d: int, steps: float) -> float:
-    """The base whose slowest pair takes so many positions for a radian."""
+    """Return the base whose lowest frequency needs this many positions for one radian."""
     return float(steps ** (d / (d - 2)))
 
 
 def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> float:
-    r"""The least base by the bound on phases: :math:`(L / \arccos e^{1/N})^{d/(d-2)}`.
+    r"""Smallest base that satisfies the bound on phases: :math:`(L / \arccos e^{1/N})^{d/(d-2)}`.
 
-    With it the cosine of the slowest pair stays at least e over the length, after N layers, which
-    multiply it, as well (arXiv 2602.10959, whose slowest wave is 1/base). e = 0 asks that it never
-    turns negative.
+    The cosine of the lowest frequency then stays at least e over the length, even after N layers
+    that multiply it (arXiv 2602.10959, where the lowest frequency is 1/base). With e = 0, the
+    cosine never becomes negative.
 
     >>> round(base_of_phase(16, 131072, 0.9))
     1752993
@@ -241,22 +242,22 @@ def design_base(
     dtype: str | None = None,
     axis: str = "",
 ) -> Design:
-    """Candidates for a length and a dimension, and the best base by each criterion.
+    """Compare candidate bases for a length and a dimension, and choose one for each criterion.
 
     Parameters
     ----------
     length, d : int
-        Positions, and dimensions of a code (of a head).
+        Number of positions, and dimension of a vector (of a head).
     bases : sequence of float
-        Tried beside those that the criteria themselves give.
+        Bases to try in addition to those that the criteria give.
     criteria : sequence of str
-        Of `CRITERIA`, or ``wavelength=K``: the slowest pair needs K lengths for a turn; or
-        ``phase=E`` and ``phase=E:N``, see `base_of_phase`. By default all of `CRITERIA`, or of a
-        length too long for tables ``turns``.
+        Names from `CRITERIA`; ``wavelength=K``: the lowest frequency needs K lengths for a full
+        rotation; ``phase=E`` or ``phase=E:N``, see `base_of_phase`. The default is `CRITERIA`, or
+        ``turns`` if the length is too long for tables.
     dtype : str, optional
-        A format of `pefourier.geometry.precision.FORMATS` to which codes are rounded.
+        A format of `pefourier.geometry.precision.FORMATS` to which vectors are rounded.
     axis : str, optional
-        The axis of a grid, t, y or x, whose side the length is.
+        The axis of a grid (t, y or x) if the length is one of its sides.
 
     Examples
     --------
@@ -266,7 +267,7 @@ def design_base(
     """
     check_count("length", length, minimum=2)
     if d % 2:
-        raise PefourierError(f"a base is chosen for pairs of dimensions: an even d; got d={d}")
+        raise PefourierError(f"d must be even, because a base needs pairs of dimensions; got d={d}")
     is_long = is_too_long(length, d, bases, criteria or (), dtype)
     if criteria is None:
         criteria = BY_FORMULA[:1] if is_long else CRITERIA
@@ -296,7 +297,7 @@ def design_base(
 def is_too_long(
     length: int, d: int, bases: Sequence[float], criteria: Sequence[str], dtype: str | None
 ) -> bool:
-    """Whether a length is too long for tables of codes; refused is what only these answer."""
+    """Whether a length is too long for tables; raise an error if a criterion needs them."""
     cosines, largest = (len(bases) + len(CRITERIA)) * d // 2, COSTS["cosines of candidates"][1]
     description = f"a design for length {length}, d {d}"
     check_cost(description, "cosines of candidates", cosines * min(length, FARTHEST))
@@ -305,26 +306,26 @@ def is_too_long(
     tabular = [f"--for {name}" for name in criteria if name.partition("=")[0] not in BY_FORMULA]
     if dtype or tabular:
         raise PefourierError(
-            f"{[*tabular, f'--dtype {dtype}'][0]} takes {length} codes of {d} numbers for each "
-            f"base: the limit is {largest:.2g} cosines of all; so long, turns, wavelength=K and "
-            "phase=E are answered by their formulas"
+            f"{[*tabular, f'--dtype {dtype}'][0]} needs {length} vectors of {d} numbers for each "
+            f"base, and the limit is {largest:.2g} cosines in total; at this length use turns, "
+            "wavelength=K or phase=E, which have formulas"
         )
     return True
 
 
 def best_of(criterion: str, candidates: Sequence[Candidate]) -> float | None:
-    """The base of the best candidate by a criterion of the table of codes; None: none serves."""
+    """Base of the best candidate for a criterion on the table; None if no base is suitable."""
     best = max(candidates, key=BY_TABLE[criterion])
     lacking = criterion == "condition" and best.condition_number is None
     return None if lacking else best.rho
 
 
 def design_grid(sides: Sequence[int], d: int, **options: Any) -> tuple[Design, ...]:
-    """A design for each axis of a grid, the slowest axis first; `options` are as of `design_base`.
+    """Design a base for each axis of a grid in row-major order, with options of `design_base`.
 
-    An axis has an equal part of the pairs, the first one what is left over, as in Wan. Axes are
-    told apart by their own columns alone, so that each has a base of its own. The DFT's lattice
-    serves none: side by side, such codes are not all the same distance apart.
+    Every axis gets an equal share of the pairs, and the first axis also the remainder, as in Wan.
+    Separate columns encode each axis, so each axis has a separate base. The DFT lattice is not an
+    option here: concatenated over axes, its vectors are no longer equally far apart.
 
     >>> [(axis.axis, axis.length, axis.d) for axis in design_grid((8, 30, 52), 128)]
     [('t', 8, 44), ('y', 30, 42), ('x', 52, 42)]
@@ -340,7 +341,7 @@ def design_grid(sides: Sequence[int], d: int, **options: Any) -> tuple[Design, .
 
 
 def exact_base(criterion: str, length: int, d: int) -> float | None:
-    """The base of a criterion that has a formula or a search of its own."""
+    """Return the base of a criterion that has a formula or a search."""
     if d < 4:
         raise PefourierError(f"d must be at least 4 (two pairs); got d={d}")
     name, _, value = criterion.partition("=")
@@ -357,14 +358,14 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
     except ValueError:
         pass
     raise PefourierError(
-        f"no base by {shown(criterion)}: {', '.join(CRITERIA)}, wavelength=K with K lengths above "
-        "0, or phase=E:N with a cosine E from 0 to below 1 and N layers; for an extension turns, "
-        "bound, wavelength=K or phase=E"
+        f"unknown criterion {shown(criterion)}: use {', '.join(CRITERIA)}, wavelength=K with K > 0 "
+        "lengths, or phase=E:N with a cosine E from 0 to below 1 and N layers; for an extension "
+        "use turns, bound, wavelength=K or phase=E"
     )
 
 
 def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | None:
-    """A base in few digits, on one side of what it was; None for one that is no base above 1."""
+    """Round a base to few digits on one side; None if the result is not above 1."""
     rounded = typed_back(base, lambda typed: side(typed, base))
     return rounded if rounded > 1 else None
 
@@ -372,7 +373,7 @@ def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | 
 def candidates_of(
     bases: Sequence[float], length: int, d: int, form: Format | None, *, is_long: bool
 ) -> list[Candidate]:
-    """What bases do, by their tables of codes unless these would be too long."""
+    """Measure bases, by their tables of vectors unless these are too long."""
     ropes = (
         replace(
             build_rope(length=2 if is_long else length, d=d, rho=rho),
@@ -384,12 +385,12 @@ def candidates_of(
 
 
 def build_rope(**settings: Any) -> ShiftInvariantEncoding:
-    """A rotation of pairs by its parameters."""
+    """Build a rotation of pairs from its parameters."""
     return cast(ShiftInvariantEncoding, build("rope", **settings))
 
 
 def candidate(enc: ShiftInvariantEncoding, length: int, form: Format | None) -> Candidate:
-    """What one rotation does within a length, by its table where it has so many codes."""
+    """Measure one rotation within a length, by its table if it has that many rows."""
     frequencies = enc.measure.frequencies
     by_formula = Candidate(
         rho=enc.params["rho"],
@@ -411,11 +412,11 @@ def candidate(enc: ShiftInvariantEncoding, length: int, form: Format | None) -> 
 
 
 def cast_distance(enc: ShiftInvariantEncoding, distance: float, form: Format) -> float:
-    """The smallest distance of two codes after rounding them to a format.
+    """Smallest distance between two vectors after rounding to a format.
 
-    A number is rounded by at most 2^-digits of it, so that a code of length c moves by no more
-    than r = 2^-digits c; only lags whose distance is below the smallest plus 4 r can hold the
-    nearest pair. All pairs of positions at those are seen.
+    Rounding changes a number by at most a fraction 2^-digits, so a vector of length c moves by at
+    most r = 2^-digits c. Only lags whose distance is below the smallest plus 4 r can contain the
+    nearest pair. All pairs of positions at these lags are compared.
     """
     measure, pairs = enc.measure, len(enc.measure.frequencies)
     length = np.sqrt(measure.squared_length)

@@ -1,16 +1,16 @@
-"""Numbers of an encoding as files and engines store them, and golden rows for an engine's tests.
+"""Numbers of an encoding as files and engines store them, and golden rows for engine tests.
 
 Conventions
 -----------
 A rotation of m pairs over n positions has cosines and sines (n, m), with the attention factor.
-``cos`` and ``sin`` hold each of them twice, one for each row of a pair, (n, 2m): pairs i and i + m
+``cos`` and ``sin`` (n, 2m) hold each number twice, once for each row of a pair: rows i and i + m
 (half, as ``cat([x, x])``) or 2i and 2i + 1 (interleaved, as ``repeat_interleave``). ``cos-sin`` is
 ``cat([cos, sin])``, vLLM's cos_sin_cache, or interleaved (n, m, 2), torchtune's. ``complex`` is
 cos + i sin, freqs_cis. ``inv_freq`` holds m radians per position, without the attention factor.
 
-Golden rows are JSON with each entry, tolerance and row on a line of its own, so that a program
-without a JSON library can read them: see golden.cpp and golden.rs. Pair i at position p may be off
-by absolute + per_radian (i + 2) p abs(inv_freq[i]); vectors by absolute + per_radian radians.
+Golden rows are JSON with each entry, tolerance and row on a separate line, so a program without a
+JSON library can read them: see golden.cpp and golden.rs. Pair i at position p may differ by
+absolute + per_radian (i + 2) p abs(inv_freq[i]); vectors by absolute + per_radian radians.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import printable
 
 Table = NDArray[Any]
-CONTENTS = {  # in a sentence, and as the name of an array in a file
+CONTENTS = {  # name in a sentence, and of the array in a file
     "vectors": ("vectors", "codes"),
     "inv_freq": ("inverse frequencies", "inv_freq"),
     "cos": ("cosines", "cos"),
@@ -45,36 +45,36 @@ CONTENTS = {  # in a sentence, and as the name of an array in a file
     "complex": ("complex rotations", "freqs_cis"),
     "golden": ("expected numbers", ""),
 }
-PAIRED = ("cos", "sin", "cos-sin")  # whose numbers have a layout
+PAIRED = ("cos", "sin", "cos-sin")  # contents with a layout
 BITS = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 COMPLEX = {"float64": "<c16", "float32": "<c8"}
-UNSHARED = ("xpos", "rope++", "mixed-rope", "pope")  # by queries and keys, by heads, by pairs
-PLACES = {0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096}  # of golden rows
+UNSHARED = ("xpos", "rope++", "mixed-rope", "pope")  # differ by queries and keys, heads, or pairs
+PLACES = {0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096}  # positions of golden rows
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits of significands
 
 
 def numbers_in_file(what: str, dtype: str, suffix: str) -> np.dtype[Any]:
-    """The type of the numbers, bfloat16 as its bits; refused where a file does not have it."""
+    """Type of the numbers, with bfloat16 as bits; raise an error if a file cannot hold it."""
     is_complex, is_tensors = what == "complex", suffix == ".safetensors"
     lacks_complex = suffix == ".csv" or dtype not in COMPLEX or (is_tensors and dtype == "float64")
     if lacks_complex if is_complex else (dtype == "bfloat16" and not is_tensors):
         way_out = "a .safetensors file" + " of --dtype float32" * is_complex
         kind = f"{'complex ' * is_complex}{dtype}"
-        raise PefourierError(f"{suffix} files hold no {kind} numbers; write {way_out}")
+        raise PefourierError(f"{suffix} files cannot hold {kind} numbers; write {way_out}")
     return np.dtype((COMPLEX if is_complex else BITS)[dtype])
 
 
 def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None:
-    """The layout of what is stored, by default the encoding's; refuses what it does not have."""
+    """Layout of the stored numbers; raise an error if the encoding does not have them."""
     if what not in CONTENTS:
         raise unknown("--what", what, CONTENTS)
     if layout and what not in PAIRED:
-        raise PefourierError(f"--layout is of {', '.join(PAIRED)}; --what {what} has none")
+        raise PefourierError(f"--layout applies to {', '.join(PAIRED)}, not to --what {what}")
     pairs = pairs_of(enc)
     if what != "vectors" and not pairs:
         raise PefourierError(
-            f"--what {what} needs a rotation that queries, keys and heads share, such as rope or a "
-            f"model's config.json; {shown(enc.spec)} is none: leave out --what for its vectors"
+            f"--what {what} needs a rotation shared by queries, keys and heads, such as rope or a "
+            f"model's config.json, not {shown(enc.spec)}; leave out --what to write its vectors"
         )
     if what == "inv_freq" and pairs and pairs.measure.frequencies.ndim > 1:
         raise PefourierError(f"{shown(enc.spec)} rotates along several axes; use --what cos")
@@ -83,7 +83,7 @@ def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None
 
 
 def pairs_of(enc: Encoding) -> DeclaredEncoding | None:
-    """The encoding where it rotates queries and keys of all heads alike, by frequencies."""
+    """Return the encoding if it rotates queries and keys of all heads equally, else None."""
     is_shared = enc.injection == "rotate" and enc.name not in UNSHARED
     return enc if is_shared and isinstance(enc, DeclaredEncoding) else None
 
@@ -91,7 +91,7 @@ def pairs_of(enc: Encoding) -> DeclaredEncoding | None:
 def write_numbers(
     enc: Encoding, x: Table, out: str, what: str, layout: str | None, dtype: str
 ) -> Written:
-    """Write what is stored of points x, whole or not at all."""
+    """Write the numbers of points x; a failed write leaves no partial file."""
     kind, layout = numbers_in_file(what, dtype, suffix_of(out)), layout_of(enc, what, layout)
     n, pairs = len(x), enc.dim // 2
     stacked = (n, pairs, 2) if layout == "interleaved" else (n, 2 * pairs)
@@ -104,7 +104,7 @@ def write_numbers(
 
 
 def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator[Table]:
-    """The numbers of points x in float64, in blocks of rows."""
+    """Yield the numbers of points x in float64, in blocks of rows."""
     rotation = pairs_of(enc)
     if what == "vectors" or rotation is None:
         yield from rows_of_codes(enc, x).blocks
@@ -117,7 +117,7 @@ def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator
 
 
 def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table:
-    """Cosines and sines, in columns of their own, as an engine keeps them.
+    """Arrange cosines and sines as an engine stores them, given their columns in a table.
 
     >>> own, table = (np.array([0, 1]), np.array([2, 3])), np.array([[1.0, 2.0, 3.0, 4.0]])
     >>> arranged(table, own, "cos", "interleaved")
@@ -137,7 +137,7 @@ def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table
 
 
 def cast(numbers: Table, kind: np.dtype[Any], dtype: str, spec: str) -> Table:
-    """Numbers in their stored type, refused where it cannot hold the largest of a row.
+    """Convert numbers to their stored type; raise an error if it cannot hold the largest of a row.
 
     >>> cast(np.array([1.0, -3.0]), np.dtype("<u2"), "bfloat16", "it").tolist()
     [16256, 49216]
@@ -147,8 +147,8 @@ def cast(numbers: Table, kind: np.dtype[Any], dtype: str, spec: str) -> Table:
         lost = tops[(tops > form.largest) | ((tops > 0) & (tops < 2.0**form.lowest))]
         if len(lost):
             raise PefourierError(
-                f"{dtype} cannot hold {lost[0]:.3g} of {shown(spec)}: it has all digits from "
-                f"{2.0**form.lowest:.3g} to {form.largest:.3g}; choose a wider --dtype"
+                f"{dtype} cannot hold {lost[0]:.3g} of {shown(spec)}: full precision needs "
+                f"{2.0**form.lowest:.3g} to {form.largest:.3g}; use a wider --dtype"
             )
     if dtype == "bfloat16":
         numbers = rounded(numbers, FORMATS[dtype]).astype(np.float32).view(np.uint32) >> 16
@@ -156,7 +156,7 @@ def cast(numbers: Table, kind: np.dtype[Any], dtype: str, spec: str) -> Table:
 
 
 def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
-    """Write expected numbers of points x, by default `golden_points`, whole or not at all."""
+    """Write expected numbers of points x, by default `golden_points`, atomically."""
     x = golden_points(enc) if x is None else x
     text = golden_text(enc, x).encode()
     write_whole(out, lambda stream: stream.write(text))
@@ -164,9 +164,9 @@ def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
 
 
 def golden_points(enc: Encoding) -> Table:
-    """The first positions, some later ones, and the ends of the lengths that are stated.
+    """The first positions, some later positions, and the ends of the stated lengths.
 
-    Those within the length, where an encoding has an end or depends on the length.
+    Points beyond the length are left out if an encoding has an end or depends on the length.
     """
     before = {int(enc.params.get(key) or 0) for key in ("original", "trained")} - {0}
     places = np.array(sorted(PLACES | before | {n - 1 for n in (len(enc), *before)}))
@@ -177,7 +177,7 @@ def golden_points(enc: Encoding) -> Table:
 
 
 def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], list[Any]]:
-    """Frequencies of the pairs of a rotation, else none, and a row for each point."""
+    """Frequencies of the pairs of a rotation, or an empty list, and a row for each point."""
     measure, rotation = enc.measure, pairs_of(enc)
     if rotation and rotation.measure.frequencies.ndim == 1:
         waves = (numbers[:, columns].tolist() for columns in columns_that_turn(rotation))
@@ -191,11 +191,12 @@ def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], l
 
 
 def tolerances(largest: float) -> dict[str, dict[str, Any]]:
-    """How far numbers of each type may be off, from the roundings of what computes them.
+    """Largest error of numbers of each type, from the rounding errors of their computation.
 
-    Pair i is off by up to 3 (i + 2) roundings of its angle: an engine that multiplies frequencies
-    up makes three for each pair, one that takes powers fewer. What is narrower than float32 is
-    rounded once from it. Expected numbers have the same errors in float64.
+    The error of pair i is up to 3 (i + 2) roundings of its angle: an engine that multiplies
+    frequencies successively rounds three times for each pair, and one that uses powers rounds less.
+    Types narrower than float32 are rounded once from it. Expected numbers have the same errors in
+    float64.
 
     >>> round(tolerances(1.0)["bfloat16"]["absolute"] * 2**8, 3)
     1.0
@@ -211,7 +212,7 @@ def tolerances(largest: float) -> dict[str, dict[str, Any]]:
 
 
 def golden_text(enc: Encoding, x: Table) -> str:
-    """The file's text, with every entry, tolerance and row on a line of its own."""
+    """Text of the file, with every entry, tolerance and row on a separate line."""
     numbers = np.asarray(enc.table(x), dtype=float)
     frequencies, rows = golden_rows(enc, x, numbers)
     head = {
@@ -228,7 +229,7 @@ def golden_text(enc: Encoding, x: Table) -> str:
 
 
 def lines_of(entries: dict[str, Any]) -> str:
-    """The entries of a JSON object, each on a line of its own."""
+    """Format the entries of a JSON object, each on a separate line."""
     return ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
 
 
@@ -240,20 +241,20 @@ class Written(Result):
     shown: ClassVar[dict[str, str]] = {"shape": "shape"}
 
     out: str
-    shape: tuple[int, ...]  # of the array; of golden rows their number, and numbers in each
-    positions: np.ndarray  # (n,) the points of the rows, or that frequencies hold for
+    shape: tuple[int, ...]  # of the array; for golden rows, their number and size
+    positions: np.ndarray  # (n,) points of the rows, or points for which frequencies hold
     what: str = "vectors"
     layout: str | None = None
     dtype: str = "float64"
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with the encoding, or worth knowing."""
+        """Findings of the encoding."""
         return self.encodings[0].findings
 
     @property
     def points(self) -> str:
-        """What the file has rows, or frequencies, of."""
+        """What the rows, or the frequencies, of the file belong to."""
         return "pairs" if self.what == "inv_freq" else POINTS[self.encodings[0].domain.kind]
 
     @property
@@ -263,11 +264,11 @@ class Written(Result):
 
     @property
     def contents(self) -> str:
-        """What was written."""
+        """The written content in words."""
         return CONTENTS[self.what][0]
 
     @property
     def factor(self) -> float | None:
-        """The attention factor where the file holds frequencies, which are without it."""
+        """The attention factor if the file holds frequencies, which do not include it."""
         factor = self.encodings[0].params.get("attention_factor", 1.0)
         return None if self.what != "inv_freq" or factor == 1 else float(factor)

@@ -1,12 +1,12 @@
-r"""Which scaling takes a rotation to a longer context? Each with what it does to the trained one.
+r"""Comparison of scalings that extend a rotation to a longer context.
 
 Conventions
 -----------
-The rotation as it was trained, with the scaling that its config has, stands for `trained`
-positions; an extension is for `length` of them. The factor of a scaling is the smallest by which
-the frequencies without any scaling must be divided for the pairs that never complete a rotation in
-training to stay within the angles of training. `cosine` is that between the vectors of a position
-in both rotations (1: as trained), at the positions of training.
+The trained rotation, with the scaling in its config, covers `trained` positions; an extension
+covers `length` positions. The factor of a scaling is the smallest divisor of the unscaled
+frequencies that avoids new angles: pairs that never complete a full rotation in training stay
+within the angles of training. `cosine` compares the vectors of a position in both rotations (1: as
+trained), at the positions of training.
 """
 
 import os
@@ -35,56 +35,56 @@ from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, fields_told
 from pefourier.writing.text import number
 
-SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are told
-WAYS = ("linear", "ntk", "yarn", "llama3")  # of p-RoPE, whose slowest pairs do not turn, its own
+SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are reported
+WAYS = ("linear", "ntk", "yarn", "llama3")  # for RoPE; p-RoPE has a separate scaling
 FACTOR_DIGITS, BASE_DIGITS = 10, 7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extension(Candidate):
-    """One way to a longer context, and what it does."""
+    """One way to extend the context, and its effects."""
 
-    way: str  # unchanged, a scaling, or base: another base without a scaling
-    factor: float  # of that scaling, else 1
+    way: str  # unchanged, a scaling, or base: a new base without scaling
+    factor: float  # of the scaling; otherwise 1
     attention_factor: float
     bands: tuple[Band, ...]  # kept, blended, stretched: compared with the rotation as trained
-    unseen: int  # pairs that meet phases that the rotation as trained never met
+    unseen: int  # pairs that reach angles never seen in training
     cosine: tuple[tuple[int, float], ...]  # position, cosine to the rotation as trained
-    below: dict[str, int | None]  # first position at which that falls below .99, .9 and .5
+    below: dict[str, int | None]  # first position with a cosine below 0.99, 0.9 and 0.5
     frequencies: Floats  # radians per position
 
     @property
     def name(self) -> str:
-        """The way in words."""
+        """The name of the way, with its base if that is new."""
         return f"base {self.base}" if self.way == "base" else self.way
 
     @property
     def setting(self) -> str:
-        """The way with its factor, as a sentence has it."""
+        """The way with its factor, for use in a sentence."""
         scaled = f"{self.way} scaling (factor {number(self.factor, FACTOR_DIGITS)})"
         return self.name if self.way == "base" else scaled
 
     @property
     def band_counts(self) -> str:
-        """How many pairs are kept, blended and stretched; what is the same is kept."""
+        """Numbers of pairs kept, blended and stretched; unscaled pairs count as kept."""
         count = {band.treatment: band.pairs for band in self.bands}
         unchanged = count.get("kept", 0) + count.get("same", 0)
         return f"{unchanged}/{count.get('blended', 0)}/{count.get('stretched', 0)}"
 
     @property
     def below_99(self) -> int | None:
-        """The first position at which the cosine is below .99."""
+        """The first position at which the cosine is below 0.99."""
         return self.below[".99"]
 
     @property
     def below_90(self) -> int | None:
-        """The first position at which the cosine is below .9."""
+        """The first position at which the cosine is below 0.9."""
         return self.below[".9"]
 
 
 @dataclass(frozen=True, repr=False)
 class Extensions(Result):
-    """The ways to a length, from what was trained."""
+    """Ways to extend a trained rotation to a length."""
 
     shown: ClassVar[dict[str, str]] = {
         "layers": "part",
@@ -107,21 +107,21 @@ class Extensions(Result):
         "scaled": {"way": "name", "spec": "spec"},
     }
 
-    name: str  # the type of layer that is extended; empty: the whole
+    name: str  # the type of layer that is extended; empty for the whole model
     trained: int
     length: int
     d: int
     original: int  # positions before any scaling
-    by_factor: bool  # whether those are the length over a factor, as no config says them
-    window: int | None  # positions that a query sees in the layers that are extended; None: all
-    trained_frequencies: Floats  # of the rotation that is extended
+    by_factor: bool  # whether `original` is the length over a factor, not stated
+    window: int | None  # positions that a query sees in the extended layers; None for all
+    trained_frequencies: Floats  # of the rotation before extension
     criteria: tuple[str, ...]
-    candidates: tuple[Extension, ...]  # the first is the rotation unchanged
-    best: dict[str, float | None]  # the base that a criterion asks for
+    candidates: tuple[Extension, ...]  # the first is the unchanged rotation
+    best: dict[str, float | None]  # the base for each criterion
 
     @property
     def verdict(self) -> str:
-        """Whether the rotation unchanged meets angles that are new to it, scaled already or not."""
+        """Whether the unchanged rotation reaches angles never seen in training."""
         if not self.unchanged.unseen:
             return "no scaling needed"
         if self.nearest.unseen:
@@ -130,34 +130,34 @@ class Extensions(Result):
 
     @property
     def scaling(self) -> str:
-        """The kind of scaling that the rotation has; none."""
+        """The kind of scaling of the rotation, or "none"."""
         return str(self.encodings[0].params["scaling"])
 
     @property
     def present_setting(self) -> str:
-        """The scaling that the rotation has, with its factor, as a sentence has it."""
+        """The present scaling with its factor, for use in a sentence."""
         factor = self.encodings[0].params.get("factor")
         stated = "" if factor is None else f" (factor {number(factor, FACTOR_DIGITS)})"
         return f"{self.scaling} scaling{stated}"
 
     @property
     def unchanged(self) -> Extension:
-        """The rotation as it is, at the new length."""
+        """The unchanged rotation at the new length."""
         return self.candidates[0]
 
     @property
     def scaled(self) -> tuple[Extension, ...]:
-        """The ways that change it."""
+        """The ways that change the rotation."""
         return self.candidates[1:]
 
     @property
     def nearest(self) -> Extension:
-        """Of the ways that leave the fewest new angles the one that stays near the longest."""
+        """The way with the fewest unseen angles; ties go to the largest cosines."""
         return min(self.scaled, key=lambda e: (e.unseen, *(-(p or inf) for p in e.below.values())))
 
     @property
     def nearest_falls(self) -> str:
-        """Where the cosine of that way first falls below .99, among the positions of training."""
+        """Where the cosine of the nearest way first falls below 0.99 within the trained length."""
         position = self.nearest.below_99
         if position is None:
             return f"stays at 0.99 or above at all positions below {self.trained}"
@@ -165,23 +165,23 @@ class Extensions(Result):
 
     @property
     def part(self) -> str | None:
-        """The type of layer; None: the whole."""
+        """The type of layer; None for the whole model."""
         return self.name or None
 
     @property
     def pairs(self) -> int:
-        """Pairs that turn."""
+        """Number of rotated pairs."""
         return sum(band.pairs for band in self.unchanged.bands)
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
-        """Names of the columns of CSV, and a row for each way."""
+        """Column names for CSV, and one row for each way."""
         shared = [name for name in fields_told(Candidate) if name != "spec"]
         measured = ["factor", "attention_factor", "band_counts", "unseen", "below_99", "below_90"]
         return csv_table(self.candidates, ["spec", "way", *shared, *measured])
 
     @property
     def findings(self) -> list[Finding]:
-        """Both readings of a config that does not state the length before scaling."""
+        """Report both readings of a config that does not state the length before scaling."""
         if not self.by_factor:
             return []
         factor = self.encodings[0].params["factor"]
@@ -200,25 +200,25 @@ def extend(
     bases: Sequence[float] = (),
     dtype: str | None = None,
 ) -> Extensions:
-    """Ways to take a rotation to a length: linear, ntk, yarn and llama3, and bases alone.
+    """Compare ways to extend a rotation: linear, ntk, yarn and llama3, and new bases.
 
     Parameters
     ----------
     spec : str or path
         A model's config.json or folder, or a rotation such as "rope:rho=5e5".
     to : int
-        Positions that are wanted, more than were trained; "128k" as in the shell.
+        The new length, longer than the trained length; "128k" as in the shell.
     trained : int, optional
-        Positions that the rotation as it is stands for; default what the config allows.
+        Length that the present rotation was trained for; the default is the config's maximum.
     d : int, optional
         Head size; named rotations only.
     criteria : sequence of str
-        ``turns``, ``bound``, ``wavelength=K`` or ``phase=E``: each asks for a base, which is tried
+        ``turns``, ``bound``, ``wavelength=K`` or ``phase=E``: each gives a base, which is tried
         without a scaling.
     bases : sequence of float
-        Tried without a scaling, too.
+        Further bases to try without a scaling.
     dtype : str, optional
-        A format of `pefourier.geometry.precision.FORMATS` to which codes are rounded.
+        A format of `pefourier.geometry.precision.FORMATS` to which vectors are rounded.
 
     Examples
     --------
@@ -263,12 +263,12 @@ def extend(
 
 
 def scalings_of(source: Encoding) -> tuple[str, ...]:
-    """The scalings that are tried."""
+    """Names of the scalings to try."""
     return ("proportional",) if source.params["scaling"] == "proportional" else WAYS
 
 
 def rotation_met(source: ShiftInvariantEncoding, model: ModelPositions) -> ShiftInvariantEncoding:
-    """The rotation in training: before the scaling, where no length is stated with it."""
+    """Rotation used in training: before scaling, unless the config states a length with it."""
     before_scaling = trained_as_stated(source.params)
     if model.stated is not None or not before_scaling:
         return source
@@ -278,11 +278,11 @@ def rotation_met(source: ShiftInvariantEncoding, model: ModelPositions) -> Shift
 def least_factor(
     source: ShiftInvariantEncoding, length: int, met: ShiftInvariantEncoding | None = None
 ) -> float:
-    """The smallest factor on frequencies without scaling with which no pair meets new angles.
+    """Smallest divisor of the unscaled frequencies with which no pair reaches new angles.
 
-    `met` is the rotation in training, by default the source as it is.
-    In more digits than `count_unseen` distinguishes. Where all pairs complete a rotation in
-    training any factor does, and it is the ratio of the lengths.
+    `met` is the rotation in training, by default the source. The factor has more digits than
+    `count_unseen` distinguishes. If all pairs complete a full rotation in training, any factor
+    works, and the ratio of the lengths is returned.
 
     >>> least_factor(load("rope:d=128,scaling=yarn,factor=4,original=32768", 2**17), 2**18)
     8.0
@@ -297,7 +297,7 @@ def least_factor(
 
 
 def geometric_base(enc: ShiftInvariantEncoding) -> float:
-    """The base that frequencies have; where they are no geometric list that of its parameters.
+    """Base of the frequencies; if they are not geometric, the base in the parameters.
 
     >>> geometric_base(load("rope:d=128,scaling=ntk,factor=4"))
     40889.94
@@ -317,7 +317,7 @@ def rescale(
     scaling: str,
     original: int,
 ) -> ShiftInvariantEncoding:
-    """A rotation scaled to a length; where its own scaling is of that kind, its settings stay."""
+    """Scale a rotation to a length; settings of the same kind of scaling are kept."""
     usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
     settings_kept = {
         key: source.params[key]
@@ -333,7 +333,7 @@ def rescale(
 def rebuilt(
     source: Encoding, length: int, rho: float, scaling: str, settings: dict[str, Any]
 ) -> ShiftInvariantEncoding:
-    """A rotation with another base or scaling."""
+    """Build the rotation again with a different base or scaling."""
     usual = {"partial": 1.0, "layout": "halves"}
     shared = {key: source.params[key] for key in usual}
     d = source.params["d"]
@@ -345,7 +345,7 @@ def rebuilt(
 
 
 def spelled(value: Any) -> str:
-    """A value as it is typed, a number in all of its digits.
+    """Format a value as typed, with all digits of a number.
 
     >>> spelled(4.0), spelled(1e6), spelled(0.25), spelled("halves")
     ('4', '1000000', '0.25', 'halves')
@@ -355,7 +355,7 @@ def spelled(value: Any) -> str:
 
 
 def whole_layers(spec: str) -> str:
-    """The SPEC, of a model whose types of layers differ that of the layers without a window."""
+    """Return the SPEC; if layer types differ, that of the layers without a window."""
     if source_of(spec) != "config" or split_spec(spec)[1]:
         return spec
     model = open_model(spec)
@@ -366,32 +366,32 @@ def whole_layers(spec: str) -> str:
 
 
 def as_rotation(enc: Encoding) -> ShiftInvariantEncoding:
-    """A rotation of pairs by a base; all else is refused."""
+    """Return a rotation of pairs with a base; raise an error for any other encoding."""
     is_scalable = enc.injection == "rotate" and "scaling" in enc.params
     if isinstance(enc, ShiftInvariantEncoding) and is_scalable and enc.params["rho"] is not None:
         return enc
     raise PefourierError(
-        f"{shown(enc.spec)} has no rotation of pairs by a base; --extend-from takes a model's "
-        "config, or rope:rho=1e6"
+        f"{shown(enc.spec)} is not a rotation with a base; pass a model's config to --extend-from, "
+        "or a rotation such as rope:rho=1e6"
     )
 
 
 def check_longer(enc: Encoding, trained: int | None, length: int) -> None:
-    """Refuse a rotation of no length that was trained, and a length that is not above it."""
+    """Raise an error if the trained length is missing or not below the new length."""
     if trained is None and source_of(enc.spec) == "name":
         raise PefourierError(
-            f"{shown(enc.spec)} does not say how many positions it was trained on; give them, as "
-            "in --length 8k"
+            f"{shown(enc.spec)} does not state its trained length; pass it, for example as "
+            "--length 8192"
         )
     if length <= (trained or len(enc)):
         raise PefourierError(
-            f"{shown(enc.spec)} stands for {trained or len(enc)} positions; an extension is to "
-            f"more, got {length}"
+            f"{shown(enc.spec)} covers {trained or len(enc)} positions; the new length must be "
+            f"longer, got {length}"
         )
 
 
 def length_before_scaling(enc: Encoding) -> int:
-    """Positions before any scaling: as the scaling says, or the length over its factor."""
+    """Length before any scaling: as the scaling states, or the length over its factor."""
     params = enc.params
     interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
     original = int(trained_as_stated(params) or round(len(enc) / interpolated))
@@ -400,7 +400,7 @@ def length_before_scaling(enc: Encoding) -> int:
 
 
 def plain_base(enc: Encoding) -> float:
-    """The base of a rotation; one with ntk has another base and nothing else."""
+    """Base of a rotation; ntk scaling only changes the base."""
     params = enc.params
     rho: float = params["rho"]
     if params["scaling"] == "ntk":
@@ -415,7 +415,7 @@ def describe_extension(
     form: Format | None,
     window: int | None,
 ) -> Extension:
-    """What one way does at a length, where queries see no farther than a window."""
+    """Describe one way at a length, with queries limited to a window."""
     trained, new = source.measure.frequencies, enc.measure.frequencies
     lengths, lags = (len(source), len(enc)), window_within(window, len(enc))
     points = np.array([p for p in SHOWN if p < len(source)] or [len(source) - 1])

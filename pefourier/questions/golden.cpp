@@ -25,7 +25,7 @@ int main(int, char** files) {
     if (line.find("\"float32\"") == 0) limit = row;
     if (line.find("{\"position\"") != 0) continue;
     for (size_t i = 0; i < freq.size(); ++i, seen += 2) {
-      float angle = float(row[0]) * float(freq[i]), a = float(factor[0]);  // your engine's, here
+      float angle = float(row[0]) * float(freq[i]), a = float(factor[0]);  // use your engine's
       double off = limit[1] + limit[2] * (i + 2) * row[0] * std::fabs(freq[i]);
       wrong += std::fabs(a * std::cos(angle) - row[1 + i]) > off;
       wrong += std::fabs(a * std::sin(angle) - row[1 + freq.size() + i]) > off;

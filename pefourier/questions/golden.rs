@@ -11,7 +11,7 @@ fn main() {
     let (mut wrong, mut seen) = (0, 0);
     for row in text.lines().filter(|l| l.starts_with("{\"position\"")).map(numbers) {
         for (i, f) in freq.iter().enumerate() {
-            let angle = row[0] as f32 * *f as f32; // your engine's, here
+            let angle = row[0] as f32 * *f as f32; // use your engine's
             let off = limit[1] + limit[2] * (i + 2) as f64 * row[0] * f.abs();
             let (cos, sin) = ((factor * angle.cos()) as f64, (factor * angle.sin()) as f64);
             wrong += ((cos - row[1 + i]).abs() > off) as i32;

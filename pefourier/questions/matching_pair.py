@@ -1,8 +1,8 @@
-"""How are two encodings loaded that are compared? Each in the size and on the grid of the other.
+"""Loading of two encodings for comparison, with matching sizes and grids.
 
-A named encoding has the size of a file, config or user's code, and its grid. User's code has the
-dimension of a file or config, and its length where it gives so many rows. Parameters are those of a
-named encoding where there is one.
+A named encoding gets the size and grid of the file, config or user's source code. User's source
+code gets the dimension of the file or config, and its length if it can return as many rows. If
+there is a named encoding, parameters apply to it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pefourier.encodings.loader import (
 from pefourier.errors import PefourierError
 from pefourier.questions.operators import head_size
 
-LARGEST_CODE = 2**25  # numbers that code is asked for where nobody said how many
-PLACES = {"grid", "prefix"}  # keywords of all encodings: where their rows stand
+LARGEST_CODE = 2**25  # most numbers requested from source code if no size was given
+PLACES = {"grid", "prefix"}  # parameters of all encodings that place their rows
 MODELS = {"config", "gguf"}
 
 
@@ -44,9 +44,9 @@ def load_matching_pair(
     params: Mapping[str, Any] | None = None,
     grid_second: Any = None,
 ) -> tuple[Encoding, Encoding]:
-    """Two encodings that are compared; the second may have a grid of its own."""
+    """Load two encodings for comparison; the second may have a different grid."""
     kinds, params = (source_of(a), source_of(b)), params or {}
-    if kinds[0] == "code" and kinds[1] != "code":  # which takes the size of the other
+    if kinds[0] == "code" and kinds[1] != "code":  # it gets the size of the other
         second, first = load_matching_pair(b, a, length, d, params)
         return first, second
     are_models, placing = MODELS.issuperset(kinds), {k: params[k] for k in PLACES & params.keys()}
@@ -61,12 +61,12 @@ def load_matching_pair(
     check_has_grid(first, grid_second)
     try:
         second = load_b()
-    except PefourierError:  # code of another size only
+    except PefourierError:  # source code of another size only
         if kinds[1] != "code" or d:
             raise
         second = load_b(d=head_size(first))
     by_length = any(enc.params.get("scaling") in BY_LENGTH for enc in (first, second))
-    if are_models and by_length:  # frequencies of one length for both
+    if are_models and by_length:  # both use the frequencies of one length
         shortest = min(len(first), len(second))
         first, second = load_a(length=shortest), load_b(length=shortest)
     if kinds[0] == "name" and kinds[1] != "name":
@@ -80,13 +80,13 @@ def load_matching_pair(
 
 
 def check_has_grid(first: Encoding, grid_second: Any) -> None:
-    """Refuse a grid of the second alone."""
+    """Raise an error if only the second has a grid."""
     if grid_second and len(first.domain.sides) < 2:
         raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
 
 
 def load_first(source: Any, **size: Any) -> Encoding:
-    """The first rotation of a model, in the name of all."""
+    """Load the first rotation of a model under the SPEC of the whole model."""
     spec = os.fspath(getattr(source, "spec", source))
     first = specs_of_rotations(spec)[0]
     return load(source, **size) if first == spec else replace(load(first, **size), spec=spec)
@@ -100,24 +100,24 @@ def code_beside(
     *,
     is_fixed: bool,
 ) -> Encoding:
-    """User's code in the size of what it is compared with, where it gives that and may."""
+    """Reload user's source code in the size of its counterpart, if allowed and possible."""
     is_operator = isinstance(code, OperatorEncoding)
     width, own = (head_size(x) if is_operator else x.dim for x in (reference, code))
     if d is None and own != width:
-        with suppress(PefourierError):  # code of one size only, which is compared as it is
+        with suppress(PefourierError):  # source code of one size only is compared as is
             code = load_code(d=width, **({"length": len(reference)} if is_fixed else {}))
     length = min(len(reference), max(LARGEST_CODE // code.dim, len(code)))
     dimension = d or code.params.get("d", code.dim)
     while not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
         try:
             code = load_code(length=length, d=dimension)
-        except PefourierError:  # code of fewer rows, which is compared as far
+        except PefourierError:  # source code with fewer rows: try half
             length //= 2
     return code
 
 
 def size_and_place(reference: Encoding, domain: Domain) -> dict[str, Any]:
-    """The length and dimension of an encoding, and its grid for what has none of its own."""
+    """Length and dimension of an encoding, and its grid if the other has none."""
     if domain.kind == "lag":
         return size_of_lags(reference)
     is_operator = isinstance(reference, OperatorEncoding)
@@ -135,14 +135,14 @@ def size_and_place(reference: Encoding, domain: Domain) -> dict[str, Any]:
 
 
 def width_of_waves(enc: Encoding) -> int:
-    """Columns of a table, half of them where its cosines and sines stand twice."""
+    """Number of columns of a table, halved if its cosines and sines are repeated."""
     table = enc.table()
     pairs = [split_pairs(table, layout) for layout in LAYOUTS] if enc.dim % 4 == 0 else []
     return enc.dim // (2 if any(copies_of(a) and copies_of(b) for a, b in pairs) else 1)
 
 
 def size_of_lags(reference: Encoding) -> dict[str, Any]:
-    """Positions and heads of biases that a table may hold: (heads, n, n), (n, n) or a row a lag."""
+    """Positions and heads of a table of biases: (heads, n, n), (n, n) or one row per lag."""
     if isinstance(reference, BiasEncoding):
         return {"length": reference.bias.shape[1], "d": reference.bias.shape[0]}
     rows, columns = len(reference), reference.dim

@@ -1,11 +1,11 @@
-"""Where do two models differ? In layers, rotations and windows, and by which axes pairs turn.
+"""Differences between the layers, rotations and windows of two models.
 
 Conventions
 -----------
-Layers are counted from 0. Models are configs or .gguf files, each by its one description; what only
-one of them says, such as the window of a .gguf file that has none, is not compared. The pairs of a
-rotation turn by the frame, row or column of an image's token, t, y and x (`sections`), which are
-one for text; a table of tokens shows for each pair the whole numbers that it turns by.
+Layers are counted from 0. Models are configs or .gguf files, each with one description. Facts
+that only one model states are not compared: for example, a .gguf file may state no window. Pairs
+rotate by the frame, row or column (t, y, x) of the token of an image (`sections`); for text the
+three are equal. A table of tokens shows the integer position by which each pair rotates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,26 +24,26 @@ UNREAD = ("unread-key", "gguf-unread")
 
 
 def has_layers(enc: Encoding) -> bool:
-    """Whether an encoding is a model's, whose layers its file tells."""
+    """Whether an encoding belongs to a model whose file describes its layers."""
     return enc.origin == "formula" and bool(enc.spec) and source_of(enc.spec) in ("config", "gguf")
 
 
 def unread_keys(enc: Encoding) -> tuple[str, ...]:
-    """Keys about positions that the file has and its reader does not use, or what is said of them.
+    """Keys about positions that the file sets and its reader ignores, or the findings about keys.
 
-    This is where they come from: `params`, or the findings about keys.
+    The keys come from `params` if set there, otherwise from the findings.
     """
     keys = enc.params.get("unread") or ()
     return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
 
 
 def model_runs(enc: Encoding) -> tuple[LayerRun, ...]:
-    """Runs of layers of a model that are alike."""
+    """Runs of equal layers of a model."""
     return describe_positions(enc.spec, len(enc)).layers
 
 
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
-    """What differs between the layers of two models, layer by layer."""
+    """List the differences between two models, layer by layer."""
     models = [describe_positions(enc.spec, len(enc)) for enc in (first, second)]
     laid = [{i: run for run in model.layers for i in run.index} for model in models]
     rotations = [rotations_of(model) for model in models]
@@ -82,13 +82,13 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
 
 
 def rotations_of(model: ModelPositions) -> dict[str, DeclaredEncoding]:
-    """The rotation of each type of layer of a model."""
+    """Map each type of layer of a model to its rotation."""
     parts = zip(model.parts, model.rotations, strict=True)
     return {part: enc for part, enc in parts if is_rotation(enc)}
 
 
 def rotations_in_words(first: DeclaredEncoding, second: DeclaredEncoding) -> tuple[str, str, str]:
-    """What two rotations that differ are, and a sentence: by their settings, or frequencies."""
+    """Describe both rotations and their difference, by settings or by frequencies."""
     cause = settings_cause(first, second)
     if cause is None:
         differs = ~np.isclose(first.measure.frequencies, second.measure.frequencies, rtol=1e-6)
@@ -97,7 +97,7 @@ def rotations_in_words(first: DeclaredEncoding, second: DeclaredEncoding) -> tup
 
 
 def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str, str]]:
-    """What differs between layers whose numbers are not known: their kinds and windows."""
+    """Differences in kind and window between layers without known numbers."""
     aspects: tuple[tuple[Field, str], ...] = (("layers", "kind"), ("windows", "window"))
     for aspect, name in aspects:
         sets = ({str(getattr(run, name) or "all positions") for run in runs} for runs in models)
@@ -107,7 +107,7 @@ def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str, s
 
 
 def same_rotation(first: DeclaredEncoding, second: DeclaredEncoding) -> bool:
-    """Whether two rotations have the same frequencies and factor, to rounding in float32."""
+    """Whether two rotations have the same frequencies and factor within float32 rounding."""
     pair = (first, second)
     a, b = ([enc.params.get("attention_factor", 1.0), *enc.measure.frequencies] for enc in pair)
     return len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0)

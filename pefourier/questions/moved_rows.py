@@ -1,10 +1,10 @@
-"""Do the rows of a table of cosines and sines have other positions than those of a rotation?
+"""Recovery of the positions of the rows of a table of cosines and sines.
 
 Conventions
 -----------
-Positions are those of the reference, a rotation or a table whose fitted frequencies explain all of
-its rows, counted from its row 0. Of longrope both lists of factors are tried, row by row. Where
-rows are explained by positions, nothing is said of frequencies.
+Positions refer to the reference, counted from its row 0. The reference is a rotation, or a table
+whose fitted frequencies explain all rows. For longrope, both lists of factors are tried for each
+row. If positions explain the rows, no difference in frequency is reported.
 """
 
 from dataclasses import replace
@@ -34,15 +34,15 @@ from pefourier.questions.outcome import Outcome, Two
 from pefourier.writing.text import ranges
 
 PROBES = 8  # random directions in which rows are matched
-LARGEST, WIDEST = 2**23, 2**10  # numbers and columns of tables that are matched
-FACTOR = 1e-3  # relative, to which factors before waves of tables are one
-SAMPLE = 64  # rows that show whether a position explains them
-FARTHEST = 2**17  # positions of a rotation that are looked for, at least
+LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
+FACTOR = 1e-3  # relative tolerance of the factors of tables
+SAMPLE = 64  # rows tested before all rows are matched
+FARTHEST = 2**17  # positions of a rotation that are searched, at least
 BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
 
 
 def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
-    """A rotation whose frequencies depend on the length, at as many rows as a table has."""
+    """Reload a rotation whose frequencies depend on the length at the length of a table."""
     rows, is_table = len(counterpart), counterpart.origin != "formula"
     if enc.params.get("scaling") not in BY_LENGTH or not is_table or not enc.spec:
         return enc
@@ -50,7 +50,7 @@ def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
 
 
 def length_note(enc: DeclaredEncoding) -> Finding:
-    """Which frequencies such a rotation has at its length."""
+    """Report which frequencies a length-dependent rotation has at its length."""
     facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
     if enc.params["scaling"] == "dynamic":
         return finding(
@@ -63,9 +63,9 @@ def length_note(enc: DeclaredEncoding) -> Finding:
 def compare_rows(
     outcome: Outcome, encodings: Two, pairs: tuple[PairWaves, PairWaves]
 ) -> Outcome | None:
-    """The outcome with the position of each row of a table; None where none explains it.
+    """Add the position of each row of a table; None if positions do not explain the rows.
 
-    Where its first row does not tell cosines from sines, both orders are tried.
+    Both orders of cosines and sines are tried, because the first row may not distinguish them.
     """
     for k in (0, 1):
         enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
@@ -80,14 +80,14 @@ def compare_rows(
 
 
 def explains_rows(reference: PairWaves) -> bool:
-    """Whether its frequencies hold in all rows."""
+    """Whether the frequencies of the reference hold in all rows."""
     return reference.is_declared or bool(reference.even is not None and reference.even.all())
 
 
 def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> bool:
-    """Whether columns stand in one order, as far as this is known: of a rotation it does not count.
+    """Whether the columns of both have the same order; for a rotation, the order is irrelevant.
 
-    Cosines come first in a dump of a rotation.
+    In a dump of a rotation, cosines must come first.
     """
     if enc.injection == "rotate":
         return not table.has_sines_first
@@ -102,9 +102,9 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
 def positions_in(
     enc: Encoding, reference: PairWaves, table: PairWaves
 ) -> tuple[RowPositions, NDArray[np.str_]] | None:
-    """Positions of the rows of a table, and the list of factors that each has, of longrope.
+    """Find the positions of the rows of a table, and the list of longrope factors of each row.
 
-    None where they are others.
+    None if the reference does not explain the rows.
     """
     n, settings = table.length, enc.params
     eps = max(FLOAT32_EPS, reference.eps, table.eps)
@@ -133,7 +133,7 @@ def positions_in(
 
 
 def labels_of(explained: Bools) -> Places:
-    """Which of some ways (w, n) each row has; one that several explain has that of those after it.
+    """Choose one of several ways (w, n) for each row; ambiguous rows follow the next clear row.
 
     >>> labels_of(np.array([[True, True, False], [True, False, True]]))
     array([0, 0, 1])
@@ -156,9 +156,9 @@ def describe_rows(
     rows: RowPositions,
     readings: NDArray[np.str_],
 ) -> Outcome | None:
-    """The outcome with what the positions of rows say; None where they say nothing.
+    """Report what the positions of rows show; None if they show nothing.
 
-    Rows in one line, as of a step or of whole positions divided, are those of another reading.
+    Rows on a line, such as reversed or divided positions, are left to other explanations.
     """
     s, (reference, table) = np.arange(len(rows.positions)), waves
     is_known, moved = rows.explained, rows.positions != s
@@ -190,7 +190,7 @@ def with_rows(
     readings: NDArray[np.str_] | None = None,
     noun: str = "position",
 ) -> Outcome:
-    """An outcome whose rows have other positions, of some of which they are not known."""
+    """Build the outcome of rows with different positions, some possibly unknown."""
     s = np.arange(len(positions))
     readings = np.full(len(s), "") if readings is None else readings
     placed, names = s[is_known], list(dict.fromkeys(readings))
@@ -226,14 +226,14 @@ def with_rows(
 
 
 def match_rows(outcome: Outcome, a: Table, b: Table, allowed: Allowed) -> Outcome:
-    """The outcome with the row of a that each row of b is, where most are one.
+    """Match each row of b to a row of a, if most rows match.
 
-    The nearest rows are found in a few random directions, in which rows that differ are apart, and
-    compared in full.
+    The nearest rows are found by projection on a few random directions, which separate different
+    rows, and are then compared in full.
     """
     if not is_matched(a):
         return outcome
-    from scipy.spatial import KDTree  # which few comparisons need
+    from scipy.spatial import KDTree  # slow import, rarely needed
 
     n, limits = len(a), allowed(np.arange(len(a)))
     a, b = (np.asarray(x, dtype=float) for x in (a, b))
@@ -249,26 +249,26 @@ def match_rows(outcome: Outcome, a: Table, b: Table, allowed: Allowed) -> Outcom
     leaders = first_duplicate(a)
     orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
     if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
-        rows[orders[1]] = orders[0]  # as often as each row is there
+        rows[orders[1]] = orders[0]  # repeated rows are matched one to one
     return with_rows(outcome, "second", rows, fits, noun="row")
 
 
 def is_matched(table: NDArray[Any]) -> bool:
-    """Whether rows and columns of a table are matched: of large ones they are not."""
+    """Whether a table is small enough to match rows and columns."""
     return table.size <= LARGEST and table.shape[1] <= WIDEST
 
 
 def without_codes(compared: tuple[str, ...]) -> tuple[str, ...]:
-    """What was compared where rows have other positions: the rotation, not the vectors."""
+    """Names of what was compared if rows are moved: the rotation, not the vectors."""
     names = [name for name in compared if name not in ("codes", "rotations", "factors")]
     return ("rotations", "factors", *names)
 
 
 def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome | None:
-    """A table of tokens beside a config whose pairs turn by frames, rows and columns, t, y and x.
+    """Compare a table of tokens with a config that rotates pairs by image axes (t, y, x).
 
-    None where these axes do not explain all rows. Positions say what the tokens are, and no config
-    says whether that is right.
+    None if these axes do not explain all rows. Positions show the kinds of tokens; a config does
+    not show whether these are correct.
     """
     declared, table = (first, second) if first.axis else (second, first)
     is_table = table.form is not None and table.form.part == "both"
@@ -300,7 +300,7 @@ def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) 
 
 
 def kind_of_tokens(positions: Places) -> str:
-    """Whether positions (axes, n) are those of text alone, or go on as text and images do, or back.
+    """Classify positions (axes, n): text only, text and images in order, or going back.
 
     >>> kind_of_tokens(np.array([[0, 1, 1], [0, 1, 1], [0, 1, 2]]))
     'images'
@@ -313,6 +313,6 @@ def kind_of_tokens(positions: Places) -> str:
 
 
 def with_factors(outcome: Outcome, first: float, second: float) -> Outcome:
-    """The outcome of rotations that differ by the factor on cosines and sines."""
+    """Build the outcome of rotations that differ by the factor on cosines and sines."""
     changes = {"attention_factor": (first, second)}
     return outcome.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))

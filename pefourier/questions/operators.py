@@ -1,12 +1,13 @@
-"""What does a rotation do to queries and keys? R(p) of any source, and whether two are the same.
+r"""Comparison of rotations by their effect on queries and keys: the matrices R(p).
 
 Conventions
 -----------
-R(p) is a matrix (d, d) that acts on a query or a key at position p, d the size of a head; what does
-not turn stays. ScoreRows see :math:`S(p, s) = R_q(p)^\top R_k(s)` alone, so that it is what is
-compared: at all of the first positions and at some farther ones, up to the last. Where
-:math:`S_B = P S_A P^\top` for one permutation P, row j of what B turns is row ``permutation[j]`` of
-what A turns: weights of A work in B with the rows of W_q and W_k in that order, in each head.
+R(p) is a matrix (d, d) that acts on a query or a key of size d at position p; unrotated dimensions
+keep their values. Scores depend only on :math:`S(p, s) = R_q(p)^\top R_k(s)`, which is therefore
+compared: at all of the first positions and at some later positions, up to the last. If
+:math:`S_B = P S_A P^\top` for a permutation P, row j of the input of B corresponds to row
+``permutation[j]`` of A. Weights of A work in B with the rows of W_q and W_k in that order, in each
+head.
 """
 
 from collections.abc import Iterator
@@ -36,40 +37,40 @@ from pefourier.encodings.families.rotary import columns_that_turn
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 
-FIRST = 32  # positions that are all looked at
-ENTRIES = 2**20  # of the matrices of one operator
-MATCHED = 2**13  # numbers of pairs by which these are matched at first
-MOST_MATCHED = 2**11  # pairs of a head: wider ones are the same, or rows in an order with a name
-BETWEEN = 16  # positions looked at on the way to the first that differs
+FIRST = 32  # the first positions, which are all compared
+ENTRIES = 2**20  # largest number of entries of the matrices of one operator
+MATCHED = 2**13  # numbers used to match pairs
+MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are tried
+BETWEEN = 16  # positions per step of the search for the first difference
 VECTORS = 16  # random queries and keys
-TURNED = 1e-3  # of the factor: what changes sizes more is no rotation
+TURNED = 1e-3  # relative to the factor; a larger change of size is not a rotation
 Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
 Pairs = tuple[Places, Places]  # first and second rows, (m,)
 
 
 @dataclass(frozen=True)
 class OperatorComparison:
-    """Whether two rotations do the same to queries and keys."""
+    """Result of comparing the effect of two rotations on queries and keys."""
 
     relation: Literal["same", "permuted", "different", "unknown"]
     permutation: tuple[int, ...] | None = None  # row j of the second is this row of the first
     name: str | None = None  # of the permutation, or of the part that it moves
-    first_position: int | None = None  # where scores differ, of the positions tried
+    first_position: int | None = None  # first position tried at which scores differ
     max_score_difference: float | None = None  # of random unit queries and keys
 
 
 def has_operator(enc: Encoding) -> bool:
-    """Whether it is known what an encoding does to a vector: by a formula, or as code does it."""
+    """Whether R(p) of an encoding is known, from a formula or from source code."""
     return isinstance(enc, OperatorEncoding) or turns_by_formula(enc)
 
 
 def rotates(enc: Encoding) -> bool:
-    """Whether an encoding rotates queries and keys, by a formula or as code does it."""
+    """Whether an encoding rotates queries and keys, by a formula or by source code."""
     return enc.injection == "rotate" or isinstance(enc, OperatorEncoding)
 
 
 def turns_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
-    """Whether an encoding turns pairs whose columns and frequencies are known."""
+    """Whether an encoding rotates pairs whose columns and frequencies are known."""
     is_known = enc.name != "pope" and enc.params.get("layout") != "mismatched"
     return isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and is_known
 
@@ -82,12 +83,12 @@ def head_size(enc: Encoding) -> int:
 
 
 def operator_at(enc: Encoding, positions: Places) -> Matrices:
-    """R(p) of queries and of keys at some positions, each (n, d, d).
+    """Return R(p) of queries and of keys at some positions, each (n, d, d).
 
     Raises
     ------
     PefourierError
-        Where it rotates by no formula and is not code that turns vectors.
+        If the encoding is neither a rotation with a formula nor source code that rotates.
 
     Examples
     --------
@@ -104,8 +105,8 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
         return enc.operator(positions)
     if not turns_by_formula(enc):
         raise PefourierError(
-            f"{shown(enc.spec)} has no R(p): it is a table or is added; name a rotation, a config, "
-            "or code that turns queries and keys"
+            f"{shown(enc.spec)} is a table or is added to embeddings, so it has no R(p); pass a "
+            "rotation, a config, or source code that rotates queries and keys"
         )
     queries, keys, pairs = rotating_pairs(enc, positions)
     d = head_size(enc)
@@ -113,7 +114,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
 
 
 def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, Complex, Pairs]:
-    """What each pair of queries and of keys is multiplied with, complex (n, m), and its rows."""
+    """Complex factors (n, m) of the pairs of queries and of keys, and the rows of the pairs."""
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
     first, second = columns_that_turn(enc)
@@ -127,7 +128,7 @@ def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, C
 
 
 def growth(enc: DeclaredEncoding, positions: Places) -> Floats:
-    """What queries of each pair are multiplied with, (n, m), keys with its inverse: of xpos."""
+    """Factor (n, m) of queries in each pair, whose inverse multiplies keys (xpos)."""
     if not enc.inverse_keys:
         return np.ones((len(positions), len(enc.measure.frequencies)))
     rows = np.asarray(enc.codes(enc.domain.x[positions]), dtype=float)
@@ -147,12 +148,12 @@ def rotation_matrices(waves: Complex, pairs: Pairs, d: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ScoreRows:
-    """S(p, 0), S(0, p) and S(p, p') at some positions: two entries of each row, or whole."""
+    """S(p, 0), S(0, p) and S(p, p') at some positions: two entries per row, or all."""
 
     diagonal: Floats  # (3, n, d)
     off_diagonal: Floats  # (3, n, d), at the column of the row's partner
-    partner: Places  # (d,), the row itself where there is none
-    matrices: Floats | None = None  # (3, n, d, d), of code, whose other entries are unknown
+    partner: Places  # (d,), the row itself if it has no partner
+    matrices: Floats | None = None  # (3, n, d, d), for source code, where any entry may be nonzero
 
     def apart(self, scores_b: "ScoreRows") -> Floats:
         """The largest difference of entries, (3, n)."""
@@ -167,7 +168,7 @@ class ScoreRows:
         return largest
 
     def permuted(self, order: Places) -> "ScoreRows":
-        """Those of rows and columns in another order."""
+        """Return scores with rows and columns in a different order."""
         matrices = None if self.matrices is None else self.matrices[:, :, order][..., order]
         partner = np.argsort(order)[self.partner[order]]
         return ScoreRows(
@@ -175,16 +176,16 @@ class ScoreRows:
         )
 
     def of(self, query: Floats, key: Floats) -> Floats:
-        """The scores (3, n) of a query and a key."""
+        """Return the scores (3, n) of a query and a key."""
         if self.matrices is not None:
             return self.matrices @ key @ query
         return (self.diagonal * key + self.off_diagonal * key[self.partner]) @ query
 
 
 def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison | None:
-    """Whether two rotations are the same for the scores of queries and keys.
+    """Compare two rotations by the scores of queries and keys.
 
-    Unknown where one is a table, None where neither rotates.
+    The relation is unknown if one is a table. None if neither rotates.
 
     Examples
     --------
@@ -208,7 +209,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     beyond = np.any(a.apart(b) > tolerance, axis=0)
     facts: dict[str, Any] = {"max_score_difference": score_difference(a, b)}
     axes = [enc.params.get("mrope_section") for enc in (first, second)]
-    images = None not in axes and axes[0] != axes[1]  # which no position of text tells
+    images = None not in axes and axes[0] != axes[1]  # positions of text do not show this
     if not beyond.any():
         return OperatorComparison("different" if images else "same", **facts)
     facts["first_position"] = first_apart(first, second, positions, beyond)
@@ -220,7 +221,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
 
 
 def sampled_positions(last: int, count: int) -> Places:
-    """All of the first positions and ever fewer of those up to the last one.
+    """Return all of the first positions, and later positions with growing gaps.
 
     >>> sampled_positions(100, 36)
     array([  0,   1,   2,   3,   4,   5,   6,   7,   8,   9,  10,  11,  12,
@@ -236,7 +237,7 @@ def sampled_positions(last: int, count: int) -> Places:
 
 
 def scores(enc: Encoding, positions: Places, *, is_dense: bool) -> ScoreRows:
-    """S of a query and an earlier key: at 0, of a query at 0, and half as far."""
+    """Compute S with the key at 0, with the query at 0, and with the key half as far."""
     if isinstance(enc, DeclaredEncoding) and not is_dense:
         return scores_of_pairs(enc, positions)
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
@@ -249,7 +250,7 @@ def scores(enc: Encoding, positions: Places, *, is_dense: bool) -> ScoreRows:
 
 
 def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
-    """The same of a rotation by a formula, by the waves of its pairs."""
+    """Compute S of a rotation with a formula from the complex factors of its pairs."""
     half, partner = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key, (first, second) = rotating_pairs(enc, positions)
     turned = query.conj()
@@ -264,7 +265,7 @@ def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
 
 
 def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
-    """Differences of the entries of scores that rounding explains, (n,)."""
+    """Differences (n,) of entries of S that rounding explains."""
     eps = max(first.eps, second.eps)
     declared = [enc for enc in (first, second) if isinstance(enc, DeclaredEncoding)]
     omega = max((float(np.abs(enc.measure.frequencies).max()) for enc in declared), default=1.0)
@@ -280,7 +281,7 @@ def score_difference(a: ScoreRows, b: ScoreRows) -> float:
 
 
 def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bools) -> int:
-    """The first position whose scores differ: between those tried it is looked for again."""
+    """Find the first position whose scores differ by refining between tried positions."""
     k = int(beyond.argmax())
     is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
@@ -297,9 +298,9 @@ def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bo
 def permutations(
     a: ScoreRows, b: ScoreRows, tolerance: Floats, *, on_axes: bool
 ) -> Iterator[tuple[str | None, Places]]:
-    """Orders of rows that may lead from one operator to another, those that have a name first."""
+    """Yield candidate orders of rows between two operators, named orders first."""
     d, limit = len(a.partner), tolerance.max()
-    numbers = np.sort(a.diagonal, axis=2), np.sort(b.diagonal, axis=2)  # equal in some order
+    numbers = np.sort(a.diagonal, axis=2), np.sort(b.diagonal, axis=2)  # must agree after sorting
     moving = int((np.ptp(a.diagonal, axis=1) > limit).any(axis=0).sum())
     if not moving or (np.abs(numbers[0] - numbers[1]).max(axis=2) > tolerance).any():
         return
@@ -314,14 +315,14 @@ def permutations(
 
 
 def partners(s: Floats) -> Places:
-    """The row that each one turns with; itself where there is none."""
+    """Return the row that each row is paired with, or the row itself if unpaired."""
     d = s.shape[-1]
     sizes = np.abs(s * (1 - np.eye(d))).max(axis=(0, 1))
     return np.where(sizes.max(axis=1) > 0, sizes.argmax(axis=1), np.arange(d))
 
 
 def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
-    """The order of rows in which each pair of one operator is a pair of the other's; None: none."""
+    """Find the order of rows that matches pairs of two operators; None if there is none."""
     from scipy.optimize import linear_sum_assignment
 
     indices, partner, partner_b = np.arange(len(a.partner)), a.partner, b.partner
@@ -352,13 +353,13 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
 
 
 def pair_numbers(scores: ScoreRows, rows: Places) -> Complex:
-    """What pairs do as complex numbers, (3, n, m), at some positions of many pairs."""
+    """Complex factors (3, n, m) of pairs, at fewer positions if there are many pairs."""
     step = max(1, len(rows) * scores.diagonal.shape[1] // MATCHED)
     return (scores.diagonal + 1j * scores.off_diagonal)[:, ::-step, rows]
 
 
 def largest_output_difference(first: Encoding, second: Encoding) -> float:
-    """The largest difference of what two rotations make of random normal vectors; 0 to rounding."""
+    """Largest difference of two rotations of random normal vectors; 0 if within rounding."""
     last, d = min(len(first), len(second)) - 1, head_size(first)
     positions = sampled_positions(last, max(ENTRIES // d**2, FIRST))
     vectors = np.random.default_rng(0).standard_normal((VECTORS, d))
@@ -368,7 +369,7 @@ def largest_output_difference(first: Encoding, second: Encoding) -> float:
 
 
 def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
-    """Which output of one rotation each of another's is, at all first positions; None: none is."""
+    """Order of outputs that maps one rotation to another at the first positions, or None."""
     last = min(len(first), len(second)) - 1
     a, b = (operator_at(enc, sampled_positions(last, FIRST))[0] for enc in (first, second))
     tolerance = tolerances(first, second, np.array([last])).max()
@@ -379,7 +380,7 @@ def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
 
 
 def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
-    """The pairs of code that turns vectors, in the order in which a known rotation has its own."""
+    """Measure the pairs of rotating source code, in the order of a known rotation."""
     d, length = head_size(enc), len(enc)
     query, _ = operator_at(enc, np.arange(min(length, FIRST)))
     partner = partners(query[None])

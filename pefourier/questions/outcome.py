@@ -1,4 +1,4 @@
-"""What is found of two encodings? The answer of a strategy of `compare`, and how numbers differ."""
+"""Outcome of one strategy of `compare`, and the comparison of tables number by number."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
 Two = tuple[Encoding, Encoding]
-MOST = 12  # layers that are listed by number
-INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number, by which resizes in float32 may differ
-MOST_ROWS = 4096  # of long tables of waves that are compared number by number
+MOST = 12  # most layers listed by number
+INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two float32 resizes
+MOST_ROWS = 4096  # most rows of long sinusoidal tables compared number by number
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class HeadDifference:
     """A head whose biases differ."""
 
     index: int
-    first: float | None  # slope for each step of distance, where the biases are a line
+    first: float | None  # slope per position, if the biases are linear
     second: float | None
     ratio: float | None
     max_difference: float
@@ -43,12 +43,12 @@ class LayerDifference:
     what: Field
     first: str  # as each has it
     second: str
-    words: str = field(default="", metadata={"told": False})  # of rotations whose settings differ
+    words: str = field(default="", metadata={"told": False})  # how rotations differ
     count: int = field(default=0, metadata={"told": False})  # layers that both models have
 
     @property
     def places(self) -> str:
-        """The layers by number, the first few, or all; the models where they have none.
+        """The first few layer numbers, or all layers; the models if layers are not numbered.
 
         >>> LayerDifference((3, 7), "layers", "rotary", "none").places
         'layers 3, 7'
@@ -60,11 +60,11 @@ class LayerDifference:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Outcome:
-    """How one strategy answers: a verdict, how many units differ, and what shows it."""
+    """Outcome of one strategy: a verdict, the number of differing units, and evidence."""
 
     verdict: str = "different"
     compared: tuple[str, ...] = ("codes",)  # outputs, rotations, layers, windows, factors
-    differing: int  # of `counted` units, such as pairs
+    differing: int  # how many of `counted` units differ, such as pairs
     counted: int
     unit: str
     bitwise: bool = False
@@ -74,17 +74,17 @@ class Outcome:
     dimensions: tuple[int, int]
     tolerance: float | None = None  # largest difference that rounding explains
     max_difference: float | None = None
-    first_difference: tuple[int, int] | None = None  # position and column; of biases lag and head
+    first_difference: tuple[int, int] | None = None  # position and column; lag and head for biases
     largest_difference: tuple[int, int] | None = None
-    pair_counts: tuple[int, int] | None = None  # of each, where both have pairs
+    pair_counts: tuple[int, int] | None = None  # of each encoding, if both have pairs
     pairs: tuple[PairDifference, ...] = ()  # that differ
-    positions: tuple[PositionRun, ...] = ()  # of rows of a table, where row s is not position s
+    positions: tuple[PositionRun, ...] = ()  # of rows of a table, if row s is not position s
     heads: tuple[HeadDifference, ...] = ()  # that differ
     cause: Cause | None = None
     tried: dict[str, int] | None = None  # what was tried to explain a difference
     operator: OperatorComparison | None = None  # of two rotations
     layers: tuple[LayerDifference, ...] = ()  # that differ
-    unread: tuple[str, ...] = ()  # keys about positions that a config has and nobody reads
+    unread: tuple[str, ...] = ()  # keys about positions that a config sets and the reader ignores
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -95,17 +95,17 @@ class Outcome:
         return "position {}, column {}".format(*self.first_difference)
 
     def with_differences(self, unit: str, differing: int, counted: int, **facts: Any) -> Outcome:
-        """The same with so many of some units that differ."""
+        """Return a copy with a number of differing units."""
         facts |= {"unit": unit, "differing": differing, "counted": counted}
         return replace(self, verdict="different", **facts)
 
     def with_findings(self, *findings: Finding, **facts: Any) -> Outcome:
-        """The same with more findings."""
+        """Return a copy with more findings."""
         return replace(self, findings=(*self.findings, *findings), **facts)
 
 
 def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int]) -> Outcome:
-    """The outcome where only the sizes of two encodings are known."""
+    """Initial outcome, when only the sizes of two encodings are known."""
     return Outcome(
         unit=unit,
         differing=abs(dimensions[0] - dimensions[1]),
@@ -117,7 +117,7 @@ def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int])
 
 
 def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
-    """Two tables number by number, as far as both go; of long ones of waves at most some rows."""
+    """Compare two tables number by number over their common rows, at most `limit` rows."""
     outcome = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
     if outcome.differing:
         return outcome
@@ -148,9 +148,9 @@ def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None)
 
 
 def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
-    """Whether two learned tables in float32 differ as little as two interpolations of one may.
+    """Whether two learned float32 tables differ no more than two interpolations of one table.
 
-    Numbers that a scale alone explains, to less than a unit of the largest, are scaled.
+    A difference that a scale explains to within one unit of the largest number counts as a scale.
     """
     worst, is_apart = outcome.max_difference, outcome.verdict in ("different", "equivalent")
     are_stored = all(enc.origin != "formula" for enc in encodings)
@@ -162,13 +162,13 @@ def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
         return False
     size = largest_number(np.asarray(encodings[0].table(), dtype=float))
     change = size * abs(outcome.transform.get("scale", 1.0) - 1)
-    is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # where nothing turns
+    is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # of tables without sinusoids
     is_scaled = bool(change) and worst <= size * FLOAT32_EPS
     return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
 
 
 def compare_waves(numbers: Outcome, pairs: tuple[PairWaves, PairWaves]) -> Outcome:
-    """The largest difference of cosines and sines in tables whose columns are not the same."""
+    """Largest difference of cosines and sines in tables with different columns."""
     a, b = pairs
     if len(a.omega) != len(b.omega) or a.has_angles or b.has_angles:
         return numbers
@@ -181,7 +181,7 @@ def compare_waves(numbers: Outcome, pairs: tuple[PairWaves, PairWaves]) -> Outco
 
 
 def first_place(beyond: NDArray[np.bool_], start: int = 0) -> tuple[int, int] | None:
-    """Row, from the start of a block on, and column of the first difference beyond rounding.
+    """Row (counted from the start of a block) and column of the first difference.
 
     >>> first_place(np.array([[False, False], [False, True]]))
     (1, 1)

@@ -1,4 +1,4 @@
-"""What `positions` is asked about: a file, a batch of named arrays, an array, a dump, a mask."""
+"""Input of `positions`: a file, a batch of named arrays, an array, a dump or a mask."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def judge_input(
     shard: str | None = None,
     length: int | None = None,
 ) -> Positions:
-    """Judge the ids of an input, with `arrays` by name and `files` by what they hold."""
+    """Check the ids of an input, with `arrays` by name and `files` by content."""
     spec = path_of(config)
     model = read_model(spec) if spec is not None else None
     rank = "/".join(map(str, rank)) if isinstance(rank, tuple) else rank
@@ -70,7 +70,7 @@ def judge_input(
 
 
 def arrays_of(source: Any) -> dict[str, np.ndarray]:
-    """The arrays of a file or a mapping; "" names an array without a name."""
+    """Read the arrays of a file or a mapping; "" names an array without a name."""
     if (path := path_of(source)) is not None:
         return read_arrays(path)
     if isinstance(source, Mapping):
@@ -79,7 +79,7 @@ def arrays_of(source: Any) -> dict[str, np.ndarray]:
 
 
 def numbers(value: Any) -> np.ndarray:
-    """The numbers of an array, a tensor, or nested lists."""
+    """Convert an array, a tensor or nested lists to a numeric array."""
     if callable(getattr(value, "numpy", None)):
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
@@ -87,7 +87,7 @@ def numbers(value: Any) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise PefourierError("ids must be an array, or lists of one length") from error
+        raise PefourierError("ids must be an array, or nested lists of equal length") from error
     if array.dtype.kind not in "biuf":
         raise PefourierError(f"ids must be integers; got {shown(type(value).__name__)}")
     return array
@@ -96,7 +96,7 @@ def numbers(value: Any) -> np.ndarray:
 def with_files(
     content: Mapping[str, np.ndarray], files: Mapping[str, Any], source: str, model: Model | None
 ) -> Batch:
-    """A batch with the arrays of further files."""
+    """Build a batch from arrays and further files."""
     content = dict(content)
     if "" in content:
         content["position_ids"] = content.pop("")
@@ -113,7 +113,7 @@ def with_files(
 
 
 def mask_alone(content: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """A mask of queries and keys where an input holds nothing else."""
+    """Return the mask of queries and keys if the input holds nothing else."""
     if len(content) != 1:
         return None
     (name, array), *_ = content.items()
@@ -148,9 +148,9 @@ def judge_dump(
     rules: Rules,
     params: Mapping[str, Any],
 ) -> Positions:
-    """Judge the positions that the rows of a dump have."""
+    """Recover the positions of the rows of a dump and check them."""
     if model is None:
-        raise PefourierError(f"{shown(name)} holds cosines and sines; pass the model's config too")
+        raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
     table = load(name) if name != "ids" else from_table(table_of_dump(content))
     is_added = model.codes.injection == "add"
     recovered = matched_rows(table, model) if is_added else recover_ids(table, model)
@@ -163,7 +163,7 @@ def judge_dump(
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """Ids read off a dump, and by how many positions each axis may be off."""
+    """Ids recovered from a dump, and the uncertainty of each axis in positions."""
 
     ids: np.ndarray
     uncertainty: tuple[int, ...] = (0,)
@@ -171,7 +171,7 @@ class Recovered:
 
 
 def matched_rows(table: Encoding, model: Model) -> Recovered:
-    """The rows of a model's own table that a dump holds, each exactly but for rounding."""
+    """Match each row of a dump to a row of the model's table within rounding."""
     rows, dump = (np.asarray(enc.table(), dtype=float) for enc in (model.codes, table))
     if rows.shape[1] != dump.shape[1]:
         raise PefourierError(
@@ -185,14 +185,14 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
     is_far = np.abs(rows[nearest] - dump).max(axis=1) > limit
     if is_far.any():
         raise PefourierError(
-            f"row {int(is_far.argmax())} of {shown(table.label)} is no row of the table "
+            f"row {int(is_far.argmax())} of {shown(table.label)} is not in the table "
             f"of {shown(model.spec)}"
         )
     return Recovered(nearest)
 
 
 def table_of_dump(content: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The table of an array of waves, or of one of cosines and one of sines."""
+    """Table of one array of cosines and sines, or of two separate arrays."""
     arrays = {name.rpartition(".")[2].lower(): array for name, array in content.items()}
     parts = [next((arrays[n] for n in names if n in arrays), None) for names in (COSINES, SINES)]
     waves = list(arrays.values())[:1] if parts[0] is None or parts[1] is None else parts
@@ -200,20 +200,21 @@ def table_of_dump(content: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def recover_ids(table: Encoding, model: Model) -> Recovered:
-    """The positions (n,), or (3, 1, n) on axes, of rows of cosines and sines; how far they are off.
+    """Recover the positions of rows of cosines and sines, with their uncertainty.
 
-    A row of which no position explains all pairs to rounding is refused.
+    Positions have shape (n,), or (3, 1, n) on axes. Raise an error if no position explains all
+    pairs of a row within rounding.
     """
     enc = at_rows_of(model.codes, table)
     reference, waves = declared_pairs(enc), fit_pair_waves(table.table(), table.eps)
     if reference is None:
-        raise PefourierError(f"{shown(model.spec)} declares no frequencies to read positions by")
+        raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
     is_whole = waves is not None and waves.form is not None and waves.form.part == "both"
     if waves is None or not is_whole or len(waves.omega) != len(reference.omega):
         count = "none" if waves is None else len(waves.omega)
         raise PefourierError(
             f"{shown(table.label)} must hold cosines and sines of {len(reference.omega)} pairs, as "
-            f"{shown(model.spec)} rotates; it has {count}"
+            f"{shown(model.spec)} does; it has {count}"
         )
     axis = axis_in(model.codes) if model.has_axes else None
     parts = [None] if axis is None else [axis == i for i in range(3)]
@@ -227,13 +228,13 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
             return Recovered(ids[:, None] if len(ids) > 1 else ids[0], uncertainty, lists)
     row = int((~np.all([part.explained for part in rows], axis=0)).argmax()) if rows else 0
     raise PefourierError(
-        f"no position of {shown(model.spec)} explains row {row} of {shown(table.label)}; pefourier "
-        "compare says how the frequencies differ"
+        f"no position of {shown(model.spec)} explains row {row} of {shown(table.label)}; use "
+        "pefourier compare to see how the frequencies differ"
     )
 
 
 def list_findings(enc: Encoding, reference: PairWaves, waves: PairWaves) -> tuple[Finding, ...]:
-    """Which rows have which list of factors, of longrope, where these are two."""
+    """Report which rows use which list of longrope factors, if both are used."""
     found = positions_in(enc, reference, waves)
     names = dict.fromkeys(found[1].tolist() if found else ())
     if found is None or len(names) < 2:
@@ -246,7 +247,7 @@ def list_findings(enc: Encoding, reference: PairWaves, waves: PairWaves) -> tupl
 def rows_on_axis(
     enc: Encoding, reference: PairWaves, waves: PairWaves, part: np.ndarray | None
 ) -> RowPositions | None:
-    """The position of each row, by all pairs or by those of one axis."""
+    """Recover the position of each row, from all pairs or those of one axis."""
     if part is None:
         found = positions_in(enc, reference, waves)
         return found[0] if found else None

@@ -1,9 +1,9 @@
-"""Are these the position ids that the model should see?
+"""Check of position ids against those that the model should receive.
 
-Ids are judged document by document against what their tokens should have: the index within the
-document, a node's depth, the shard of a rank, or rows and columns of an image. What says where
-documents begin and where padding is (a mask, cu_seqlens, segment numbers), or a config, decides
-what is expected; with nothing but ids one run from 0 is as expected.
+Ids are compared document by document with the expected ids: the index within the document, the
+depth of a node, the shard of a rank, or rows and columns of an image. A mask, cu_seqlens, segment
+numbers or a config determine what is expected, because they show documents and padding. If only
+ids are given, one run from 0 is expected.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pefourier.ids.visibility import Visibility, describe_mask
 from pefourier.questions.result import Result, csv_table
 
 SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
-SHOWN = 15  # rows that text lists, and findings about single tokens
+SHOWN = 15  # rows and findings about single tokens that text lists
 WRONG_MASK = "wrong mask"
-CODES = {  # of findings, by the verdict of a document
+CODES = {  # codes of findings, by the verdict of a document
     "padding counted": "ids-padding-counted",
     "not restarted": "ids-not-restarted",
     "restarted": "ids-restarted",
@@ -51,7 +51,7 @@ CODES = {  # of findings, by the verdict of a document
 
 @dataclass(frozen=True)
 class TokenFinding(Finding):
-    """A finding about one token of a row; None where it is about the whole batch."""
+    """A finding about one token of a row; fields are None if it concerns the whole batch."""
 
     row: int | None = None
     token: int | None = None
@@ -61,7 +61,7 @@ class TokenFinding(Finding):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Positions(Result):
-    """Position ids of a batch, judged."""
+    """Result of checking the position ids of a batch."""
 
     shown: ClassVar[dict[str, str]] = {
         "rows": "row_count",
@@ -89,7 +89,7 @@ class Positions(Result):
     shape: tuple[int, ...]
     rows: tuple[Span, ...]
     positions: np.ndarray | None = None  # recovered from a dump of cosines and sines
-    uncertainty: tuple[int, ...] | None = None  # of each axis, in positions
+    uncertainty: tuple[int, ...] | None = None  # for each axis, in positions
     consequence: Consequence = NOT_KNOWN
     mask: Visibility | None = None
     findings: tuple[TokenFinding, ...] = ()
@@ -97,7 +97,7 @@ class Positions(Result):
 
     @property
     def verdict(self) -> str:
-        """The one kind of fault, "several", or none."""
+        """The kind of fault, "several", or the expected verdict."""
         kinds = {span.verdict for span in self.rows} - {EXPECTED}
         if not self.rows:
             kinds.add("mask read")
@@ -114,32 +114,32 @@ class Positions(Result):
 
     @property
     def worst(self) -> Span | None:
-        """The first document that is not as expected, else the first; None of a mask alone."""
+        """The first document with a fault, else the first document; None for a mask alone."""
         return next(iter(self.bad or self.rows), None)
 
     @property
     def first_rows(self) -> list[Span]:
-        """The rows that text lists, those with faults first."""
+        """The rows listed in text, with faults first."""
         return sorted(self.rows, key=lambda span: span.verdict == EXPECTED)[:SHOWN]
 
     @property
     def row_count(self) -> int | None:
-        """Rows of the batch; None of a mask alone."""
+        """Number of rows of the batch; None for a mask alone."""
         return int(self.ids.shape[1]) or None
 
     @property
     def tokens(self) -> int:
-        """Tokens per row."""
+        """Number of tokens per row."""
         return int(self.ids.shape[2])
 
     @property
     def axes(self) -> int | None:
-        """Axes of the ids, where these are several."""
+        """Number of axes of the ids, if there are several."""
         return int(self.ids.shape[0]) if len(self.ids) > 1 else None
 
     @property
     def documents(self) -> int | None:
-        """Documents of all rows."""
+        """Number of documents in all rows."""
         return len(self.rows) or None
 
     @property
@@ -160,7 +160,7 @@ class Positions(Result):
 
     @property
     def mask_in_words(self) -> str | None:
-        """What a mask of queries and keys lets through."""
+        """What a mask of queries and keys makes visible."""
         if self.mask is None:
             return None
         sides = "both sides" if self.mask.two_sided else "past"
@@ -168,7 +168,7 @@ class Positions(Result):
         return f"{'causal' if self.mask.causal else 'not causal'}{window}"
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
-        """Names of the columns of CSV, and a row for each document."""
+        """Column names for CSV, and one row for each document."""
         names = ["row", "segment", "tokens", "first", "last", "expected_first", "runs", "verdict"]
         return csv_table(self.rows, names)
 
@@ -182,7 +182,7 @@ def judge_positions(
     params: Mapping[str, Any] | None = None,
     uncertainty: Sequence[int] | None = None,
 ) -> Positions:
-    """Judge the ids of a batch; `uncertainty` says that they were recovered from a dump.
+    """Check the ids of a batch; pass `uncertainty` if they were recovered from a dump.
 
     >>> from pefourier.ids.batch import batch_of
     >>> ids, mask = [[0, 1, 2, 3]], [[0, 1, 1, 1]]
@@ -220,21 +220,21 @@ def judge_positions(
 def consequence_of(
     batch: Batch, model: Model | None, spans: Sequence[Span], rules: Rules
 ) -> Consequence:
-    """What changes in attention; not known where it is not known what is due."""
+    """Change of attention; unknown if the expected ids are unknown."""
     bad = [span for span in spans if span.verdict != EXPECTED]
     ids = batch.ids[-3:] if batch.ids.shape[0] > 1 else batch.ids
     tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
     pairs = [(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad if s.due is not None]
     if model is None or len(pairs) < len(bad):
         return NOT_KNOWN
-    if rules.rank is not None:  # a token of another rank, from which lags are counted
+    if rules.rank is not None:  # a token of another rank as the origin of lags
         first = np.full((len(ids), 1), rules.start)
         pairs = [(np.hstack([first, ids]), np.hstack([first, due])) for ids, due in pairs]
     return model.consequence(pairs)
 
 
 def label_of(batch: Batch, spec: str, params: Mapping[str, Any]) -> Encoding:
-    """Ids as what an answer is about."""
+    """Wrap ids as the encoding that a result describes."""
     ids = batch.ids.reshape(batch.ids.shape[0] * batch.rows, -1)
     domain = line_of_positions(batch.tokens)
     return Encoding(
@@ -243,7 +243,7 @@ def label_of(batch: Batch, spec: str, params: Mapping[str, Any]) -> Encoding:
 
 
 def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], str | None]:
-    """Documents of ids on several axes, and the rule that they follow where rules differ."""
+    """Check documents of ids on several axes; return also the rule they follow, if rules differ."""
     axes, text = batch.ids[-3:], batch.ids[0] if len(batch.ids) == 4 else None
     images, videos = grids_by_rule(batch, model)
     spans, followed = [], set()
@@ -278,7 +278,7 @@ def grids_by_rule(batch: Batch, model: Model | None) -> tuple[dict[str, Any], di
 def due_axes(
     batch: Batch, row: int, tokens: np.ndarray, images: dict[str, Any], videos: dict[str, Any]
 ) -> dict[str, np.ndarray]:
-    """What the tokens of a document should have by each rule; nothing where grids are not known."""
+    """Expected ids of a document by each rule; empty if image grids are unknown."""
     if batch.kinds is None or (batch.images is None and batch.videos is None and batch.kinds.any()):
         return {}
     kinds = batch.kinds[row, tokens]
@@ -290,12 +290,12 @@ def due_axes(
 
 
 def with_place(note: Finding) -> TokenFinding:
-    """A finding about a token, or about the whole batch."""
+    """Convert a finding to one with a token, or about the whole batch."""
     return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
 def findings_of(span: Span) -> list[Finding]:
-    """What is to be said of a document that is not as expected."""
+    """Findings about a document with a fault."""
     if span.verdict == EXPECTED:
         return []
     facts = {name: getattr(span, name) for name in SLOTS}
@@ -306,7 +306,7 @@ def findings_of(span: Span) -> list[Finding]:
 def judge_mask(
     visible: np.ndarray, model: Model | None, *, spec: str, params: Mapping[str, Any]
 ) -> Positions:
-    """What a mask (matrices, n, n) without ids lets through."""
+    """Describe what a mask (matrices, n, n) without ids makes visible."""
     mask, n = describe_mask(visible), visible.shape[-1]
     ids = np.zeros((1, 0, n), np.int64)
     domain = line_of_positions(n)
@@ -325,7 +325,7 @@ def judge_mask(
 
 
 def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]:
-    """What a mask of queries and keys shows that a model should not, and windows that differ."""
+    """Findings about a mask that shows too much, or whose window differs from the model's."""
     if mask is None:
         return []
     notes = []
@@ -346,7 +346,7 @@ def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]
 
 
 def parse_rank(text: str | None, shard: str | None, rules: Rules) -> Rules:
-    """Rules with a rank given as R/N.
+    """Add a rank given as R/N to the rules.
 
     >>> parse_rank("1/4", None, Rules()).ranks
     4

@@ -5,7 +5,7 @@ Conventions
 A position function delta_s is 1 at s and 0 elsewhere on the lattice 0 … N - 1, which is circular.
 Its real-DFT coefficients are multiplied by the density g, the l2 norm is restored, and the inverse
 transform gives the rebuilt function. Widths are in positions. On a lattice of several axes, a
-torus, every frequency is weighted by its own density, so that flat weights give the delta back.
+torus, every frequency is weighted by its density, so flat weights reproduce the delta.
 """
 
 from __future__ import annotations
@@ -44,37 +44,37 @@ from pefourier.questions.spectral_density import (
 )
 from pefourier.writing.text import number
 
-if TYPE_CHECKING:  # what is imported when it is used, not when a page names a result's type
+if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry.singular_values import Factors
 
 
-USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, of how many
-USUAL_MOST = 1024  # points of a lattice on which these are told apart
-EXACT = 1e-6  # l2 distance to a delta that is rounding
+USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, and their length
+USUAL_MOST = 1024  # most points of a lattice on which these are distinguishable
+EXACT = 1e-6  # l2 distance to a delta that counts as rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
-HALF = 0.5 - 1e-12  # of a peak, less rounding: a cosine of 60° reaches half
-VALUES, BESIDES = 2**26, 5  # numbers of position functions, and of as many beside them: 512 MiB
-BASES = (10, 100, 1000)  # by which a base is divided in search of a sharper peak
-TRIED = 2**12  # points of a lattice up to which other bases are tried
-SHARPER = 0.8  # of a width or an area: what is worth another base
+HALF = 0.5 - 1e-12  # of a peak, minus rounding: a cosine of 60° counts as half
+VALUES, BESIDES = 2**26, 5  # numbers of position functions, and additional arrays: 512 MiB
+BASES = (10, 100, 1000)  # divisors of a base in the search for a sharper peak
+TRIED = 2**12  # most points of a lattice for which other bases are tried
+SHARPER = 0.8  # ratio of widths or areas that justifies a smaller base
 NO_PEAK = ("lost", "repeated", "shared vectors", "smoothing alone")
 OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """One rebuilt position function, of a line or of a grid."""
+    """One rebuilt position function, on a line or a grid."""
 
     position: int | tuple[int, ...]
     values: Floats
     peak: float  # largest value
-    side_lobe: float  # largest |value| outside the peak's flanks, on a grid a step from it
+    side_lobe: float  # largest |value| outside the flanks of the peak, on a grid beyond one step
     error: float  # l2 distance to delta
-    inverse_error: float | None  # by the linear inverse of the codes; None beyond their points
+    inverse_error: float | None  # of the linear inverse; None beyond the points of the encoding
 
     @property
     def point(self) -> str:
-        """The position, or the point, as --pos takes it."""
+        """The position, or the point, as written for --pos."""
         return ",".join(map(str, np.atleast_1d(self.position)))
 
 
@@ -99,11 +99,11 @@ class LineReconstruction(Reconstruction):
 
 @dataclass(frozen=True)
 class GridReconstruction(Reconstruction):
-    """One rebuilt function (N_1, …) of a point, the slowest axis first."""
+    """One rebuilt function (N_1, …) of a point, with axes in row-major order."""
 
     position: tuple[int, ...]
     half_max_area: int  # points at or above half the peak
-    cross: float  # energy on points that share a coordinate with it
+    cross: float  # energy on points that share a coordinate with the position
 
     @property
     def half_max(self) -> int:
@@ -118,7 +118,7 @@ class GridReconstruction(Reconstruction):
 
 @dataclass(frozen=True)
 class Vectors:
-    """How many vectors the rows within a lattice have, and the first two rows that share one."""
+    """Number of distinct vectors within a lattice, and the first two rows that share one."""
 
     rows: int
     distinct: int
@@ -127,7 +127,7 @@ class Vectors:
 
 @dataclass(frozen=True, repr=False)
 class Reconstructions(Result):
-    """Position functions rebuilt on one lattice, of a line or of a grid."""
+    """Position functions rebuilt on a lattice of one or several axes."""
 
     shown: ClassVar[dict[str, str]] = {}
     listed: ClassVar[dict[str, dict[str, str]]] = {
@@ -146,13 +146,13 @@ class Reconstructions(Result):
     lattice: int | tuple[int, ...]
     sigma: float
     reconstructions: Sequence[LineReconstruction] | Sequence[GridReconstruction]
-    inverse_error: float  # the largest over all positions of the encoding
+    inverse_error: float  # largest over all positions of the encoding
     estimate: SpectralEstimate = field(compare=False, metadata=HIDDEN)  # of the weights
     vectors: Vectors = field(compare=False, metadata=HIDDEN)
 
     @property
     def first(self) -> LineReconstruction | GridReconstruction:
-        """The first rebuilt position: all have one shape."""
+        """The first rebuilt position; all have the same shape."""
         return self.reconstructions[0]
 
     @property
@@ -162,12 +162,12 @@ class Reconstructions(Result):
 
     @property
     def points(self) -> int:
-        """How many points a lattice has."""
+        """Number of points of the lattice."""
         return prod(self.sides)
 
     @property
     def rows(self) -> str:
-        """What the rows of a table stand for."""
+        """What the rows of the table represent."""
         return points_in_words(self.encodings[0])
 
     @property
@@ -180,15 +180,15 @@ class Reconstructions(Result):
 
     @cached_property
     def plain_half_max(self) -> int:
-        """Points at or above half of the peak where nothing is smoothed."""
+        """Points at or above half of the peak without smoothing."""
         values = position_function(self.estimate.raw, self.sides)
         return int((values >= HALF * values.flat[0]).sum())
 
     @property
     def is_smoothed_alone(self) -> bool:
-        """Whether the lattice is so coarse that a peak, or its being a single point, is smoothing.
+        """Whether smoothing alone creates the peak, or reduces it to a single point.
 
-        Without it all points reach half of the peak, or more than one.
+        Without smoothing, all points reach half of the peak, or more than one.
         """
         coarse = self.first.half_max == 1 and (self.on_grid or self.estimate.is_blurred)
         limit = 1 if coarse else self.points - 1
@@ -196,7 +196,7 @@ class Reconstructions(Result):
 
     @cached_property
     def sharper(self) -> tuple[float, float] | None:
-        """A smaller base that makes the peak narrower, and its width, on a grid its area."""
+        """A smaller base that narrows the peak, and the new width, or area on a grid."""
         base = self.encodings[0].params.get("rho") if self.points <= TRIED else None
         start = float(f"{base or 0:.2g}")
         lattice = self.sides[0] if len(set(self.sides)) == 1 else None
@@ -214,7 +214,7 @@ class Reconstructions(Result):
 
     @property
     def advice(self) -> str:
-        """A smaller base as it is typed, and how large it makes the peak; nothing without one."""
+        """Advice on a smaller base and the resulting peak; empty if there is none."""
         if self.sharper is None:
             return ""
         in_spec = OWN_BASE.search(self.encodings[0].spec)
@@ -225,7 +225,7 @@ class Reconstructions(Result):
 
     @property
     def verdict(self) -> str:
-        """What is left of a position, or of a point, by its peak and its width."""
+        """How well a position or point is rebuilt, judged by its peak and width."""
         if np.isnan(self.first.peak):
             return "zero codes"
         line = self if isinstance(self, LineReconstructions) else None
@@ -238,7 +238,7 @@ class Reconstructions(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """Positions without a code, and what the shape of a peak does not show."""
+        """Positions without a vector, and limits of what the shape of a peak shows."""
         notes = list(self.encodings[0].findings)
         if self.first.peak > 0 and self.estimate.is_blurred:
             notes.append(finding("coarse-lattice", sigma=self.sigma))
@@ -250,7 +250,7 @@ class Reconstructions(Result):
         return notes
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
-        """Names of the columns of CSV, and a row for each position and lattice point."""
+        """Column names for CSV, and one row for each position and lattice point."""
         axes = axis_names(len(self.sides)) if self.on_grid else []
         names = [*(f"position_{axis}" for axis in axes), *axes] or ["position", "t"]
         return [*names, "value"], (
@@ -269,13 +269,13 @@ class LineReconstructions(Reconstructions):
 
     @property
     def other_peaks(self) -> tuple[int, int]:
-        """How many other places reach half of the peak, and how far away the farthest is."""
+        """Number of other peaks above half height, and the distance to the farthest."""
         first = self.reconstructions[0]
         return other_peaks(np.roll(first.values, -first.position))
 
     @property
     def farthest_repeat(self) -> int:
-        """How far from the peak the farthest point stands that reaches half of it."""
+        """Distance from the peak to the farthest point that reaches half of it."""
         return self.other_peaks[1]
 
 
@@ -290,7 +290,7 @@ class GridReconstructions(Reconstructions):
 
 
 def verdict_by_width(r: LineReconstructions) -> str:
-    """How sharp a position comes back from the frequencies alone."""
+    """Verdict on how sharply frequencies alone rebuild a position."""
     width = r.reconstructions[0].width
     if width >= r.lattice:
         return "lost"
@@ -300,7 +300,7 @@ def verdict_by_width(r: LineReconstructions) -> str:
 
 
 def verdict_by_area(r: Reconstructions) -> str:
-    """How sharp a point comes back from the frequencies alone, and in which shape."""
+    """Verdict on how sharply frequencies alone rebuild a point."""
     if r.first.half_max == r.points:
         return "lost"
     if r.first.error <= EXACT:
@@ -309,9 +309,9 @@ def verdict_by_area(r: Reconstructions) -> str:
 
 
 def other_peaks(values: np.ndarray) -> tuple[int, int]:
-    """How many runs of half of the first value or more there are besides its own, in a circle.
+    """Count runs at or above half of the first value on a circle, except the run of that value.
 
-    And how far from it the farthest of them ends.
+    Also return the distance to the farthest point in any run.
 
     >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0]))
     (1, 3)
@@ -329,24 +329,24 @@ def position_functions(
     sigma: float | None = None,
     method: Method = "auto",
 ) -> LineReconstructions | GridReconstructions:
-    r"""Rebuild position functions by Algorithm 1, and by the codes' own linear inverse.
+    r"""Rebuild position functions by Algorithm 1, and by the linear inverse of the vectors.
 
     With g the density of Eq. 15,
     :math:`h(t) = \mathrm{irfft}(g)(t) / \lVert \mathrm{irfft}(g) \rVert` and the function rebuilt
     at s is h(t - s): the same shape everywhere, with its peak at the right place for any encoding.
-    What differs is its width, its side lobes and its distance to delta.
+    Encodings differ in its width, its side lobes and its distance to delta.
 
     `inverse_error` is Theorem 1's: :math:`\max_t |(E E^+ - I)_{st}|` with :math:`E^+` the
-    pseudoinverse of the table at the tolerance of its numerical rank; 0 where the codes have an
+    pseudoinverse of the table at the tolerance of its numerical rank; 0 if the vectors have an
     inverse.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
-        An encoding, or a table with one row a position.
+        An encoding, or a table with one row for each position.
     positions : sequence of int, optional
-        Where to put deltas, 0 … N - 1; by default as `usual_positions` says. On a lattice with
-        several axes points, such as (3, 4); by default the middle.
+        Positions of the deltas, 0 … N - 1; the default is `usual_positions`. On a lattice with
+        several axes, points such as (3, 4); the default is the middle.
     lattice, sigma, method
         As in `pefourier.questions.spectrum.spectrum`.
 
@@ -383,7 +383,7 @@ def position_functions(
         kind = partial(GridReconstructions, lattice=sides, reconstructions=points)
     return kind(
         sigma=estimate.sigma,
-        inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it less than it is
+        inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it negative
         estimate=estimate,
         vectors=distinct_vectors(enc, sides),
         encodings=(enc,),
@@ -391,18 +391,18 @@ def position_functions(
 
 
 def position_function(density: Floats, sides: tuple[int, ...]) -> Floats:
-    """The function rebuilt at the first point, of norm 1: Algorithm 1."""
+    """Rebuild the function at the first point, with norm 1: Algorithm 1."""
     axes = len(sides)
     weights = density if axes == 1 else density / multiplicity(sides)
-    h = np.fft.irfftn(weights, sides, range(axes))  # weights over numpy.rfftn's half plane, back
+    h = np.fft.irfftn(weights, sides, range(axes))  # inverse of numpy.rfftn
     return np.asarray(h / np.linalg.norm(h))
 
 
 def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
-    """How many vectors the rows within a lattice have."""
+    """Count the distinct vectors of the rows within a lattice."""
     from pefourier.geometry.closest import closest_pair, first_alike
 
-    lags = enc.domain.kind == "lag"  # which no lattice of positions cuts off
+    lags = enc.domain.kind == "lag"  # a lattice of positions does not limit lags
     within = enc.domain.sides if lags else tuple(map(min, enc.domain.sides, sides))
     corner = tuple(map(slice, within))
     rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
@@ -421,7 +421,7 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
 
 
 def rebase(enc: Encoding, rho: float) -> Encoding | None:
-    """A named encoding with another base; None where it has no base."""
+    """Build a named encoding with a different base; None if it has no base."""
     params, builder = enc.params, BUILDERS.get(enc.name)
     is_named = canonical_spec(enc.spec).partition(":")[0] == enc.name
     if builder is None or not is_named or params.get("demean"):
@@ -432,19 +432,19 @@ def rebase(enc: Encoding, rho: float) -> Encoding | None:
     rebased = build(enc.name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
     rebased = without_prefix(rebased)
     if (rebased.dim, rebased.domain.sides) != (enc.dim, enc.domain.sides):
-        return None  # its d was not the one that is asked for, or its grid is given beside
+        return None  # d differs from the request, or the grid is given separately
     return replace(rebased, lattice=enc.lattice)
 
 
 def where_to_rebuild(
     enc: Encoding, lattice: int | None, positions: Sequence[int] | Sequence[Sequence[int]] | None
 ) -> tuple[tuple[int, ...], Sequence[int] | Sequence[Sequence[int]]]:
-    """The sides of the lattice, and the points of it at which deltas are put."""
+    """Sides of the lattice, and the points at which deltas are placed."""
     if enc.domain.irregular:
         raise PefourierError(
-            f"positions are rebuilt on a lattice of even steps, and the times of {enc.name} are at "
-            "uneven ones; 'pefourier relations' has inner products by lag, 'pefourier "
-            "check-faithful' the linear inverse"
+            f"positions are rebuilt on a lattice of even steps, but the times of {enc.name} have "
+            "uneven steps; use 'pefourier relations' for inner products by lag, or 'pefourier "
+            "check-faithful' for the linear inverse"
         )
     sides = lattice_sides(enc, lattice)
     if positions is None:
@@ -452,14 +452,14 @@ def where_to_rebuild(
         positions = usual_positions(sides[0]) if is_line else [tuple(n // 2 for n in sides)]
     if prod(sides) * (len(positions) + BESIDES) > VALUES:
         raise PefourierError(
-            f"{len(positions)} positions on a lattice of {prod(sides)} points take over the limit "
-            "of 1 GiB; set a smaller --lattice"
+            f"{len(positions)} positions on a lattice of {prod(sides)} points need more than the "
+            "limit of 1 GiB; set a smaller --lattice"
         )
     return sides, positions
 
 
 def usual_positions(n: int) -> tuple[int, ...]:
-    """The paper's positions 5, 40 and 75 of 80, or as far along a shorter or a long lattice.
+    """Positions 5, 40 and 75 of 80 as in the paper, scaled for shorter or long lattices.
 
     >>> usual_positions(256), usual_positions(64), usual_positions(2), usual_positions(8192)
     ((5, 40, 75), (4, 32, 60), (0, 1), (512, 4096, 7680))
@@ -470,7 +470,7 @@ def usual_positions(n: int) -> tuple[int, ...]:
 
 
 def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
-    """A point of a lattice; one with other axes or beyond a side is refused."""
+    """Return a point of a lattice; raise an error for wrong axes or a point outside."""
     place = tuple(int(x) for x in np.atleast_1d(point))
     if len(place) != len(sides) or not all(0 <= x < n for x, n in zip(place, sides, strict=False)):
         typed, first, last = (
@@ -478,7 +478,7 @@ def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int
             for numbers in (place, [0] * len(sides), np.array(sides) - 1)
         )
         raise PefourierError(
-            f"position {typed} is outside the lattice {first} … {last}; choose another or set "
+            f"position {typed} is outside the lattice {first} … {last}; use another or set "
             "--lattice"
         )
     return place
@@ -487,14 +487,14 @@ def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int
 def inverse_error_at(
     factors: Factors, point: tuple[int, ...], sides: tuple[int, ...]
 ) -> float | None:
-    """Error of the linear inverse at a point, None where the encoding has no code."""
+    """Error of the linear inverse at a point; None if the encoding has no vector there."""
     if any(x >= n for x, n in zip(point, sides, strict=True)):
         return None
     return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
 
 
 def describe_grid_peak(h: Floats) -> GridReconstruction:
-    """The rebuilt function on a torus whose peak is at the first point.
+    """Measure a rebuilt function on a torus with its peak at the first point.
 
     >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]])).half_max_area
     3
@@ -519,9 +519,9 @@ def describe_grid_peak(h: Floats) -> GridReconstruction:
 
 
 def describe_peak(h: Floats) -> LineReconstruction:
-    """The rebuilt function on a circle whose peak is at index 0.
+    """Measure a rebuilt function on a circle with its peak at index 0.
 
-    And h(t) = h(-t): Algorithm 1's weights are real.
+    It is symmetric, h(t) = h(-t), because the weights of Algorithm 1 are real.
 
     >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75])).width
     3.0
@@ -534,7 +534,7 @@ def describe_peak(h: Floats) -> LineReconstruction:
         t = int(np.argmin(above))  # the first sample below half height
         width = 2 * (t - 1 + (right[t - 1] - half) / (right[t - 1] - right[t]))
     rises = np.flatnonzero(np.diff(right) > 0)
-    lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0 * h[0]  # NaN of zeros
+    lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0 * h[0]  # NaN for zeros
     return LineReconstruction(
         position=0,
         values=h,

@@ -1,13 +1,13 @@
-r"""How does the code of one position relate to that of another?
+r"""Relations between the vectors of positions: inner products, shifts, asymmetry and distances.
 
 Conventions
 -----------
-Rows of a table (n, d) are codes; a lag is a difference of positions, or of times in their unit. At
-uneven times hardly any lag occurs twice: there all is as declared, or not known. Sines and cosines
-of one frequency are moved by a rotation, so that one matrix T(k) leads from every code to the one k
-positions on (Denk, 2019): PE(t + k) = T(k) PE(t). Inner products then depend on the lag alone, and
-their mean at each lag, over that at lag 0, is the `kernel`. Frequencies are radians per position.
-On a grid lags are displacements (dy, dx), and there is a T for a step along each axis.
+Rows of a table (n, d) are vectors; a lag is a difference of positions, or of times in their unit.
+At uneven times hardly any lag occurs twice, so results are declared or unknown. A shift rotates the
+sine and cosine of a frequency. For sinusoids, one matrix T(k) therefore maps every vector to the
+vector k positions later (Denk, 2019): PE(t + k) = T(k) PE(t). Inner products then depend only on
+the lag. Their mean at each lag, relative to lag 0, is the `kernel`. Frequencies are radians per
+position. On a grid, lags are displacements (dy, dx), and each axis has a T for one step.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
 
-EXACT = 1e-6  # a residual that is rounding
-MOST_LAGS = 2**16  # of times at uneven steps
-LAGS_A_WAVE = 16  # of these, in the shortest
-FITTED = 2**11  # positions from which a shift is fitted
-LARGEST_SHIFT = FITTED // 2  # dimensions up to which one is
-SAMPLE = 2**10  # positions, evenly spaced, among which distances are correlated
+EXACT = 1e-6  # largest residual that counts as rounding
+MOST_LAGS = 2**16  # most lags of times at uneven steps
+LAGS_A_WAVE = 16  # lags per shortest wavelength
+FITTED = 2**11  # most positions to which a shift is fitted
+LARGEST_SHIFT = FITTED // 2  # most dimensions for which a shift is fitted
+SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 
 
 @dataclass(frozen=True, repr=False)
 class Relations(Result):
-    """What codes say about the distance and the order of positions; None where undefined."""
+    """Relations of vectors to the distance and order of positions; None if undefined."""
 
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
@@ -62,17 +62,17 @@ class Relations(Result):
 
     length: int
     dimension: int
-    shift_residual: float | list[float | None] | None  # of the best T(1); None: any would do
-    toeplitz_residual: float | None  # 0: inner products depend on the lag only
-    kernel: Floats | None  # (K,) inner product at each lag over that at lag 0
-    lags: Floats | None  # (K,) of times in their unit; None: 0, 1, … positions
-    first_rise: float | list[int | None] | None  # first lag whose kernel exceeds the one before
-    asymmetry: float | None  # 0: what a lag gives, its opposite gives too
-    distance_preservation: float | None  # correlation of code distance with position distance
+    shift_residual: float | list[float | None] | None  # of the best T(1); None if any T fits
+    toeplitz_residual: float | None  # 0: inner products depend only on the lag
+    kernel: Floats | None  # (K,) inner product at each lag, relative to lag 0
+    lags: Floats | None  # (K,) in the unit of times; None for 0, 1, … positions
+    first_rise: float | list[int | None] | None  # first lag at which the kernel rises
+    asymmetry: float | None  # 0: opposite lags have equal vectors
+    distance_preservation: float | None  # correlation of distances of vectors and of positions
 
     @property
     def verdict(self) -> str:
-        """What inner products, or biases, depend on."""
+        """The property on which inner products, or biases, depend."""
         enc = self.encodings[0]
         if not (enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)):
             return "no lags"
@@ -86,19 +86,19 @@ class Relations(Result):
 
     @property
     def by_lag(self) -> bool:
-        """Whether inner products depend on the lag alone."""
+        """Whether inner products depend only on the lag."""
         return self.toeplitz_residual is not None and self.toeplitz_residual <= EXACT
 
     @property
     def findings(self) -> list[Finding]:
-        """Numbers that look random."""
+        """Findings of the encoding, and whether the table looks random."""
         enc = self.encodings[0]
         table = enc.measure is None and enc.domain.kind == "position" and self.toeplitz_residual
         is_random = table and numbers_look_random(enc.table())
         return [*enc.findings, *([finding("random-codes")] if is_random else [])]
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
-        """Names of the columns of CSV, and the inner product at each lag, of grids dy×dx."""
+        """Column names for CSV, and the inner product at each lag (dy×dx on grids)."""
         kernel = np.zeros(0) if self.kernel is None else self.kernel
         middle = [n // 2 if self.on_grid else 0 for n in kernel.shape]
         rows = (
@@ -112,38 +112,38 @@ class Relations(Result):
 
 @dataclass(frozen=True, repr=False)
 class GridRelations(Relations):
-    """What codes of points of a grid say about their displacements.
+    """Relations of vectors of grid points to their displacements.
 
-    `kernel` has the shape (2 N_1 - 1, …), lag 0 in the middle; `shift_residual` and `first_rise`
-    are lists with a number for each axis.
+    `kernel` has the shape (2 N_1 - 1, …) with lag 0 in the middle; `shift_residual` and
+    `first_rise` are lists with one number per axis.
     """
 
     on_grid: ClassVar[bool] = True
 
-    grid: tuple[int, ...]  # points along each axis, the slowest first
+    grid: tuple[int, ...]  # points along each axis, in row-major order
     prefix: int  # rows before the grid that have no place
 
     @property
     def verdict(self) -> str:
-        """What inner products on a grid depend on."""
+        """The property on which inner products on a grid depend."""
         if self.kernel is None:
             return "biases" if self.encodings[0].domain.kind == "lag" else "zero codes"
         return "depends on displacement alone" if self.by_lag else "depends on place"
 
 
 def relate(encoding: Encoding | ArrayLike) -> Relations:
-    """How the codes of positions, or of lags, relate to one another.
+    """Measure relations between the vectors of positions, or of lags.
 
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
-        An encoding, or a table with one row a position.
+        An encoding, or a table with one row for each position.
 
     Notes
     -----
-    Biases of lags are compared themselves: their kernel is the mean of exp(bias) over heads at keys
-    before the query, the one answer that depends on their unit, as the softmax does. Vectors of
-    lags and nodes of a tree have no kernel here.
+    Biases of lags are compared directly. Their kernel is the mean of exp(bias) over heads at keys
+    before the query. It is the only result that depends on their unit, as the softmax does. Vectors
+    of lags and nodes of a tree have no kernel here.
 
     Examples
     --------
@@ -175,11 +175,11 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
 
 
 def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | None:
-    """Norm of T(k) PE(t) - PE(t + k) over that of PE(t + k); 0 where products are declared.
+    """Norm of T(k) PE(t) - PE(t + k) over that of PE(t + k); 0 if inner products are declared.
 
-    Of a table at most the first 2048 positions are fitted. None where they are linearly
-    independent, since some T then fits any table, for d over 1024, where it would take long, and
-    for times at uneven steps. On a grid one number for a shift along each axis.
+    For a table, at most the first 2,048 positions are fitted. None if they are linearly independent
+    (some T then fits any table), if d exceeds 1,024 (too slow), or for times at uneven steps. On a
+    grid, the result has one number for a shift along each axis.
     """
     if len(enc.domain.sides) > 1:
         return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
@@ -189,9 +189,9 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
 
 
 def fit_shift(before: Floats, after: Floats) -> float | None:
-    """Relative norm of T times codes (n, d) minus those they should give; None: any T would do.
+    """Relative residual of the best T from vectors (n, d) to their targets; None if any T fits.
 
-    In a unit of their own: LAPACK rounds very small and very large numbers in other ways.
+    Both are rescaled first, because LAPACK rounds very small and very large numbers differently.
     """
     before, after = before * unit_of(before), after * unit_of(after)
     shift, _, rank, _ = np.linalg.lstsq(before, after)
@@ -202,7 +202,7 @@ def fit_shift(before: Floats, after: Floats) -> float | None:
 
 
 def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
-    """The residual of a shift by k points along one axis of a grid, fitted to a corner of it."""
+    """Residual of a shift by k points along one axis of a grid, fitted to a corner."""
     sides = enc.domain.sides
     if is_stationary(enc) and k < sides[axis]:
         return 0.0
@@ -218,9 +218,9 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
 
 
 def kernel(enc: Encoding) -> Floats | None:
-    r"""Mean inner product of codes at each lag over that at lag 0, shape (n,); see `lag_axis`.
+    r"""Mean inner product of vectors at each lag, relative to lag 0, shape (n,); see `lag_axis`.
 
-    On a grid at each displacement, shape (2 N_1 - 1, …), with lag 0 in the middle.
+    On a grid, at each displacement: shape (2 N_1 - 1, …), with lag 0 in the middle.
 
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
@@ -241,7 +241,7 @@ def kernel(enc: Encoding) -> Floats | None:
         parts = (np.arange(block.start, block.stop) for block in blocks)
         lags = (part if finer == 1 else part / finer for part in parts)
         return np.concatenate([enc.measure.kernel(part) for part in lags])
-    if enc.inverse_keys:  # scores of queries with the key at 0, whose factors are 1
+    if enc.inverse_keys:  # scores of queries with the key at 0, where factors are 1
         table = enc.table()
         return np.asarray(table @ table[0] / (table[0] @ table[0]))
     means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
@@ -249,7 +249,7 @@ def kernel(enc: Encoding) -> Floats | None:
 
 
 def kernel_on_grid(enc: Encoding) -> Floats | None:
-    """The kernel of a grid at all displacements, from one half of them."""
+    """Kernel of a grid at all displacements, computed from one half by symmetry."""
     sides = enc.domain.sides
     if not is_stationary(enc):
         means = mean_products(enc.table(), sides)
@@ -264,10 +264,10 @@ def kernel_on_grid(enc: Encoding) -> Floats | None:
 
 
 def lag_axis(enc: Encoding) -> tuple[int, int]:
-    """At how many lags a kernel is told, and how many of them are in a step between points.
+    """Number of lags at which a kernel is computed, and number of lags per step between points.
 
-    One is, at even steps. At uneven ones as many as show the shortest declared wave, over the span
-    of the times, or its first 65,536 where these are more.
+    At even steps, one lag per step. At uneven steps, enough lags to show the shortest declared
+    wavelength over the span of the times, limited to the first 65,536.
 
     >>> from pefourier.encodings import load
     >>> [lag_axis(load("mtan-fixed", d=4, times=[0.0, t, 2.0])) for t in (1.0, 1.5)]
@@ -281,14 +281,14 @@ def lag_axis(enc: Encoding) -> tuple[int, int]:
 
 
 def in_units(enc: Encoding, lag: Any) -> Any:
-    """Lags by their numbers on the axis, those of times in their unit."""
+    """Convert lag numbers to lags, for times in their unit."""
     if lag is None or enc.domain.kind != "time":
         return lag
     return lag * enc.domain.spacing / lag_axis(enc)[1]
 
 
 def rising_lags(enc: Encoding, k: Floats | None) -> float | list[int | None] | None:
-    """The first lag at which the kernel rises; on a grid that along each axis."""
+    """First lag at which the kernel rises; on a grid, along each axis."""
     if k is None:
         return None
     rises = [first_rise(line, enc.eps) for line in kernel_lines(k)]
@@ -296,7 +296,7 @@ def rising_lags(enc: Encoding, k: Floats | None) -> float | list[int | None] | N
 
 
 def kernel_lines(k: Floats) -> list[Floats]:
-    """The kernel along each axis of a grid, from lag 0 on; of a line itself.
+    """Return the kernel along each axis of a grid, from lag 0 on; for one axis, the kernel.
 
     >>> [line.tolist() for line in kernel_lines(np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]]))]
     [[4, 7], [4, 5]]
@@ -311,7 +311,7 @@ def kernel_lines(k: Floats) -> list[Floats]:
 
 
 def kernel_of_biases(biases: NDArray[np.floating]) -> Floats:
-    """Mean of exp(bias) over heads at each lag (n, d) over that at lag 0; beyond range infinite.
+    """Mean of exp(bias) over heads at each lag (n, d), relative to lag 0; infinite on overflow.
 
     >>> kernel_of_biases(np.array([[-1e9], [-2e9], [1e9]]))
     array([ 1.,  0., inf])
@@ -323,7 +323,7 @@ def kernel_of_biases(biases: NDArray[np.floating]) -> Floats:
 
 
 def first_rise(kernel: Floats, eps: float = 0.0) -> int | None:
-    """The first lag whose kernel exceeds, beyond rounding, the one before; None: it never rises.
+    """First lag at which the kernel rises beyond rounding; None if it never rises.
 
     >>> first_rise(np.array([1.0, 0.5, 0.2, 0.3]))
     3
@@ -333,24 +333,24 @@ def first_rise(kernel: Floats, eps: float = 0.0) -> int | None:
 
 
 def asymmetry(enc: Encoding) -> float | None:
-    """Norm of the codes of lags minus those of opposite lags, over twice the norm of all.
+    """Norm of the vectors of lags minus those of opposite lags, over twice the norm of all.
 
-    Inner products of codes of positions are symmetric: 0. None for causal lags, which have no
-    opposites, for positions whose code is a row of biases, and for keys with factors of their own.
+    Inner products of positions are symmetric, so the result is 0. None for causal lags, which have
+    no opposites, for positions with a row of biases, and if keys have inverse factors.
     """
     if enc.domain.kind != "lag":
         return None if enc.injection == "bias" or enc.inverse_keys else 0.0
     if not enc.domain.grid and enc.domain.x[-1] != -enc.domain.x[0]:
         return None
-    table = enc.table()  # of a window displacements, the last opposite the first
+    table = enc.table()  # in a window, displacement i from the end is opposite to i
     size = 2 * np.linalg.norm(table)
     return float(np.linalg.norm(table - table[::-1]) / size) if size else 0.0
 
 
 def distance_preservation(enc: Encoding) -> float | None:
-    """Correlation of code distance with position distance over pairs (Zheng et al., 2021).
+    """Correlation of distances of vectors and of positions over pairs (Zheng et al., 2021).
 
-    Of more than 1024 positions so many are taken, evenly spaced. None where distances are equal.
+    At most 1,024 evenly spaced positions are used. None if distances are equal.
     """
     points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
     x = enc.domain.x[points]

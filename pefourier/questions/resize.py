@@ -1,13 +1,13 @@
-r"""What becomes of a table of positions at another size of images, or length of texts?
+r"""Resizing of a table of positions to a different image size or text length.
 
 Conventions
 -----------
-A table has one row a point of a lattice, behind rows without a place, which are kept. It is
+A table has one row for each point of a lattice, after rows without a place, which are kept. It is
 resized by the methods in use (`geometry.interpolation`), in float64. Neighbours are points one step
-apart along an axis; their similarity is the mean cosine of their codes. Frequencies are cycles an
-image where tables of two sizes are compared, so that those that stay have the same number.
-Densities are those of `spectrum` without smoothing, over the lattice of the table's own points.
-A sequence whose inner products are declared is described by their closed forms, without its table.
+apart along an axis; their similarity is the mean cosine of their vectors. When tables of two sizes
+are compared, frequencies are in cycles per side, so a preserved frequency keeps its number.
+Densities are those of `spectrum` without smoothing, over the lattice of the points of the table. If
+a sequence declares its inner products, closed forms describe it without its table.
 """
 
 import math
@@ -55,62 +55,62 @@ from pefourier.questions.spectral_density import estimate_spectrum, sampled_dens
 from pefourier.writing.page import fields_told
 from pefourier.writing.text import join, printable
 
-SUMS_EPS = 2.0**-46  # to which sums of a few rows are known
+SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
 VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
-ANEW = "anew"  # in place of a method: by the formula, as models compute it at every size
+ANEW = "anew"  # computed by the formula, as models do at every size, not by a method
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A table of the points of a lattice: how its codes differ, and its frequencies."""
+    """Vectors of a table on a lattice: their distances and frequencies."""
 
     name: str = field(metadata={"told": False})  # before or after
     grid: tuple[int, ...]
-    norm: float  # rms length of a code
-    distinct: int  # different codes
-    nearest: float | None  # smallest distance of two codes over `norm`; None for a single point
-    neighbours: list[float]  # mean cosine of codes one step apart along each axis
-    cycles: float  # mean frequency, cycles from end to end (root of squares over the axes)
-    constant: float  # share of the energy that is the same at all points
+    norm: float  # RMS norm of the vectors
+    distinct: int  # number of distinct vectors
+    nearest: float | None  # smallest distance of two vectors over `norm`; None for a single point
+    neighbours: list[float]  # mean cosine of vectors one step apart along each axis
+    cycles: float  # mean frequency in cycles per side (Euclidean norm over the axes)
+    constant: float  # share of the energy that is constant over all points
     density: np.ndarray  # (K_1, …) over the half plane, sums to one
     closest: tuple[int, int] | None = field(default=None, metadata={"told": False})  # rows
 
     @property
     def collision(self) -> str:
-        """Two points with one vector, where there are any."""
+        """Description of two points that share a vector."""
         ends = (point_of(map(int, np.unravel_index(row, self.grid))) for row in self.closest or ())
-        return f"for example, those of {join(ends)} are the same"
+        return f"for example, those of {join(ends)} are equal"
 
     @property
     def points(self) -> int:
-        """How many points the lattice has."""
+        """Number of points of the lattice."""
         return math.prod(self.grid)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A table as one method resizes it."""
+    """Result of resizing a table by one method."""
 
     method: str
-    norm_ratio: float  # rms length of the new codes over that of the old
+    norm_ratio: float  # RMS norm of the new vectors over that of the old
     neighbours: list[float]
-    largest_difference: float  # from the method asked for, of any number
+    largest_difference: float  # from the chosen method, over all numbers
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """How far pairs of a formula turn on the new lattice, and which meet phases never seen."""
+    """Pairs of a formula that reach angles on the new lattice not seen on the old."""
 
     axis: str
     pairs: int
     unseen: int
-    which: list[int]  # of the axis' pairs, counted from 0 in the formula's order
+    which: list[int]  # among the pairs of the axis, from 0 in the order of the formula
 
 
 @dataclass(frozen=True, repr=False)
 class Resizing(Result):
-    """A table on another lattice, and what each method makes of it."""
+    """A table resized to a new lattice, with a comparison of methods."""
 
     shown: ClassVar[dict[str, str]] = {
         "from": "old",
@@ -146,10 +146,10 @@ class Resizing(Result):
     make_table: Callable[[], np.ndarray] = field(compare=False, metadata={"told": False})
     before: Picture
     after: Picture
-    methods: list[Method]  # empty where the table was computed anew
-    unseen: list[Unseen]  # by axis; none where frequencies are not declared
-    unchanged: int | None  # rows of a sequence's formula that the new length leaves as they are
-    library: str | None = None  # whose source code resizes tables of the model by this method
+    methods: list[Method]  # empty if the table was recomputed
+    unseen: list[Unseen]  # by axis; empty if frequencies are not declared
+    unchanged: int | None  # rows of a sequence's formula that keep their values
+    library: str | None = None  # library that resizes tables of the model by this method
     crop: tuple[int, ...] | None = None  # the first point of a crop
     out: str | None = None  # the file that the table was written to
 
@@ -159,12 +159,12 @@ class Resizing(Result):
         return as_stored(self.encodings[0], self.make_table())
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to another process: the table in place of its rule, which is a closure."""
+        """Return the state to pickle, with the table in place of the closure that makes it."""
         return {**super().__getstate__(), "table": self.table, "make_table": None}
 
     @property
     def unchanged_in_words(self) -> str:
-        """How many of the rows of both lengths stay as they are."""
+        """A sentence on how many common rows keep their values."""
         common = min(self.before.points, self.after.points)
         if self.unchanged in (None, common):
             return "" if self.unchanged is None else f" The first {common:,} rows are unchanged."
@@ -175,18 +175,18 @@ class Resizing(Result):
 
     @property
     def step(self) -> str:
-        """What was done to the table, and in which library it is done."""
+        """Description of the resizing, and the library that uses it."""
         step = f"a crop from {point_of(self.crop)}" if self.crop else f"{self.method} interpolation"
         return step + (f" as in {self.library}" if self.library else "")
 
     @property
     def unsure(self) -> bool:
-        """Whether another method than this one may be the model's own."""
+        """Whether the model may use a different method."""
         return len(self.old) > 1 and not self.library
 
     @property
     def verdict(self) -> str:
-        """Whether codes can still be told apart, and whether models interpolate them at all."""
+        """Whether vectors stay distinct, are recomputed, or are all zero."""
         if not self.before.norm:
             return "all zero"
         if self.method == ANEW:
@@ -201,7 +201,7 @@ class Resizing(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """What is known of the table, and which pairs of a formula meet phases never seen."""
+        """Findings of the table, and pairs of a formula that reach unseen angles."""
         unseen = [(a.unseen, a.pairs, a.axis) for a in self.unseen if a.unseen]
         notes = [finding("unseen-phases", count=n, total=m, axis=axis) for n, m, axis in unseen]
         notes = [*self.encodings[0].findings, *notes]
@@ -214,7 +214,7 @@ class Resizing(Result):
         return notes
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
-        """Names of the columns of CSV, and a row for each method."""
+        """Column names for CSV, and one row for each method."""
         return csv_table(self.methods, fields_told(Method))
 
 
@@ -225,22 +225,22 @@ def resize_table(
     formula: Encoding | None = None,
     first: Sequence[int] = (),
 ) -> Resizing:
-    """Resize a table by one of `METHODS`, and compare all that can be used.
+    """Resize a table by one of `METHODS`, and compare all usable methods.
 
     Parameters
     ----------
     encoding : Encoding
-        Codes on a grid, maybe behind rows without a place.
+        Vectors on a grid, optionally after rows without a place.
     new : sequence of int
-        Sides of the new grid, as many as the old one has; of biases those of the new window, whose
-        displacements are 2 H - 1 by 2 W - 1.
+        Sides of the new grid, as many as the old grid has; for biases, sides of the new window,
+        which has 2 H - 1 by 2 W - 1 displacements.
     method : str, optional
-        That of the table in the answer; by default the model's own where it is known, else bicubic,
-        or the formula where models compute it at every size.
+        Method of the resulting table; the default is the method of the model if known, else
+        bicubic, or the formula if models compute it at every size.
     formula : Encoding, optional
-        The same formula on the new grid: its codes there, and which pairs meet unseen phases.
+        The same formula on the new grid, for its vectors and the pairs at unseen angles.
     first : sequence of int, optional
-        Where method "crop" begins: a point of the old grid, by default the first one.
+        First point of the old grid for method "crop"; the default is the first point of all.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def resize_table(
 
 
 def with_doubts(enc: Encoding) -> Encoding:
-    """A table with what tells that its rows are not the points of their grid."""
+    """Add findings if the rows of a table do not fit the points of its grid."""
     points, sides = without_prefix(enc), enc.domain.sides
     is_read = enc.domain.kind == "position" and enc.origin != "formula" and len(sides) > 1
     if not is_read or better_reading(table := points.table(), sides) is None:
@@ -299,14 +299,14 @@ def with_doubts(enc: Encoding) -> Encoding:
 
 
 def check_method(enc: Encoding, method: str, new: Sequence[int], first: Sequence[int]) -> None:
-    """Refuse a method that cannot make the new table."""
+    """Raise an error if a method cannot make the new table."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     sides, lags = enc.domain.sides, enc.domain.kind == "lag"
     if first and (method != "crop" or len(first) != len(sides)):
-        reason = "does not go with this --from-crop; --method crop takes a number for each side"
+        reason = "does not accept this --from-crop; --method crop needs one number for each side"
     elif lags and method == "crop":
-        reason = "is for points; center-crop cuts a window"
+        reason = "applies to points; use center-crop for a window"
     else:
         reason = why_not(method, sides, new, first)
     if reason:
@@ -315,7 +315,7 @@ def check_method(enc: Encoding, method: str, new: Sequence[int], first: Sequence
 
 
 def methods_on(enc: Encoding, new: Sequence[int], chosen: str) -> list[str]:
-    """The methods that are compared: those for tables of its kind, and the chosen one."""
+    """Names of the methods to compare: those for this kind of table, and the chosen method."""
     sides, names = enc.domain.sides, [*METHODS[:4]]
     if len(sides) > 1:
         names += ["geometric" if enc.domain.kind == "lag" else "dinov2", "center-crop"]
@@ -324,7 +324,7 @@ def methods_on(enc: Encoding, new: Sequence[int], chosen: str) -> list[str]:
 
 
 def unseen_coordinates(enc: Encoding, old: Sequence[int], new: Sequence[int]) -> list[Finding]:
-    """Whether Swin V2's network meets coordinates beyond those of its windows in training."""
+    """Report coordinates of Swin V2's network beyond those of its windows in training."""
     first = np.array(enc.params.get("pretrained") or old)
     *trained, reached = log_spaced(np.array([first, old, new]) - 1, first)
     beyond = sorted((r, k) for r, k in zip(reached, np.max(trained, 0), strict=True) if r > k)
@@ -332,14 +332,14 @@ def unseen_coordinates(enc: Encoding, old: Sequence[int], new: Sequence[int]) ->
 
 
 def rows_behind(encoding: Encoding, computed: Encoding) -> np.ndarray:
-    """Vectors of a formula on a new grid, behind the rows of the old table without a place."""
+    """Vectors of a formula on a new grid, after the rows of the old table without a place."""
     prefix = encoding.domain.prefix
     front = encoding.table(encoding.domain.x[:prefix])
     return np.concatenate([front, computed.table()[prefix:]], dtype=float)
 
 
 def picture_of(name: str, enc: Encoding) -> Picture:
-    """Vectors of a formula on its lattice: of sequences by closed forms where there are any."""
+    """Describe the vectors of a formula on its lattice, by closed forms for sequences."""
     sides, prefix = enc.domain.sides, enc.domain.prefix
     if not is_stationary(enc) or len(sides) > 1 or prefix:
         return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
@@ -350,7 +350,7 @@ def picture_of(name: str, enc: Encoding) -> Picture:
 
 
 def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
-    """How many rows of a sequence's formula are equal at both lengths, bit by bit."""
+    """Number of rows of a sequence's formula that are bitwise equal at both lengths."""
     if new is None or len(old.domain.sides) > 1 or old.domain.prefix:
         return None
     if is_stationary(old) and is_stationary(new):
@@ -363,9 +363,9 @@ def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
 
 
 def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
-    """Whether the source of an encoding gives codes of a formula on a new grid, too.
+    """Whether the source of an encoding can compute its formula on a new grid.
 
-    Tables that are drawn have none; frequencies that are drawn are the same on all grids.
+    Randomly drawn tables have no formula; randomly drawn frequencies are equal on all grids.
     """
     is_named = isinstance(source, str) and enc.origin == "formula" and source_of(source) != "table"
     is_drawn = enc.untrained and enc.measure is None
@@ -373,9 +373,10 @@ def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
 
 
 def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
-    """A table on the grid that it has, or on a square behind its prefix; else it is refused.
+    """Place a table on its grid, or on a square after its prefix; otherwise raise an error.
 
-    One that is on none, asked for one axis, is a line. What may be biases or lags is no square.
+    With one axis, a table without a grid is a line. Possible biases or lags are not placed on a
+    square.
     """
     prefix = enc.domain.prefix
     if len(enc.domain.grid) > 1 or (enc.domain.grid and not prefix):
@@ -390,15 +391,15 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
         line = replace(enc, domain=positions(len(enc)), findings=settled)
         return on_grid(line, (side, side), prefix)
     raise PefourierError(
-        f"{shown(enc.label)} has {len(enc)} rows, and no grid is known; give its sides, as "
-        f"{grid_options(*usual_grid(len(enc), prefix), '--from')}, or of biases their window's"
+        f"{shown(enc.label)} has {len(enc)} rows and an unknown grid; pass its sides, such as "
+        f"{grid_options(*usual_grid(len(enc), prefix), '--from')}, or for biases the window's"
     )
 
 
 def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The old sides, the new ones, and those of the new table; refused where none can be.
+    """Return the sides of the old grid, of the new grid and of the new table, after checks.
 
-    Sides of biases are those of a window, whose displacements their table has.
+    Sides of biases are those of a window; their table has one row per displacement.
     """
     lags, sides = encoding.domain.kind == "lag", encoding.domain.sides
     old = tuple((n + 1) // 2 for n in sides) if lags else sides
@@ -415,7 +416,7 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
 def compare_method(
     name: str, rows: Floats, chosen: Floats, states: Sequence[Picture], first: Sequence[int]
 ) -> Method:
-    """A table as a method resizes it, beside the one chosen: some columns at a time."""
+    """Compare the result of a method with the chosen table, in blocks of columns."""
     before, sides = states[0], states[1].grid
     products, largest = np.zeros((len(sides) + 1, *sides)), 0.0
     for columns in row_blocks(rows.shape[1], NUMBERS_AT_ONCE, len(chosen)):
@@ -427,9 +428,9 @@ def compare_method(
 
 
 def neighbour_products(table: Floats, sides: Sequence[int]) -> Floats:
-    """Inner products of each code with itself and with the next along each axis.
+    """Inner products of each vector with itself and with the next along each axis.
 
-    Their shape is (1 + axes, *sides), with 0 where there is no next.
+    The shape is (1 + axes, *sides), with 0 at the end of an axis.
     """
     grid = table.reshape(*sides, -1)
     products = np.zeros((len(sides) + 1, *sides))
@@ -442,12 +443,12 @@ def neighbour_products(table: Floats, sides: Sequence[int]) -> Floats:
 
 
 def rms(products: Floats) -> float:
-    """Root of the mean squared length of a code."""
+    """Root mean square of the norms of the vectors."""
     return float(np.sqrt(products[0].mean()))
 
 
 def similarities(products: Floats) -> list[float]:
-    """Mean cosine of codes one step apart along each axis; NaN on an axis of one point.
+    """Mean cosine of vectors one step apart along each axis; NaN on an axis of one point.
 
     >>> table = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 1.0]])
     >>> similarities(neighbour_products(table, (2, 2)))
@@ -462,7 +463,7 @@ def similarities(products: Floats) -> list[float]:
 
 
 def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
-    """A table on a lattice: its codes, and its frequencies; of one axis as a row of points."""
+    """Describe a table on a lattice; one axis is treated as a row of a grid."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
     products = neighbour_products(table, sides)
@@ -478,7 +479,7 @@ def describe(
     neighbours: list[float],
     density: np.ndarray,
 ) -> Picture:
-    """The vectors of an encoding on a lattice, with what is known of their inner products."""
+    """Describe the vectors of an encoding on a lattice, given their inner products."""
     waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
     cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
     return Picture(
@@ -496,7 +497,7 @@ def describe(
 
 
 def by_cycles(picture: Picture) -> np.ndarray:
-    """The energy at 0, 1, 2, … cycles from end to end along each axis, both directions together."""
+    """Energy at 0, 1, 2, … cycles per side along each axis, summed over both directions."""
     folded = picture.density
     for axis, n in enumerate(picture.grid[:-1]):  # the last axis has one direction
         cycles = np.arange(n // 2 + 1)
@@ -507,10 +508,10 @@ def by_cycles(picture: Picture) -> np.ndarray:
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
-    """Of each axis, the pairs that turn further on the new lattice than ever on the old.
+    """Pairs of each axis that reach angles on the new lattice beyond those on the old.
 
-    A pair that completed a turn on the old one has met all phases, and one that goes less than a
-    step of the old grid beyond what it met is as good as there.
+    A pair with a full rotation on the old lattice has seen all angles. An excess of less than one
+    step of the old grid is ignored.
     """
     if old.measure is None or new.measure is None:
         return []

@@ -1,7 +1,7 @@
-"""Which library resizes the tables of a model by which method?
+"""Libraries that resize the tables of a model, and their methods.
 
-Rows of model types name libraries under ``resized``, and under ``resized_lags`` for biases and
-vectors of lags: each with its methods, of which it uses the first that can make the new grid.
+Model types list libraries under ``resized``, and under ``resized_lags`` for biases and vectors of
+lags. Each library has a list of methods and uses the first that can make the new grid.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pefourier.geometry.interpolation import why_not
 
 
 def ways_of(enc: Encoding) -> list[list[str]]:
-    """Libraries that resize a table, each before its methods; none where none is known."""
+    """Libraries that resize a table, each followed by its methods; empty if unknown."""
     by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
     kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
     key = "resized_lags" if by_lag or enc.domain.kind == "lag" else "resized"
@@ -21,7 +21,7 @@ def ways_of(enc: Encoding) -> list[list[str]]:
 
 
 def methods_of(enc: Encoding, new: Sequence[int]) -> dict[str, str]:
-    """The method of each library that can make a lattice of this size out of a table."""
+    """Method of each library that can resize a table to a lattice of this size."""
     return {
         library: fitting[0]
         for library, *methods in ways_of(enc)

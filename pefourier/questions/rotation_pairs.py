@@ -1,10 +1,10 @@
-"""Do two rotations, or tables of their cosines and sines, rotate the same way, pair by pair?
+"""Comparison of two rotations, or tables of their cosines and sines, pair by pair.
 
 Conventions
 -----------
-Rotations whose R(p) is known are compared by the scores of queries and keys, then by their pairs;
-where one is a table, by its fitted pairs alone. Of rotations a factor is no scale: it is part of
-what attention computes.
+Rotations with known R(p) are compared by the scores of queries and keys, then by their pairs. If
+one is a table, only its fitted pairs are compared. For rotations, a factor is not a free scale,
+because it changes attention.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ Pairs = tuple[PairWaves, PairWaves]
 
 
 def read_pairs(first: Encoding, second: Encoding) -> Pairs | None:
-    """The pairs of two encodings, cosines and sines in one order; None where one has none."""
+    """Read the pairs of two encodings in one order of cosines and sines; None if one has none."""
     a, b = pairs_of(first, second), pairs_of(second, first)
     return None if a is None or b is None else in_one_order(a, b)
 
 
 def pairs_of(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
-    """The pairs of an encoding: declared, as its code turns vectors, or fitted to its table."""
+    """Pairs of an encoding: declared, measured from its source code, or fitted to its table."""
     if (declared := declared_pairs(enc, axes_of(enc))) is not None:
         return declared
     if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
@@ -71,20 +71,20 @@ def pairs_of(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
 
 
 def axes_of(enc: Encoding) -> tuple[str, ...]:
-    """The axis of images that turns each pair of a rotation whose config tells it."""
+    """Image axis that rotates each pair, if the config states it; else empty."""
     if not has_layers(enc) or not is_rotation(enc):
         return ()
     try:
         axis = axis_in(enc)
-    except PefourierError:  # sections that do not fit the pairs, of which there is a finding
+    except PefourierError:  # sections do not fit the pairs, which a finding reports
         return ()
     return () if axis is None else tuple((*AXES, "e")[i] for i in axis)
 
 
 def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> Outcome | None:
-    """Rotations by what they do, and rotations and tables of waves pair by pair; None: neither.
+    """Compare rotations by their effect, and rotations or tables by pairs; None if not possible.
 
-    `numbers` is how their tables differ, of which pairs may be the explanation.
+    `numbers` is the outcome of comparing their tables, which pairs may explain.
     """
     operator = compare_operators(*encodings)
     if operator is None:
@@ -105,9 +105,9 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
 
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
-    """What two functions return, where it differs though scores are the same."""
+    """Compare the outputs of two functions, which may differ although scores agree."""
     outcome = replace(outcome, compared=(*outcome.compared, "outputs"))
-    if operator.relation == "permuted":  # and outputs with what goes in
+    if operator.relation == "permuted":  # outputs are permuted with the inputs
         return outcome
     largest = largest_output_difference(*encodings)
     if not largest:
@@ -124,7 +124,7 @@ def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: T
 def compare_same_scores(
     outcome: Outcome, encodings: Two, pairs: Pairs | None, offset: int
 ) -> Outcome:
-    """Two rotations with the same scores: their numbers, an offset that both share, and axes."""
+    """Compare the numbers, the shared offset and the axes of rotations with equal scores."""
     first, second = encodings
     by_numbers = first.origin == second.origin == "formula" and first.dim == second.dim
     if not (outcome.transform or by_numbers):
@@ -139,7 +139,7 @@ def compare_same_scores(
 
 
 def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
-    """What two sets of pairs say: which differ, and by which slip."""
+    """Compare two sets of pairs: which differ, and by which mistake."""
     a, b = pairs
     outcome = replace(outcome, pair_counts=(len(a.omega), len(b.omega)))
     images = axes_in_table(outcome, a, b)
@@ -168,33 +168,33 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
 def compare_equal_pairs(
     outcome: Outcome, encodings: Two, first: PairWaves, second: PairWaves
 ) -> Outcome:
-    """Pairs that turn alike: their factor, where they begin, and what a table leaves open."""
+    """Compare the factor and offset of equal pairs, and note what a table does not show."""
     is_rotary = any(map(rotates, encodings))
     are_declared = first.is_declared and second.is_declared
     layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
     copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
-    is_unsaid = is_rotary and not layouts & copies  # columns that stand twice show the pairs
+    is_unsaid = is_rotary and not layouts & copies  # repeated columns show the pairing
     unsaid = outcome.with_findings(*(finding("pairing-unsaid"),) * is_unsaid)
-    if outcome.verdict == "the same":  # to every number
+    if outcome.verdict == "the same":  # in every number
         return outcome if are_declared else unsaid
     scores_differ = outcome.operator is not None and outcome.operator.relation == "different"
     ratio = second.factor / first.factor
     if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
         cause = settings_cause(*encodings) if are_known(*encodings) else None
-        return replace(outcome, cause=cause)  # their numbers say it, or their scores
+        return replace(outcome, cause=cause)  # the numbers or scores already show the difference
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
         if is_rotary:
             return with_factors(outcome, first.factor, second.factor)
         if outcome.max_difference is not None:
-            return outcome  # their numbers say it, whatever the order of columns
+            return outcome  # the numbers already show it, whatever the column order
         return replace(outcome, verdict="equivalent", transform={"scale": ratio})
     if part in PARTS and is_rotary:
         index = 1 if second.form and second.form.part == part else 0
         note = finding("part-alone", table=("first", "second")[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
     if not is_rotary and outcome.verdict == "different":
-        return outcome  # columns in another order: their numbers say it
+        return outcome  # columns are reordered, which the numbers show
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
@@ -206,7 +206,7 @@ def compare_equal_pairs(
 def transform_of_pairs(
     first: PairWaves, second: PairWaves, part: str, *, is_rotary: bool
 ) -> dict[str, Any]:
-    """What leads from pairs to others that turn alike: an offset, a part, another order."""
+    """Describe the change between equal pairs: an offset, a part, or another order."""
     transform: dict[str, Any] = {}
     if offset := second.offset - first.offset:
         transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
@@ -218,12 +218,12 @@ def transform_of_pairs(
 
 
 def are_known(first: Encoding, second: Encoding) -> bool:
-    """Whether both are rotations by settings."""
+    """Whether both are rotations defined by settings."""
     return all(is_rotation(enc) and has_settings(enc) for enc in (first, second))
 
 
 def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
-    """The one slip that makes one of two the other, or the settings in which both differ."""
+    """Find a single mistake that explains the difference, or the settings that differ."""
     if are_known(*encodings):
         return settings_cause(*encodings)
     sides: tuple[tuple[Literal["a", "b"], Encoding, PairWaves, PairWaves], ...] = (
@@ -239,7 +239,7 @@ def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
 
 
 def compare_axes(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
-    """Rotations that turn text alike, and images by other axes."""
+    """Compare rotations that agree on text but use different axes for images."""
     m = min(len(first.axis), len(second.axis))
     if not m or first.axis == second.axis:
         return outcome
@@ -261,7 +261,7 @@ def compare_axes(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outco
 
 
 def axes_in_table(outcome: Outcome, *pairs: PairWaves) -> Outcome | None:
-    """A table of an image's tokens beside a config whose pairs turn by frames, rows and columns."""
+    """Compare a table of image tokens with a config that rotates pairs by image axes."""
     declared, table = pairs if pairs[0].axis else pairs[::-1]
     if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
         return None
@@ -279,9 +279,9 @@ def axes_in_table(outcome: Outcome, *pairs: PairWaves) -> Outcome | None:
 
 
 def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
-    """The axis of each pair of a table of tokens, by the whole numbers it turns by; None: text.
+    """Axis of each pair of a table of tokens, from its integer positions; None for text.
 
-    Slow pairs show three rows of ids: those of columns change most often, those of frames least.
+    Low-frequency pairs reveal three rows of ids: column ids change most often, frame ids least.
     """
     rows = np.arange(min(table.length, 4096))
     waves = table.waves(rows)

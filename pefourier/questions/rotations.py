@@ -1,17 +1,18 @@
-r"""What is known of one rotation: bands of frequencies, phases, sums of cosines, other readings.
+r"""Description of one rotation: frequency bands, phases, sums of cosines, other readings.
 
 Conventions
 -----------
-A rotation turns pair i of a head by :math:`p\,\omega_i` at position p; :math:`\omega_i` is in
-radians per position. A head has `pairs` of dimensions, of which those without a frequency, or with
-frequency 0, do not turn: they add 1 each to the kernel :math:`B(m) = f + \sum_i \cos m\omega_i` at
-every lag m. A turn is 2 pi. Positions 0 … n - 1 stand for the time from 0 to n: interpolation by
-length / trained meets nothing new, though its last position lies a part of a step further on.
+A rotation rotates pair i of a head by :math:`p\,\omega_i` at position p; :math:`\omega_i` is in
+radians per position. A head has `pairs` of dimensions. Pairs without a frequency, or with frequency
+0, do not rotate: each adds 1 to the kernel :math:`B(m) = f + \sum_i \cos m\omega_i` at every lag m.
+A full rotation is 2 pi. Positions 0 … n - 1 represent the interval from 0 to n. Interpolation by
+length / trained therefore counts as reaching no new angles, although its last position lies a
+fraction of a step beyond the last trained position.
 
-Codes of two readings of a rotation have one length, so that the cosine between them at p, the mean
-over pairs of cos p (w - w'), is what is left (`pefourier.encodings.attention_decay`). Slips are
-those of `pefourier.diagnosis.config_errors`, several with commas; ``layout`` pairs
-neighbours for halves.
+Vectors of two readings of a rotation have equal length. Their cosine at p is the mean over pairs of
+cos p (w - w') and measures their agreement (`pefourier.encodings.attention_decay`). Mistakes are
+named as in `pefourier.diagnosis.config_errors` and separated by commas; ``layout`` pairs neighbours
+in place of halves.
 """
 
 from collections import UserDict
@@ -44,44 +45,44 @@ if TYPE_CHECKING:
     from pefourier.geometry.precision import FormatLoss
 
 
-RATIO_SLACK = 1e-9  # relative, within which two frequencies are one
-WHOLE_TURN = 2 * pi * (1 - RATIO_SLACK)  # radians from which on a rotation is full, to rounding
+RATIO_SLACK = 1e-9  # relative difference within which two frequencies are equal
+WHOLE_TURN = 2 * pi * (1 - RATIO_SLACK)  # radians of a full rotation, within rounding
 LAGS, FEWEST_LAGS = 4096, 64
-COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of those that are added up at a time
-NOTICED = 5e-4  # relative, from which on logits are others
+COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of one block of lags
+NOTICED = 5e-4  # relative change from which logits count as different
 Treatment = Literal["kept", "blended", "stretched", "same"]
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
 class Band:
-    """Pairs that a scaling treats alike."""
+    """Pairs that a scaling treats in the same way."""
 
-    treatment: Treatment = field(metadata={"told": "class"})  # same: there is no scaling
+    treatment: Treatment = field(metadata={"told": "class"})  # same: no scaling
     pairs: int
-    first_pair: int  # its fastest pair, of all that a head has, counted from 0
-    last_pair: int  # its slowest; all between are of the band, unless each has a factor of its own
-    least_divisor: float  # of frequencies, by which the scaling divides them: of its fastest pair
+    first_pair: int  # pair with its highest frequency, among all pairs, from 0
+    last_pair: int  # lowest frequency; the band is contiguous unless each pair has its own factor
+    least_divisor: float  # by which the scaling divides frequencies, smallest
     largest_divisor: float
-    shortest_wavelength: float | None  # positions, with the scaling; None: a pair does not turn
+    shortest_wavelength: float | None  # positions, with the scaling; None for an unrotated pair
     longest_wavelength: float | None
-    turns_trained: float | None  # of the slowest pair in training; None: its length is not known
-    turns: float  # of the slowest pair over the length asked for
-    rotation: str = field(default="", metadata={"told": False})  # whose they are
+    turns_trained: float | None  # rotations of its lowest frequency in training; None if unknown
+    turns: float  # rotations of its lowest frequency over the requested length
+    rotation: str = field(default="", metadata={"told": False})  # name of the rotation
 
     @property
     def numbers(self) -> str:
-        """The first and the last pair."""
+        """The first and the last pair as a range."""
         return "-".join(dict.fromkeys(map(str, (self.first_pair, self.last_pair))))
 
     @property
     def divided_by(self) -> str:
-        """The least and the largest divisor."""
+        """The smallest and the largest divisor as a range."""
         return from_to(self.least_divisor, self.largest_divisor)
 
     @property
     def wavelengths(self) -> str:
-        """The shortest and the longest wavelength."""
+        """The shortest and the longest wavelength as a range."""
         return from_to(self.shortest_wavelength, self.longest_wavelength)
 
 
@@ -89,16 +90,16 @@ class Band:
 class Pair:
     """One rotated pair of a head."""
 
-    rotation: str = field(metadata={"told": False})  # whose it is
-    pair: int  # of all that a head has, counted from 0
+    rotation: str = field(metadata={"told": False})  # name of the rotation
+    pair: int  # index among all pairs of a head, from 0
     wavelength: float  # positions, with the scaling
     frequency: float  # radians per position: inv_freq
     treatment: str = field(metadata={"told": "class"})
-    turns_trained: float | None  # in training; None: its length is not known
+    turns_trained: float | None  # rotations in training; None if unknown
 
 
 def from_to(low: float | None, high: float | None) -> str:
-    """The ends of a range, or the number that both read as.
+    """Format the ends of a range, or one number if both format equally.
 
     >>> from_to(1.0, 1.0), from_to(6.25, 18)
     ('1', '6.25-18')
@@ -107,7 +108,7 @@ def from_to(low: float | None, high: float | None) -> str:
 
 
 class Losses(UserDict[str, "FormatLoss"]):
-    """What narrow formats leave of a rotation's codes, counted when it is first looked at."""
+    """Losses of a rotation's vectors in narrow formats, computed on first access."""
 
     def __init__(self, enc: Encoding) -> None:
         self.enc = enc
@@ -128,31 +129,31 @@ class Losses(UserDict[str, "FormatLoss"]):
 
 @dataclass(frozen=True)
 class Rotation:
-    """What is known of one rotation at a length."""
+    """Description of one rotation at a length."""
 
     name: str  # the type of layer, or empty
     pairs: int  # of a head
-    rotated: int  # pairs that turn
-    base: float | None  # None where frequencies are given that lie on no geometric grid
-    effective_base: float | None  # of the grid that ntk and dynamic scaling make; None: the base
+    rotated: int  # rotated pairs
+    base: float | None  # None for explicit frequencies that are not geometric
+    effective_base: float | None  # with ntk or dynamic scaling; None if equal to the base
     scaling: str
-    pairing: str | None  # of rows of a head: halves, neighbours; None: by axes
+    pairing: str | None  # of rows of a head: halves, neighbours; None if by axes
     attention_factor: float  # multiplies cosines and sines
     softmax_factor: float  # multiplies the logits beyond that
     bands: tuple[Band, ...]
-    bound: int | None  # first lag m with B(m) < 0 over the whole head; None: none below 2^20
-    nearer_higher: float | None  # `nearer_scores_higher` within what a query sees; None: undefined
-    critical_dimension: int | None  # None without a base, or a length of training
-    idle: int  # rotated pairs that never complete a turn within the length
-    unseen: int | None  # pairs that meet phases which training never met; None: it is not known
-    familiar_length: int | None  # the longest at which no pair does; None: any, or not one for all
-    window: int | None  # positions that a query sees in its layers; None: all
+    bound: int | None  # first lag m with B(m) < 0 over the whole head; None if above 2^20
+    nearer_higher: float | None  # `nearer_scores_higher` within the window; None if undefined
+    critical_dimension: int | None  # None without a base or a trained length
+    idle: int  # rotated pairs that never complete a full rotation within the length
+    unseen: int | None  # pairs at angles never seen in training; None if unknown
+    familiar_length: int | None  # longest without unseen angles; None if unlimited or varying
+    window: int | None  # positions that a query sees in its layers; None for all
     frequencies: Floats  # (rotated pairs,) radians per position
     trained_frequencies: Floats  # the same without the scaling
     precision: Mapping[str, "FormatLoss"]
-    axes: dict[str, tuple[int, ...]] | None = None  # of an image's frames, rows, columns: pairs
-    scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as `rope` takes them
-    by_pair: tuple[Pair, ...] = ()  # that turn
+    axes: dict[str, tuple[int, ...]] | None = None  # pairs by image axis: frame, row, column
+    scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as parameters of `rope`
+    by_pair: tuple[Pair, ...] = ()  # rotated pairs
 
 
 def describe_rotation(
@@ -165,12 +166,13 @@ def describe_rotation(
     before_scaling: bool = True,
     unrotated: int = 0,
 ) -> Rotation:
-    """What is known of a rotary encoding over `length` positions (default: its own).
+    """Describe a rotary encoding over `length` positions (default: the length of the encoding).
 
-    `trained` are the positions of training, by default the scaling's original length, else those of
-    the encoding; they had the rotation `before_scaling`, or as it is. Phases are those of lags, and
-    none is beyond the `window` that a query sees. `still` dimensions of a head do not turn, beside
-    those of the encoding, which must turn pairs at declared frequencies.
+    `trained` is the trained length, by default the original length of the scaling, else the
+    length of the encoding. Training used the rotation `before_scaling`, or the present rotation.
+    Phases are those of lags, limited to the `window` that a query sees. `unrotated` dimensions of
+    a head do not rotate, in addition to those of the encoding, which must rotate pairs at declared
+    frequencies.
 
     >>> from pefourier.encodings import load
     >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
@@ -211,7 +213,7 @@ def describe_rotation(
 
 
 def effective_base(enc: DeclaredEncoding) -> float | None:
-    """The base on whose grid NTK-aware frequencies lie; None where it is the encoding's own.
+    """Base of NTK-aware frequencies; None if it equals the base of the encoding.
 
     >>> from pefourier.encodings import load
     >>> enc = load("rope:scaling=dynamic,factor=2,original=4096", 16384, 128)
@@ -226,7 +228,7 @@ def effective_base(enc: DeclaredEncoding) -> float | None:
 
 
 def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What a rotation's scaling was set to, but the attention factor.
+    """Settings of a rotation's scaling, without the attention factor.
 
     >>> settings_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
     {'factor': 8.0}
@@ -236,17 +238,17 @@ def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_rotation(enc: Encoding) -> DeclaredEncoding:
-    """A rotation at declared frequencies; what turns no pairs by them is refused."""
+    """Return a rotation with declared frequencies; raise an error for other encodings."""
     if isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and "scaling" in enc.params:
         return enc
     if "grid" in enc.params and not enc.domain.grid:
         separator = "," if ":" in enc.spec else ":"
         raise PefourierError(
-            f"{shown(enc.spec)} turns pairs by the axes of a grid; give its sides, as in "
+            f"{shown(enc.spec)} rotates pairs along the axes of a grid; pass its sides, as in "
             f"{shown(f'{enc.spec}{separator}grid=14x14')}"
         )
     raise PefourierError(
-        f"{shown(enc.spec)} does not turn pairs by declared frequencies; context takes a model's "
+        f"{shown(enc.spec)} does not rotate pairs at declared frequencies; pass a model's "
         "config.json, or a rotation such as rope"
     )
 
@@ -260,10 +262,10 @@ def bands(
     *,
     by_pair: bool = False,
 ) -> Iterator[Band]:
-    """Runs of rotated pairs, fast ones first, by what a scaling does to their frequencies.
+    """Yield bands of rotated pairs by treatment of the scaling, high frequencies first.
 
-    `met` are the frequencies of training, by default those without the scaling; `by_pair` where
-    each pair has a factor of its own, so that none lies between two treatments.
+    `met` are the frequencies in training, by default those without the scaling. `by_pair` states
+    that each pair has a separate factor, so no pair counts as blended.
     """
     turning = scaled != 0
     met = (plain if met is None else met)[turning]
@@ -289,7 +291,7 @@ def bands(
 def pairs(
     rotation: str, scaled: Floats, plain: Floats, met: Floats, scaling: str
 ) -> Iterator[Pair]:
-    """Rotated pairs in their order, as `bands` classes them; `met` are angles of training."""
+    """Yield rotated pairs in order, classified as in `bands`; `met` are angles in training."""
     index = np.flatnonzero(scaled)
     classes = np.empty(len(index), dtype=object)
     by_class = treatments(scaled[index], plain[index], by_pair=scaling == "longrope")
@@ -301,7 +303,7 @@ def pairs(
 
 
 def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[Treatment, Bools]:
-    """Which pairs a scaling treats alike, of frequencies that are not 0.
+    """Classify pairs with nonzero frequencies by the treatment of the scaling.
 
     >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
     array([False,  True])
@@ -318,9 +320,9 @@ def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[
 
 
 def frequencies_before_scaling(enc: DeclaredEncoding) -> Floats:
-    """Frequencies of the same rotation without its scaling: as before the context was extended."""
+    """Frequencies of the same rotation without its scaling, as before context extension."""
     params = enc.params
-    if params.get("inv_freq") is not None:  # whose scaling, if any, is not known
+    if params.get("inv_freq") is not None:  # their scaling, if any, is unknown
         return enc.measure.frequencies
     settings = {key: params[key] for key in ("rho", "layout", "partial")}
     scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
@@ -329,7 +331,7 @@ def frequencies_before_scaling(enc: DeclaredEncoding) -> Floats:
 
 
 def frequencies_at(enc: DeclaredEncoding, length: int) -> Floats:
-    """The frequencies that a rotation has at a length, with its scaling."""
+    """Frequencies of a rotation at a length, with its scaling."""
     if not has_many(enc, length) and not has_many(enc, len(enc)):
         return enc.measure.frequencies
     frequencies: Floats = rotation_of(enc.params, length)[0]
@@ -337,7 +339,7 @@ def frequencies_at(enc: DeclaredEncoding, length: int) -> Floats:
 
 
 def has_many(enc: Encoding, length: int) -> bool:
-    """Whether frequencies depend on the length up to some length: dynamic, longrope."""
+    """Whether frequencies vary with the length up to a given length: dynamic, longrope."""
     if enc.params.get("inv_freq") is not None or enc.params["scaling"] == "none":
         return False
     short, long = (rotation_of(enc.params, n)[0] for n in (1, length))
@@ -345,13 +347,13 @@ def has_many(enc: Encoding, length: int) -> bool:
 
 
 def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
-    r"""The first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
+    r"""Return the first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
 
-    f are the pairs of a head that do not turn, those of frequency 0 and `unrotated` more: with
-    as many as turn B is never negative. Up to m a token like the query's is, on average over random
-    heads, preferred to a random one (Men et al., 2024, arXiv 2405.14591). Models are often used,
-    and work, far beyond: it is a fact about a base, not a failure. None where B stays positive
-    below `limit`.
+    f counts the unrotated pairs of a head: those with frequency 0 and `unrotated` more. If they are
+    at least as many as the rotated pairs, B is never negative. Below m, attention prefers a token
+    similar to the query to a random token, on average over random heads (Men et al., 2024, arXiv
+    2405.14591). Models often work far beyond m: this is a property of a base, not a failure. None
+    if B is never negative below `limit`.
 
     >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), unrotated=4)
     (1707, None)
@@ -362,10 +364,11 @@ def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -
 
 
 def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
-    r"""P(B(near) > B(far)) of lags below a length, far at least twice near (arXiv 2605.15514).
+    r"""P(B(near) > B(far)) over lags below a length, far at least twice near (arXiv 2605.15514).
 
-    Lags are uniform; of long texts 4096 evenly spaced ones stand for all, of wide heads fewer.
-    1/2: a nearer position scores no higher than a farther one. None where no lag is twice another.
+    Lags are uniform. Long lengths are sampled at up to 4,096 evenly spaced lags, fewer for wide
+    heads. At 1/2, nearer positions score no higher than farther positions. None if no lag is at
+    least twice another.
 
     >>> w = 10000.0 ** (-np.arange(64) / 64)
     >>> [round(nearer_scores_higher(w, n), 2) for n in (4096, 32768)]
@@ -387,9 +390,9 @@ def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
 
 
 def critical_dimension(d: int, base: float | None, length: int) -> int | None:
-    r"""Dimensions whose wavelength fits the length: :math:`2\lceil (d/2)\log_b(L/2\pi)\rceil`.
+    r"""Dimensions with wavelengths within a length: :math:`2\lceil (d/2)\log_b(L/2\pi)\rceil`.
 
-    At most d, at least 0 (Liu et al., 2023, arXiv 2310.05209); None without a base.
+    The result lies in 0 … d (Liu et al., 2023, arXiv 2310.05209); None without a base.
 
     >>> critical_dimension(128, 10000.0, 4096)
     92
@@ -402,7 +405,7 @@ def critical_dimension(d: int, base: float | None, length: int) -> int | None:
 
 
 def count_idle(turning: Floats, length: int) -> int:
-    """Pairs that never complete a turn within a length, of frequencies that are not 0.
+    """Number of pairs with nonzero frequency that never complete a full rotation.
 
     >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
     18
@@ -411,12 +414,12 @@ def count_idle(turning: Floats, length: int) -> int:
 
 
 def window_within(window: int | None, length: int) -> int | None:
-    """A window where it is shorter than a length; None: a query sees all of that."""
+    """Return a window if it is shorter than the length; None if a query sees all positions."""
     return window if window is not None and window < length else None
 
 
 def count_unseen(scaled: Floats, plain: Floats, trained: int, length: int) -> int:
-    """Pairs whose phases go beyond those of training, which were less than a turn."""
+    """Number of pairs beyond their phases in training, if these were below a full rotation."""
     whole_turn = plain * trained >= WHOLE_TURN
     beyond = scaled * length > plain * trained * (1 + RATIO_SLACK)
     return int((beyond & ~whole_turn).sum())
@@ -425,7 +428,7 @@ def count_unseen(scaled: Floats, plain: Floats, trained: int, length: int) -> in
 def longest_familiar(
     scaled: Floats, plain: Floats, trained: int, window: int | None = None
 ) -> int | None:
-    """The longest length at which `count_unseen` counts none, None where that is any length.
+    """Longest length at which `count_unseen` is 0; None if there is no limit.
 
     A query sees no farther than a `window`.
 
@@ -442,7 +445,7 @@ def longest_familiar(
 
 @dataclass(frozen=True)
 class Fall:
-    """From where on a cosine is below a level."""
+    """Position from which a cosine is below a level."""
 
     level: str
     position: int | None
@@ -450,45 +453,45 @@ class Fall:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is left where a rotation is read as another one."""
+    """Agreement of a rotation with a different reading."""
 
     other: str
-    rotation: str  # the type of layer that is misread, of several the one it costs most
-    cosine: tuple[tuple[int, float], ...]  # position, cosine between the codes of both readings
-    below: dict[str, int | None]  # first position at which it falls below .99, .9 and .5
-    logits: float  # how many times the meant ones, at every position: by factors of the readings
+    rotation: str  # the type of layer that is misread; if several, the worst
+    cosine: tuple[tuple[int, float], ...]  # position, cosine between the vectors of both readings
+    below: dict[str, int | None]  # first position with a cosine below 0.99, 0.9 and 0.5
+    logits: float  # ratio to the intended logits, from the factors of both readings
     differing: int = 0  # frequencies
 
     @property
     def verdict(self) -> str:
-        """Whether angles differ, or the size of logits alone, or nothing."""
+        """Whether angles differ, only the size of logits, or neither."""
         if self.below[".99"] is not None:
             return "read differently"
         return "read alike" if isclose(self.logits, 1, rel_tol=NOTICED) else "logits scaled"
 
     @property
     def first_fall(self) -> int | None:
-        """The first position at which the cosine falls below .99."""
+        """The first position at which the cosine falls below 0.99."""
         return self.below[".99"]
 
     @property
     def logits_in_words(self) -> str:
-        """What becomes of the size of logits, where it is another one."""
+        """A sentence on the change in the size of logits, if there is one."""
         is_same = isclose(self.logits, 1, rel_tol=NOTICED)
         return "" if is_same else f" Logits are multiplied by {number(self.logits, 4)}."
 
     @property
     def falls(self) -> list[Fall]:
-        """From where on the cosine is below each level."""
+        """Position from which the cosine is below each level."""
         return [Fall(level, position) for level, position in self.below.items()]
 
 
 def read_against(
     encodings: Sequence[Encoding], misreading: str, length: int, d: int | None = None
 ) -> Reading:
-    """The cosine between a rotation and another one, or a misreading of it, up to a length.
+    """Compare rotations with another rotation or a misreading, up to a length.
 
-    Of several rotations the one is told that is read most differently.
+    If there are several rotations, return the reading with the largest disagreement.
 
     >>> from pefourier.encodings import load
     >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
@@ -503,13 +506,13 @@ def read_against(
 
 
 def likeness_of(reading: Reading) -> tuple[float, ...]:
-    """How long the cosine of a reading stays, then how near its logits are: less is worse."""
+    """Sort key: positions at which the cosine falls, then closeness of logits; less is worse."""
     falls = (FARTHEST if p is None else p for p in reading.below.values())
     return (*falls, -abs(log(reading.logits)))
 
 
 def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | None) -> Reading:
-    """One rotation and its misreading."""
+    """Compare one rotation with its misreading."""
     slips = misreading.split(",")
     settings_only = ",".join(slip for slip in slips if slip != "layout")
     omega, settings = enc.measure.frequencies, enc.params
@@ -531,18 +534,18 @@ def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | Non
 
 
 def check_reading(enc: Encoding, misreading: str) -> None:
-    """Refuse what is neither a misreading nor a SPEC, with the misreadings that are known."""
+    """Raise an error for anything but a misreading or a SPEC, with the known misreadings."""
     if misreading in MISREADINGS or changes_of(enc, misreading) is not None:
         return
     try:
         source_of(misreading)
     except PefourierError:
         names = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
-        way_out = f"Known: {names}; or give another rotation, as rope:rho=1e6."
+        way_out = f"Known: {names}; or pass another rotation, such as rope:rho=1e6."
         raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 
 def logits_factor(settings: Mapping[str, Any]) -> float:
-    """What a rotation multiplies logits with: queries and keys have a factor each."""
+    """Factor of a rotation on logits: queries and keys each have the attention factor."""
     factor: float = settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
     return factor

@@ -1,8 +1,8 @@
-"""The frequencies of an encoding with their weights, and its density over a lattice: Eq. 15.
+"""Weighted frequencies of an encoding, and its density over a lattice: Eq. 15.
 
 Conventions
 -----------
-Frequencies are in lattice steps, 2 pi / N radians each; points are 0, 1 … of half the circle.
+Frequencies are in lattice steps of 2 pi / N radians; points 0, 1 … cover half the circle.
 """
 
 from dataclasses import dataclass
@@ -39,16 +39,16 @@ from pefourier.geometry.torus import (
 from pefourier.geometry.waves import fit_sinusoid_pairs
 
 DEFAULT_SIGMA = 4.0  # lattice steps
-DEFAULT_GRID_SIGMA = 1.0  # of several axes, whose sides are short
-LEAST_SIGMA = 0.02  # half a step away, exp(-x^2/2) is still a number
-AT_ONCE = 2**15  # frequencies that are smeared together
-SMALL = 2**25  # frequency-lattice pairs up to which no tail is left out
-LATTICE = 2**24  # points of a lattice: more would take over 1 GiB or 10 seconds
+DEFAULT_GRID_SIGMA = 1.0  # for several axes, which have short sides
+LEAST_SIGMA = 0.02  # exp(-x^2/2) does not underflow half a step away
+AT_ONCE = 2**15  # frequencies smoothed at a time
+SMALL = 2**25  # most frequency-lattice pairs for which tails are kept
+LATTICE = 2**24  # most points of a lattice: more would take over 1 GiB or 10 seconds
 METHODS = ("auto", "declared", "periodogram")
 SMEAR = 0.1  # decades: the width of the Gaussian around each frequency
-POINTS = 50  # of the density, in a decade
-FIRST = 1 / 16  # of the frequency axis
-NEGLIGIBLE = 1e-12  # of the energy: what a transform leaves of nothing
+POINTS = 50  # points of the density per decade
+FIRST = 1 / 16  # low part of the frequency axis
+NEGLIGIBLE = 1e-12  # share of the energy that counts as rounding
 LOW = pi / 2 * (1 + 1e-9)  # frequencies up to here have wavelengths of four steps or longer
 MOST = 0.95  # of the energy
 Method = Literal["auto", "declared", "periodogram"]
@@ -56,16 +56,16 @@ Method = Literal["auto", "declared", "periodogram"]
 
 @dataclass(frozen=True, eq=False)
 class WeightedFrequencies:
-    """The spectral measure of an encoding: declared, or read from the periodogram of its table."""
+    """Spectral measure of an encoding: declared, or from the periodogram of its table."""
 
     method: Method  # declared or periodogram
     frequencies: Floats  # (m,) radians per position; on a grid (m, axes)
-    weights: Floats  # (m,) shares of the energy; NaN where all codes are zero
-    visible: Floats  # frequencies as points show them
+    weights: Floats  # (m,) shares of the energy; NaN if all vectors are zero
+    visible: Floats  # frequencies after aliasing
 
     @property
     def declared(self) -> Floats | None:
-        """The frequencies that a formula declares."""
+        """The declared frequencies of a formula, or None."""
         return self.frequencies if self.method == "declared" else None
 
     @cached_property
@@ -79,7 +79,7 @@ class WeightedFrequencies:
 
     @property
     def at_zero(self) -> float:
-        """The share of energy that is exactly at frequency 0."""
+        """The share of energy at frequency 0."""
         return self.share(self.sizes == 0)
 
     @property
@@ -99,12 +99,12 @@ class WeightedFrequencies:
 
     @property
     def cutoff95(self) -> float:
-        """The frequency that with lower ones holds 95% of the energy."""
+        """The frequency below or at which 95% of the energy lies."""
         return frequency_holding(MOST, self.sizes, self.weights)
 
     @property
     def up_to_cutoff(self) -> float:
-        """The share of energy at the frequencies up to that one, at least 95%."""
+        """The share of energy at or below `cutoff95`, at least 95%."""
         return self.share(self.sizes <= self.cutoff95)
 
     @property
@@ -117,14 +117,14 @@ class WeightedFrequencies:
 
 
 def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFrequencies:
-    """The spectral measure of an encoding by a method; auto: declared where there is one."""
+    """Compute the spectral measure by a method; auto uses the declared measure if any."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     used: Method = "declared"
     if enc.measure is not None and method != "periodogram":
         frequencies, weights = enc.measure.frequencies, enc.measure.weights
     elif method == "declared":
-        less = " less its mean is a table and" if enc.params.get("demean") else ""
+        less = " minus its mean is a table and" if enc.params.get("demean") else ""
         raise PefourierError(
             f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
         )
@@ -139,7 +139,7 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
 
 
 def alias(frequencies: Floats) -> Floats:
-    """Frequencies in [-pi, pi] that whole points cannot tell from the given ones (aliasing).
+    """Fold frequencies into [-pi, pi], where integer positions show them (aliasing).
 
     >>> alias(np.array([-0.5, 2 * pi - 0.5, pi])).round(2)
     array([-0.5 , -0.5 ,  3.14])
@@ -149,12 +149,12 @@ def alias(frequencies: Floats) -> Floats:
 
 
 def norms(frequencies: Floats) -> Floats:
-    """The sizes of frequencies (m,) or (m, axes)."""
+    """Absolute values of frequencies (m,), or norms of frequency vectors (m, axes)."""
     return np.asarray(np.linalg.norm(frequencies.reshape(len(frequencies), -1), axis=1))
 
 
 def frequency_holding(part: float, sizes: Floats, shares: Floats) -> float:
-    """The first frequency that with lower ones holds a part of the energy."""
+    """Return the lowest frequency at or below which a part of the energy lies."""
     order = np.argsort(sizes, kind="stable")
     reached = np.cumsum(shares[order]) >= part - 1e-12
     return float(sizes[order][np.argmax(reached)]) if reached.any() else np.nan
@@ -162,13 +162,13 @@ def frequency_holding(part: float, sizes: Floats, shares: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class SpectralEstimate:
-    """A spectral measure and its density over a lattice; sides and axes the slowest first."""
+    """A spectral measure and its density over a lattice, with axes in row-major order."""
 
     measure: WeightedFrequencies
     sides: tuple[int, ...]  # points of the lattice along each axis
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     omega: list[Floats]  # (K_a,) of each axis, radians per position
-    raw: Floats  # (K_1, …) each weight at its nearest point; sums to one
+    raw: Floats  # (K_1, …) weights at their nearest points; sums to one
     smoothed: Floats  # Eq. 15; `raw` where sigma is 0
 
     @property
@@ -180,9 +180,9 @@ class SpectralEstimate:
 def estimate_spectrum(
     enc: Encoding, lattice: int | None = None, sigma: float | None = None, method: Method = "auto"
 ) -> SpectralEstimate:
-    """The density of an encoding without prefix; parameters as in `questions.spectrum`.
+    """Estimate the density of an encoding without prefix; parameters as in `questions.spectrum`.
 
-    Points of several axes stand for several frequencies each.
+    With several axes, each point represents several frequencies.
     """
     sides = lattice_sides(enc, lattice)
     check_sigma(sigma, round(least_sigma(len(sides), LEAST_SIGMA), 3))
@@ -202,7 +202,7 @@ def estimate_spectrum(
 
 
 def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
-    """Points of the lattice along each axis: those given, or the encoding's own."""
+    """Points of the lattice along each axis: as given, or the default of the encoding."""
     axes = len(enc.domain.sides)
     if axes == 1 or lattice is not None:
         n = (enc.lattice or enc.dim) if lattice is None else lattice
@@ -217,40 +217,40 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
 
 
 def points_of_line(enc: Encoding, n: int, steps: Floats, sigma: float) -> int:
-    """Points of a lattice of one axis: to half a turn, at uneven times to the fastest wave."""
+    """Frequencies of a one-axis lattice: up to pi, or to the highest at uneven times."""
     points = n // 2 + 1
     if enc.domain.irregular:
         points = max(points, ceil(steps.max() + 3 * sigma) + 1)
     if points > LATTICE:
         raise PefourierError(
-            f"{enc.name}: {points} lattice points would reach its highest frequency, and "
-            f"{LATTICE} are the most; set a smaller --lattice"
+            f"{enc.name}: its highest frequency needs {points} lattice points, and the limit is "
+            f"{LATTICE}; set a smaller --lattice"
         )
     return points
 
 
 def usual_sigma(steps: Floats, method: str, axes: int) -> float:
-    """The bandwidth where none is given: none is needed for what lies wholly on the lattice."""
+    """Default bandwidth: 0 if all declared frequencies lie on the lattice."""
     if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
         return 0.0
     return DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
 
 
 def check_sigma(sigma: float | None, smallest: float) -> None:
-    """Refuse a bandwidth that is no number of steps, or that reaches no lattice point."""
+    """Raise an error if a bandwidth is invalid or too small to reach a lattice point."""
     if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
         raise PefourierError(
-            f"sigma must be a finite number of lattice steps from 0 on; got {sigma}"
+            f"sigma must be a finite number of lattice steps, at least 0; got {sigma}"
         )
     if sigma is not None and 0 < sigma < smallest:
         raise PefourierError(
-            f"sigma must be 0, which does not smooth, or {smallest} lattice steps or more, "
-            f"which reach the nearest point; got {sigma}"
+            f"sigma must be 0 (no smoothing) or at least {smallest} lattice steps, "
+            f"to reach the nearest point; got {sigma}"
         )
 
 
 def at_nearest_points(steps: Floats, weights: Floats, points: int) -> Floats:
-    """Each weight at its nearest lattice point, shared by two that are equally near."""
+    """Add each weight to its nearest lattice point, split between two at equal distance."""
     below = np.clip(np.ceil(steps - 0.5 - 1e-9).astype(int), 0, points - 1)
     above = np.clip(np.floor(steps + 0.5 + 1e-9).astype(int), 0, points - 1)
     share = np.concatenate([weights, weights]) / 2
@@ -259,16 +259,16 @@ def at_nearest_points(steps: Floats, weights: Floats, points: int) -> Floats:
 
 
 def smear(steps: Floats, weights: Floats, points: int, sigma: float) -> Floats:
-    """Eq. 15: a Gaussian of width sigma around every frequency, normalised over the lattice.
+    """Eq. 15: a Gaussian of width sigma around every frequency, normalized over the lattice.
 
-    Points are walked by their distance r from each frequency's own lattice point, which costs
-    (frequencies x reach) in place of (frequencies x points) and needs no more memory than both.
+    The loop runs over the distance r from the nearest lattice point of each frequency. This costs
+    (frequencies x reach), not (frequencies x points), and memory only for frequencies and points.
     """
     # Beyond 39 sigma a term underflows to zero; beyond 10.3 sigma it is under 1e-22 of the peak.
     tails = 39.0 if len(steps) * 78 * sigma <= SMALL else 10.3
     reach = min(int(np.ceil(tails * min(sigma, points))), points)
     nearest = np.clip(np.rint(steps).astype(int), 0, points - 1)
-    order = np.argsort(nearest, kind="stable")  # neighbours together: short stretches of it
+    order = np.argsort(nearest, kind="stable")  # sorted, so each block covers a short stretch
     nearest, offsets, weights = nearest[order], (nearest - steps)[order], weights[order]
     g = np.zeros(points + 2 * reach)
     for part in row_blocks(len(nearest), AT_ONCE):
@@ -285,18 +285,18 @@ def smear(steps: Floats, weights: Floats, points: int, sigma: float) -> Floats:
 class DensitySummary:
     """Single numbers of a spectrum; frequencies in radians per position."""
 
-    lowest_bin_index: float | None  # root of Eq. 16, where the geometric grid enters the lowest bin
+    lowest_bin_index: float | None  # root of Eq. 16, where frequencies enter the lowest bin
     below_first_bin: int | None  # declared frequencies strictly below 2 pi / N
     frequencies_total: int | None
     lowest_bin_share: float  # density at k = 0
     centroid: float  # mean frequency
-    cutoff95: float  # smallest frequency holding 95 % of the density below or at it
+    cutoff95: float  # smallest frequency with 95% of the density at or below it
     flatness: float  # exp(entropy) / K, 1 = flat
-    mean_share: float | None = None  # of a table's energy what is the same in all rows
+    mean_share: float | None = None  # share of a table's energy in the mean row
 
 
 def summarize_density(enc: Encoding, estimate: SpectralEstimate) -> DensitySummary:
-    """The single numbers of a density, of which some points stand for two frequencies."""
+    """Summarize a density; some points represent two frequencies."""
     sides, density, declared = estimate.sides, estimate.smoothed, estimate.measure.declared
     on_line = len(sides) == 1
     sizes, shares = norms(lattice_points(estimate.omega)), density.ravel()
@@ -326,16 +326,16 @@ def lowest_bin_index(enc: Encoding, frequencies: Floats) -> float | None:
     rho, d = enc.params.get("rho"), enc.dim
     if rho is None or rho <= 0 or rho == 1:
         return None
-    with np.errstate(over="ignore"):  # an infinite grid is not that of the frequencies
+    with np.errstate(over="ignore"):  # an infinite grid does not match the frequencies
         grid = rho ** (-2.0 * np.arange(len(frequencies)) / d)
     geometric = np.allclose(frequencies, grid, rtol=1e-9, atol=0)
     return d * log(d / (2 * pi)) / log(rho) if geometric else None
 
 
 def mean_share(enc: Encoding, measure: WeightedFrequencies) -> float | None:
-    """The share of a table's energy that is the same in all rows; None where none was looked at.
+    """Share of a table's energy in its mean row; None if no table was analyzed.
 
-    It is that of frequency 0 of a lattice's periodogram: n times the mean row's squared length.
+    It equals the energy at frequency 0 of the periodogram: n times the squared mean row.
     """
     no_table = measure.declared is not None or not enc.domain.has_lags
     if no_table or np.isnan(measure.weights).any():
@@ -344,13 +344,13 @@ def mean_share(enc: Encoding, measure: WeightedFrequencies) -> float | None:
 
 
 def declared_mean_share(enc: Encoding, measure: Measure) -> float:
-    """The share of the energy of the codes of all points that their mean row has.
+    """Share of the energy of all vectors in their mean row.
 
-    Of a wave at n even steps it is the squared Dirichlet kernel (sin(nω/2) / n sin(ω/2))²; other
-    codes are summed.
+    For a sinusoid at n even steps, it is the squared Dirichlet kernel (sin(nω/2) / n sin(ω/2))²;
+    other vectors are summed.
 
     >>> from pefourier.encodings import load
-    >>> rope = load("rope", length=2, d=2)  # codes 1 rad apart: cos(1/2)²
+    >>> rope = load("rope", length=2, d=2)  # vectors 1 rad apart: cos(1/2)²
     >>> round(declared_mean_share(rope, rope.measure), 4)
     0.7702
     """
@@ -366,18 +366,18 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
 
 
 def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
-    r"""The energy of n samples of waves at 0, 1 … n // 2 cycles, both directions together.
+    r"""Energy of n samples of sinusoids at 0, 1 … n // 2 cycles, summed over both directions.
 
-    Of a wave :math:`\omega` it is :math:`(\sin\frac{n\delta}{2} / n \sin\frac{\delta}{2})^2` at
-    the distances :math:`\delta = \theta_k \mp \omega`, whose numerator is that of :math:`\omega`.
-    Weights that sum to one give a density that does.
+    For frequency :math:`\omega`, it is :math:`(\sin\frac{n\delta}{2} / n \sin\frac{\delta}{2})^2`
+    at the distances :math:`\delta = \theta_k \mp \omega`. The size of the numerator depends only on
+    :math:`\omega`. If the weights sum to one, so does the density.
 
     >>> sampled_density(np.array([pi / 4]), np.ones(1), 4).round(4)  # half a cycle
     array([0.4268, 0.5   , 0.0732])
     """
     half = pi * np.arange(n // 2 + 1) / n
     sines, cosines = np.sin(half), np.cos(half)
-    inner = slice(1, (n + 1) // 2)  # the ends have one direction
+    inner = slice(1, (n + 1) // 2)  # both ends have one direction only
     density = np.zeros(len(half))
     for omega, weight in zip(np.abs(alias(frequencies)), weights, strict=True):
         s, c = np.sin(omega / 2), np.cos(omega / 2)
@@ -385,7 +385,7 @@ def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
         nearest = min(round(n * omega / (2 * pi)), n // 2)
         turns = omega / (2 * pi) - nearest / n
         distance = sines * c - cosines * s
-        distance[nearest] = np.inf  # where it may be rounding alone
+        distance[nearest] = np.inf  # which may be pure rounding error
         density += energy / distance**2
         density[nearest] += weight * (np.sinc(n * turns) / np.sinc(turns)) ** 2
         density[inner] += energy / (sines * c + cosines * s)[inner] ** 2
@@ -394,7 +394,7 @@ def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
 
 @dataclass(frozen=True)
 class DecadeDensity:
-    """Energy over the logarithm of frequency."""
+    """Energy density over the logarithm of frequency."""
 
     omega: Floats  # (K,) radians per position, at equal steps of the logarithm
     density: Floats  # (K,) share of energy per decade
@@ -407,8 +407,8 @@ def density_by_decade(encoding: Encoding | ArrayLike, method: Method = "auto") -
     .. math:: p(\log_{10}\omega) = \sum_{\omega_j > 0} w_j\,
               \mathcal{N}(\log_{10}\omega;\, \log_{10}\omega_j,\, 0.1^2)
 
-    as Eq. 15 smears frequencies over the lattice. Its integral is 1 less the share at frequency 0.
-    A table of zeros gives NaN; one with no energy beside frequency 0 an empty density.
+    Frequencies are smoothed as in Eq. 15. The integral is 1 minus the share at frequency 0. A table
+    of zeros gives NaN; a table with energy only at frequency 0 gives an empty density.
 
     Examples
     --------
@@ -432,7 +432,7 @@ def density_by_decade(encoding: Encoding | ArrayLike, method: Method = "auto") -
 
 
 def single_waves(encoding: Encoding | ArrayLike, method: Method = "auto") -> DecadeDensity:
-    """Each frequency above 0 that has energy with its share of it, nothing smeared.
+    """Return each frequency above 0 with its share of the energy, without smoothing.
 
     >>> from pefourier.encodings import load
     >>> single_waves(load("rope", d=4)).density.tolist()
@@ -446,7 +446,7 @@ def single_waves(encoding: Encoding | ArrayLike, method: Method = "auto") -> Dec
 
 
 def is_slow(encoding: Encoding | ArrayLike, method: Method = "auto") -> bool:
-    """Whether most energy beside frequency 0 is in the first sixteenth of the frequency axis.
+    """Whether most energy above frequency 0 is in the first sixteenth of the frequency axis.
 
     >>> from pefourier.encodings import load
     >>> [is_slow(load(name, d=128)) for name in ("rope", "dft", "none")]
@@ -459,18 +459,18 @@ def is_slow(encoding: Encoding | ArrayLike, method: Method = "auto") -> bool:
 
 
 class AxisShares(TypedDict):
-    """How frequencies on a grid lie to its axes."""
+    """Orientation of frequencies relative to the axes of a grid."""
 
     isotropy: dict[str, float]  # A2, A4
-    idle: list[float] | None  # of each axis, waves longer than the side
-    aliased: list[float] | None  # of each axis' declared ones, those above pi
+    idle: list[float] | None  # for each axis, share with wavelengths above the side
+    aliased: list[float] | None  # for each axis, share of declared frequencies above pi
 
 
 def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> AxisShares:
-    """How a measure lies to the axes.
+    """Orientation of a spectral measure relative to the axes.
 
-    What is aliased is known of declared frequencies, what is idle also of those that are read from
-    columns that turn.
+    Aliased shares need declared frequencies. Idle shares can also use frequencies fitted to
+    sinusoidal columns.
     """
     frequencies, weights = measure.frequencies.reshape(len(measure.weights), -1), measure.weights
     is_declared = measure.declared is not None
@@ -483,7 +483,7 @@ def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> AxisShares:
 
 
 def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
-    """Frequencies (m, axes) and weights of the columns of a table on a grid, where all turn."""
+    """Fit frequencies (m, axes) and weights to a table on a grid if all columns are sinusoids."""
     lines = axis_encodings(enc)
     if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):
         return None

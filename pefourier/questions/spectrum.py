@@ -3,12 +3,11 @@
 Conventions
 -----------
 The lattice of N points has angular frequencies omega_k = 2 pi k / N, k = 0 … N // 2, radians per
-position, or per mean step of times. An encoding's spectral measure (frequencies, weights) is
-declared by those made of sinusoids and estimated by the periodogram of the table otherwise.
-Frequencies above pi fold back, but for times at uneven steps: there none looks like another, and
-the lattice goes on to the fastest declared one.
-A lattice of several axes is a torus (`geometry.torus`) with half of its frequencies, as
-``numpy.rfftn`` has them. Verdicts are read from the measure, never from the lattice it is drawn on.
+position, or per mean step of times. Sinusoidal encodings declare their spectral measure
+(frequencies, weights); for other encodings, the periodogram of the table estimates it. Frequencies
+above pi fold back, except for times at uneven steps: these have no aliases, and the lattice extends
+to the highest declared frequency. A lattice of several axes is a torus (`geometry.torus`) with the
+half plane of frequencies of ``numpy.rfftn``. Verdicts use the measure, not the smoothed density.
 """
 
 from collections.abc import Iterator
@@ -47,15 +46,15 @@ from pefourier.questions.spectral_density import (
 from pefourier.writing.text import percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
-EVEN = 0.15  # largest distance of the cumulative energy from that of an even spread
-PEAKS, PEAK = 4, 0.05  # waves of a table that are listed, and the least share of its energy
-ONE_SIDED, ROUND = 0.99, 0.15  # of A2 and A4: one or two directions, and none
-MOST_WAVES = 0.5  # share of frequencies that is worth saying
+EVEN = 0.15  # largest distance of the cumulative energy from an even spread
+PEAKS, PEAK = 4, 0.05  # most peaks of a table that are listed, and their least share of energy
+ONE_SIDED, ROUND = 0.99, 0.15  # limits of A2 and A4 for one or two directions, and for none
+MOST_WAVES = 0.5  # share of idle frequencies that is reported
 
 
 @dataclass(frozen=True)
 class Peak:
-    """A wave of a measured table that holds more of its energy than those next to it."""
+    """A local maximum of energy in the spectrum of a measured table."""
 
     period: float  # in positions, or the unit of irregular times
     share: float  # of the energy
@@ -95,12 +94,12 @@ class Spectrum(Result):
 
     @property
     def measure(self) -> WeightedFrequencies:
-        """The frequencies as points show them, with their weights."""
+        """The frequencies and weights of the encoding."""
         return self.estimate.measure
 
     @property
     def verdict(self) -> str:
-        """Where the measure has its energy; on a grid which directions the frequencies have."""
+        """Location of the energy in frequency; on a grid, the directions of frequencies."""
         if np.isnan(self.summary.lowest_bin_share):
             return "zero codes"
         if self.in_mean_row >= MOST - NEGLIGIBLE:
@@ -111,7 +110,7 @@ class Spectrum(Result):
 
     @cached_property
     def in_mean_row(self) -> float:
-        """The share of energy that is the same in all rows."""
+        """The share of energy in the mean row."""
         enc = self.encodings[0]
         if enc.measure is None or self.measure.declared is None:
             return self.measure.at_zero
@@ -119,7 +118,7 @@ class Spectrum(Result):
 
     @cached_property
     def demean_helps(self) -> bool:
-        """Whether the verdict is another without the mean row."""
+        """Whether removing the mean row changes the verdict."""
         enc = self.encodings[0]
         if 1 - self.in_mean_row <= NEGLIGIBLE or not enc.fits:
             return False
@@ -127,7 +126,7 @@ class Spectrum(Result):
 
     @property
     def findings(self) -> list[Finding]:
-        """What is known of the encoding, and notes on what is beside the verdict."""
+        """Findings of the encoding, and notes on the spectrum."""
         zero = np.isnan(self.summary.lowest_bin_share)
         return [*self.encodings[0].findings, *(() if zero else notes_on_spectrum(self))]
 
@@ -141,26 +140,26 @@ class LineSpectrum(Spectrum):
     }
 
     lattice: int
-    omega: Floats  # (K,), as is the density
+    omega: Floats  # (K,), like the density
 
     @property
     def unit(self) -> str:
-        """What lengths of waves are counted in."""
+        """Unit of wavelengths."""
         return unit_of_waves(self.encodings[0])[1]
 
     @property
     def cutoff_wave(self) -> float:
-        """The shortest of the waves that, the longest first, hold 95% of the energy."""
+        """Wavelength at or above which 95% of the energy lies."""
         return self.period_of(self.measure.cutoff95)
 
     def period_of(self, omega: float) -> float:
-        """The length of the wave of a frequency, infinite of 0."""
+        """Return the wavelength of a frequency, infinite for 0."""
         step = unit_of_waves(self.encodings[0])[0]
         return 2 * pi * step / omega if omega else np.inf
 
     @property
     def peaks(self) -> list[Peak]:
-        """The strongest waves of a measured table, of those that its points tell apart."""
+        """The strongest peaks in the spectrum of a measured table."""
         if self.measure.declared is not None or self.encodings[0].domain.kind == "tree":
             return []
         omega, share = self.measure.visible, self.measure.weights
@@ -177,19 +176,19 @@ class LineSpectrum(Spectrum):
 
 @dataclass(frozen=True, repr=False)
 class GridSpectrum(Spectrum):
-    """A density (K_1, …) over numpy.rfftn's half plane, the slowest axis first."""
+    """A density (K_1, …) over the half plane of numpy.rfftn, with axes in row-major order."""
 
     on_grid: ClassVar[bool] = True
 
     lattice: tuple[int, ...]
-    omega: list[Floats]  # (K_a,) of each axis
+    omega: list[Floats]  # (K_a,) for each axis
     marginals: list[Floats]  # (K_a,): sums over the other axes
     radial: dict[str, Floats]  # omega (R,) lengths, density (R,)
     angular: dict[str, Floats]  # angle (12,) 0 … pi, density (12,)
     isotropy: dict[str, float]  # A2, A4
-    aliased: list[float] | None  # of each axis' declared ones, those above pi
-    idle: list[float] | None  # of each axis, waves longer than the side
-    largest_step: float | None  # largest declared one, radians per point
+    aliased: list[float] | None  # for each axis, share of declared frequencies above pi
+    idle: list[float] | None  # for each axis, share with wavelengths above the side
+    largest_step: float | None  # largest declared frequency, radians per point
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
@@ -202,7 +201,7 @@ class GridSpectrum(Spectrum):
 
 
 def verdict_by_energy(measure: WeightedFrequencies) -> str:
-    """Whether energy is at one frequency, spread evenly, at low frequencies or at high ones."""
+    """Verdict: energy at one frequency, spread evenly, or at low or high frequencies."""
     waves = measure.sizes[measure.weights > NEGLIGIBLE]
     if waves.max() - waves.min() <= 1e-9 * waves.max():
         return "one frequency"
@@ -216,7 +215,7 @@ def verdict_by_energy(measure: WeightedFrequencies) -> str:
 
 
 def verdict_by_direction(r: GridSpectrum) -> str:
-    """Which directions the frequencies have."""
+    """Verdict on the directions of frequencies."""
     along = np.abs(r.measure.visible) > NEGLIGIBLE
     if r.measure.share(along.sum(axis=1) > 1) <= NEGLIGIBLE:
         axes = sum(r.measure.share(on_axis) > NEGLIGIBLE for on_axis in along.T)
@@ -228,7 +227,7 @@ def verdict_by_direction(r: GridSpectrum) -> str:
 
 
 def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
-    """What smoothing hides, what is the same in all rows, what whole positions alias."""
+    """Notes on smoothing, a common row, aliased and idle frequencies."""
     enc, share = r.encodings[0], r.summary.mean_share
     if enc.injection == "rotate":
         yield finding("rotation-spectrum")
@@ -254,7 +253,7 @@ def spectrum(
     sigma: float | None = None,
     method: Method = "auto",
 ) -> LineSpectrum | GridSpectrum:
-    r"""The kernel-density frequency distribution of Eq. 15.
+    r"""Estimate the frequency density of Eq. 15.
 
     .. math:: g_k \propto \sum_j w_j \exp\left(-\frac{(k - N\omega_j/2\pi)^2}{2\sigma^2}\right),
               \qquad \sum_k g_k = 1.
@@ -262,32 +261,32 @@ def spectrum(
     Parameters
     ----------
     encoding : Encoding or np.ndarray, shape (n, d)
-        An encoding, or a table with one row a position.
+        An encoding, or a table with one row for each position.
     lattice : int, optional
-        N, by default the dimension d, or the length where a longer one was asked for, or a model's
-        config sets it.
+        N, by default the dimension d, or the length if a longer length was requested or a model's
+        config sets the length.
     sigma : float, optional
-        Bandwidth in lattice steps, default 4; 0 gives each frequency's weight to its nearest
-        lattice point (halves to two equally near). Left out, a declared measure that lies wholly on
-        the lattice is not smoothed: Eq. 22.
+        Bandwidth in lattice steps; 0 adds the weight of each frequency to its nearest lattice point
+        (split between two at equal distance). The default is 4, or 0 if a declared measure lies
+        entirely on the lattice: Eq. 22.
     method : str
-        "declared", "periodogram", or "auto": declared where there is one.
+        "declared", "periodogram", or "auto": declared if available.
 
     Returns
     -------
     LineSpectrum or GridSpectrum
-        The second of an encoding with several axes: there N defaults to the sides, a given one is
-        that of every axis, sigma defaults to 1, and rows before the lattice are left out. Its
-        density is `torus_density` times the frequencies that each point stands for.
+        A `GridSpectrum` for an encoding with several axes. Then N defaults to the sides, a given N
+        applies to every axis, sigma defaults to 1, and rows before the lattice are left out. The
+        density is `torus_density` times the number of frequencies that each point represents.
 
     Notes
     -----
-    What a kernel holds outside 0 … pi is left out, as in the paper, and the rest is scaled to 1: of
-    a wave near 0 that is half, so that smearing moves the mean up; `measure` has the
-    numbers before smearing. Each wave has one weight: at odd d the sinusoidal encoding's lone last
-    sine has half of a pair's (the paper has even d alone). A table of zeros has no spectrum: its
-    density is NaN. Up to 2^25 frequency-lattice pairs the sum is complete; beyond, terms under
-    1e-22 of a peak's are left out.
+    As in the paper, the part of a kernel outside 0 … pi is cut off and the rest is normalized to 1.
+    Near frequency 0, half of a kernel is cut off, so smoothing raises the mean frequency; `measure`
+    holds the values before smoothing. At odd d, the last sine of the sinusoidal encoding has no
+    cosine and has half the weight of a pair (the paper covers even d only). A table of zeros has no
+    spectrum: its density is NaN. Up to 2^25 frequency-lattice pairs, the sum is complete; beyond,
+    terms below 1e-22 of a peak are left out.
 
     References
     ----------
@@ -319,7 +318,7 @@ def spectrum(
 
 
 def on_grid(enc: Encoding, estimate: SpectralEstimate) -> partial[GridSpectrum]:
-    """An answer with what only a density over several axes has."""
+    """Result type with the fields specific to a density over several axes filled in."""
     sides, density, declared = estimate.sides, estimate.smoothed, estimate.measure.declared
     rings, axes = directions_of(density, sides), range(len(sides))
     return partial(

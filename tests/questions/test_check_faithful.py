@@ -112,5 +112,5 @@ def test_so_many_positions_are_safe_as_are_both_rounded_and_computed():
     losses = {"bfloat16": FormatLoss(12, 10, 0.1, safe_cast=9, safe_phase=5)}
     (rounded,) = lost_codes(losses, 20, "bfloat16")
     (computed,) = lost_codes(losses, 20, "bfloat16:computed")
-    assert rounded == "has 12 of 20 codes distinct rounded to bfloat16; 9 positions are safe"
-    assert computed == "has 10 of 20 codes distinct computed in bfloat16; 5 positions are safe"
+    assert rounded == "has 12 of 20 vectors distinct rounded to bfloat16; 9 positions are safe"
+    assert computed == "has 10 of 20 vectors distinct computed in bfloat16; 5 positions are safe"

@@ -179,7 +179,7 @@ def test_rows_that_change_nothing_are_left_out():
 
 def test_only_rotations_are_described():
     for spec in ("dft", "xpos"):
-        with pytest.raises(PefourierError, match=f"^'{spec}' does not turn"):
+        with pytest.raises(PefourierError, match=f"^'{spec}' does not rotate"):
             describe_rotation(load(spec))
 
 

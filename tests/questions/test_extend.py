@@ -72,7 +72,7 @@ def test_each_way_is_a_spec_that_gives_it_back(written):
 
 NOT_EXTENDED = [
     ("rope", {"trained": 4096, "to": 4096}, "4096 positions"),
-    ("rope", {"to": 4096}, "--length 8k"),
+    ("rope", {"to": 4096}, "length=8192"),
     ("dft", {"trained": 80, "to": 4096}, "dft"),
     ("rope", {"trained": 80, "to": 4096, "criteria": ("distance",)}, "distance"),
     ("rope:inv_freq=inv.npy", {"trained": 1024, "to": 8192}, "base"),
@@ -148,7 +148,7 @@ def test_an_original_length_that_no_config_says_is_told(written):
     assert (note.code, "16384" in note.message, "1048576" in note.message) == (
         *("original-by-factor", True, True),
     )
-    with pytest.raises(PefourierError, match="stands for 131072 positions"):
+    with pytest.raises(PefourierError, match="covers 131072 positions"):
         extend(path, 131072)
 
 

@@ -95,7 +95,7 @@ def test_a_result_goes_to_another_process_and_keeps_its_words(result):
     assert again.to_dict() == result.to_dict()
     assert repr(again) == repr(result)
     if result.encodings[0].codes:
-        with pytest.raises(PefourierError, match="has no codes"):
+        with pytest.raises(PefourierError, match="has no vectors"):
             again.encodings[0].codes(np.arange(2))
 
 

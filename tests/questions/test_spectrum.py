@@ -171,7 +171,7 @@ def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     declared = without_mean(load("sinusoidal", 50, 8))
     np.testing.assert_allclose(declared.table().mean(axis=0), 0, atol=1e-15)
     np.testing.assert_array_equal(declared.table(np.array([7]))[0], declared.table()[7])
-    with pytest.raises(PefourierError, match="sinusoidal less its mean"):
+    with pytest.raises(PefourierError, match="sinusoidal minus its mean"):
         spectrum(declared, method="declared")
 
 

@@ -21,6 +21,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import device_data, fit, program
 from pefourier.train.data.load import load_task
 from pefourier.train.device_data import put_on_device
+from pefourier.train.injection import load_injection
 from pefourier.train.model import OrderFree
 from pefourier.train.request import Tuning
 
@@ -74,7 +75,7 @@ def stack(monkeypatch):
     supported = "_get_fused_kernels_supported_devices"
     monkeypatch.setattr(of, supported, lambda: ["meta"], raising=False)
 
-    def build(sizes=SIZES, names=MIXED, *, padded=False, share=0.05):
+    def build(sizes=SIZES, names=MIXED, *, padded=False, share=0.05, times=None):
         task = load_task(ORDER)
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
@@ -82,13 +83,17 @@ def stack(monkeypatch):
         members = [
             fit.Replica(
                 name,
-                injection(name, 0, learn=bool(i % 2), sizes=of),
+                one,
                 0,
                 0,
                 Tuning(1 + i, 0.1 + i * share),
             )
             for i, name in enumerate(names)
-            for one in (injection(name, 0, learn=i % 2, sizes=of),)
+            for one in (
+                injection(name, 0, learn=bool(i % 2), sizes=of)
+                if times is None
+                else load_injection(name, of.tokens, of.d, of.heads, 0, times=times),
+            )
         ]
         return fit.Program(
             held, sizes, members, fit.Schedule(steps=25, batch_size=4, rate=1e-3, warmup=50)
@@ -103,6 +108,7 @@ def stack(monkeypatch):
         *({}, {"names": ("learned",)}, {"share": 0.0}, {"padded": True}),
         *({"sizes": replace(SIZES, inject="concat")}, {"sizes": replace(SIZES, layers=2)}),
         {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
+        {"names": ("sinusoidal", "rope", "alibi"), "times": np.arange(320.0).reshape(40, 8) ** 0.9},
     ],
 )
 def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
