@@ -81,7 +81,7 @@ class PositionalEncoding(Tabled):
     max_length : int
         Longest sequence.
     learn : bool, optional
-        Whether to train the vectors; by default only for encodings without a formula ("learned").
+        Whether to train the vectors; by default only if they are initial values ("learned").
     dtype : torch.dtype, optional
         Type of the vectors, default `torch.get_default_dtype()`.
     **params
@@ -339,7 +339,7 @@ class Bias(Tabled):
     grid : sequence of int, optional
         Sides of the grid of tokens ("swin").
     learn : bool, optional
-        Whether to train the biases; by default only for encodings without a formula ("t5").
+        Whether to train the biases; by default only if they are initial values ("t5").
     dtype : torch.dtype, optional
         Type of the biases, default `torch.get_default_dtype()`.
     **params
