@@ -1,44 +1,44 @@
 """Fourier analysis of positional encodings.
 
-Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` takes a SPEC, an array
-(n, d), a tensor, a torch module or a function, and gives a frozen dataclass with a `conclusion`,
-`to_dict()` and `plot()`; so do `reconstruct`, `check`, `compare`, `relations`, `context`, `design`.
-`encode` gives codes, `encodings.load` an encoding; `nn.PositionalEncoding`, `nn.Rotary` and
-`nn.Bias` are torch modules.
+Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` accepts a SPEC, an array
+(n, d), a tensor, a torch module or a function, and returns a frozen dataclass with a `conclusion`,
+`to_dict()` and `plot()`. `reconstruct`, `check`, `compare`, `relations`, `context` and `design`
+work the same way. `encode` returns vectors, `encodings.load` an encoding; `nn.PositionalEncoding`,
+`nn.Rotary` and `nn.Bias` are torch modules.
 
-A room is imported when it is first used, so that ``import pefourier`` costs nothing.
+Subpackages are imported on first use, which keeps ``import pefourier`` fast.
 
 Glossary
 
-encoding               a table of codes on a domain, and the rule that fills it where there is one
-table, code            array (n, d); one of its rows, the vector that stands for one point
-dimension              a column of the table; d is how many there are
-position, domain       index 0 … n - 1; where points live: positions, lags, times, nodes of a tree
+encoding               a table of vectors on a domain, and the formula that fills it, if any
+table, vector          array (n, d); one of its rows, which represents one point
+dimension              a column of the table; d is the number of columns
+position, domain       index 0 … n - 1; the set of points: positions, lags, times, nodes of a tree
 lag                    key minus query, a relative position
 angular frequency      omega, radians per position, 0 … pi
-base                   rho, 10 000: the ratio that spreads geometric frequencies
-band                   one declared frequency, with the columns that have it
+base                   rho, default 10,000: the ratio that spreads geometric frequencies
+band                   one declared frequency and its columns
 DC, Nyquist            the constant and the alternating component, one basis column each
 energy, density        sum of squares; its share at each frequency of the lattice, summing to 1
 spectral measure       frequencies with weights, declared by an encoding or estimated from its table
 position function      1 at one position and 0 elsewhere: a delta
 reconstruction, width  the delta rebuilt from a density; its full width at half height
-kernel                 inner products of codes
+kernel                 inner products of vectors
 stationary             the kernel depends on the lag alone
-faithful               codes tell points apart (injective) and can be turned back (invertible)
-gap                    smallest distance between two codes, over the rms length of a code
-rank, condition        how many singular values count as not zero; the largest over the smallest
-act                    how attention receives codes: add, rotate, bias, key
-untrained              a table that is only where training starts
-arm                    an encoding as it is compared in training, maybe scaled to an rms size
-run, stack             one training of an arm, with a seed and a fold; runs trained at once
+faithful               vectors distinguish points (injective) and can be inverted (invertible)
+gap                    smallest distance between two vectors, over the RMS norm of the vectors
+rank, condition        number of nonzero singular values; the largest over the smallest
+act                    how attention uses the encoding: add, rotate, bias, key
+untrained              a table with initial values, before training
+arm                    an encoding in a training comparison, possibly scaled to an RMS size
+run, stack             one training of an arm, with a seed and a fold; runs trained together
 """
 
 from importlib import import_module
 
 from pefourier.version import __version__ as __version__
 
-TYPE_CHECKING = False  # which typing has, too, and takes time to import
+TYPE_CHECKING = False  # also in typing, but importing typing takes time
 
 if TYPE_CHECKING:
     from pefourier import encodings as encodings
@@ -63,11 +63,11 @@ ROOMS |= dict.fromkeys(("reconstruct", "relations", "resize", "spectrum", "usage
 
 
 def __dir__() -> list[str]:
-    """The questions, what they are asked about, and the one error; rooms say how it is done."""
+    """Return the public names: the questions, the encodings, the modules and the error."""
     return sorted({*ROOMS, "__version__", "encodings", "nn"})
 
 
-if not TYPE_CHECKING:  # which would take every misspelt name for one that is there
+if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> object:
         if name in ROOMS:

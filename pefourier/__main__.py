@@ -1,19 +1,19 @@
 """The installed command, and ``python -m pefourier``."""
 
-# `signal` takes time to import, in which an interrupt would show where
+# Importing `signal` takes time, and an interrupt during it would print a traceback
 import _signal as signal
 import sys
 import warnings
 
 
 def run_command() -> None:
-    """Run the command and end the process; a signal leaves no draft of a file.
+    """Run the command and end the process; a signal leaves no partly written file.
 
-    The status is that of `pefourier.cli.main.main`, or 143 after a SIGTERM.
+    The exit status comes from `pefourier.cli.main.main`, or is 143 after a SIGTERM.
     """
     interrupted = signal.getsignal(signal.SIGINT)
-    if interrupted is signal.default_int_handler:  # else it is ignored, as under nohup
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # an import has nothing to tidy up
+    if interrupted is signal.default_int_handler:  # otherwise ignored, as under nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # imports need no cleanup
     warnings.filterwarnings("ignore", category=RuntimeWarning, module="pefourier|numpy")
     from pefourier.cli.main import main
     from pefourier.cli.process import LISTENER, leave
@@ -24,10 +24,10 @@ def run_command() -> None:
         try:
             status = main(sys.argv[1:])
         finally:
-            LISTENER.leaving = True  # from here on a signal ends the process at once
+            LISTENER.leaving = True  # from now on, a signal ends the process immediately
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
-    except SystemExit as ended:  # by a signal, or completion is done
+    except SystemExit as ended:  # raised by a signal, or after completion
         status = int(ended.code or 0)
     leave(status)
 

@@ -1,14 +1,14 @@
 """The questions as functions: ``pefourier.spectrum("rope:rho=5e5", d=128)``.
 
-Each takes what a command takes, a SPEC, or an array, a tensor, a torch module or a function of
-(length, d), and gives a frozen dataclass with a `conclusion`, `to_dict()` and `plot()`. A room is
-imported when its question is asked.
+Each function accepts a SPEC as on the command line, an array, a tensor, a torch module or a
+function of (length, d). It returns a frozen dataclass with a `conclusion`, `to_dict()` and
+`plot()`. Modules are imported when their function is called.
 
-`length` and `d` are by default those of what is given, else 80 and 256; ``"128k"`` is 131072, as in
-the shell. Further keywords are parameters of a named encoding, such as ``rho=5e5``; for all,
-``grid="14x14"``, or (14, 14), says that rows are the points of a grid, and ``prefix=1`` how many
-rows before them are not. Rows of a table that turn out to be points of a grid are taken so, as a
-finding says; ``grid=(197,)`` takes them as one axis.
+`length` and `d` default to the size of the input, otherwise to 80 and 256; ``"128k"`` is 131,072,
+as in the shell. Further keywords are parameters of a named encoding, such as ``rho=5e5``. For every
+encoding, ``grid="14x14"`` or ``grid=(14, 14)`` declares that rows are the points of a grid, and
+``prefix=1`` sets the number of rows before the grid. If the rows of a table are recognized as
+points of a grid, a finding reports it; ``grid=(197,)`` treats them as one axis.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pefourier.encodings.loader import (
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import read_sides
 
-if TYPE_CHECKING:  # each is imported when it is asked
+if TYPE_CHECKING:  # imported when a function is called
     from pefourier.encodings.domain import Domain
     from pefourier.geometry import Progress
     from pefourier.questions.check_faithful import GridFaithfulness, LineFaithfulness
@@ -59,22 +59,22 @@ def spectrum(
     method: Method = "auto",
     **params: Any,
 ) -> LineSpectrum | GridSpectrum:
-    """Which frequencies does it have? The density of the paper's Eq. 15 over a lattice.
+    """Compute the frequency density of an encoding (Eq. 15 of the paper) over a lattice.
 
     Parameters
     ----------
     encoding : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
-        What is asked about.
+        The encoding to analyze.
     lattice : int, optional
-        Points N of the frequency axis, by default the dimension d, or the length where a longer one
-        is given, or a model's config sets it.
+        Number N of points of the frequency axis. By default the dimension d, or the length if you
+        pass a longer one or a model's config sets it.
     sigma : float, optional
-        Bandwidth in lattice steps, default 4; 0 does not smooth.
+        Bandwidth in lattice steps, default 4; 0 turns smoothing off.
     method : str
         "declared", "periodogram" or "auto".
     **params
-        `length`, `d` and what else the module's docstring says; ``demean=True`` leaves out what is
-        the same in all rows of the table.
+        `length`, `d` and the other keywords in the docstring of `pefourier.api`; ``demean=True``
+        removes the mean row of the table.
 
     Examples
     --------
@@ -98,15 +98,15 @@ def reconstruct(
     method: Method = "auto",
     **params: Any,
 ) -> LineReconstructions | GridReconstructions:
-    """What is left of a position? Deltas rebuilt from the frequencies, and from the codes.
+    """Reconstruct position functions from the frequencies of an encoding and from its vectors.
 
     Parameters
     ----------
     encoding, lattice, sigma, method, **params
         As in `spectrum`.
     positions : sequence of int, or of points, optional
-        Where to put deltas, by default 5, 40 and 75, or as far along a shorter lattice; on a grid
-        points such as (3, 4), by default the middle.
+        Positions of the deltas, by default 5, 40 and 75, scaled down for a shorter lattice. On a
+        grid, points such as (3, 4), by default the middle.
 
     Examples
     --------
@@ -127,10 +127,10 @@ def reconstruct(
 def check(
     encoding: Source, *, progress: Callable[[str], Progress] | None = None, **params: Any
 ) -> LineFaithfulness | GridFaithfulness:
-    """Are codes distinct, can they be inverted? What ``pefourier check-faithful`` says.
+    """Check whether vectors are distinct and can be inverted, as ``pefourier check-faithful`` does.
 
-    `progress` is called with the name of each phase of the work; what it gives, with parts done and
-    all. Other parameters are those of `spectrum`.
+    `progress` is called with the name of each phase and returns a function that is called with the
+    number of parts done and the total. For the other parameters see `spectrum`.
 
     Examples
     --------
@@ -158,11 +158,11 @@ def compare(
     grid_second: str | Sequence[int] | None = None,
     **params: Any,
 ) -> Comparison:
-    """Are two implementations the same encoding? What leads from one to the other, or where not.
+    """Compare two encodings: report the transform between them, or where they differ.
 
-    A named encoding takes the length and dimension of what it is compared with. With a `tolerance`
-    two are equal whose numbers, as they are, differ by no more than that. ``grid_second`` are the
-    sides of the second's own grid, beside the first's ``grid``.
+    A named encoding gets the length and dimension of the other one. With a `tolerance`, tables are
+    equal if their numbers differ by at most that. ``grid_second`` sets the sides of the second grid
+    if they differ from ``grid``.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def compare(
 
 
 def relations(encoding: Source, **params: Any) -> Relations:
-    """How do the codes of positions, or of lags, relate to one another?
+    """Describe how the vectors of positions, or of lags, relate to one another.
 
     Examples
     --------
@@ -199,14 +199,14 @@ def context(
     d: Count | None = None,
     against: str | None = None,
 ) -> Context:
-    """How far do a model's positions reach? Its layers, rotations and bands of frequencies.
+    """Describe the positions of a model: its layers, rotations and frequency bands.
 
     Parameters
     ----------
     spec : str or path
         A model's config.json or folder, or a rotation such as "rope:rho=5e5".
     length, trained : int, optional
-        Positions asked for, and those of training.
+        Number of positions to examine, and number of positions in training.
     against : str, optional
         Another SPEC, or a misreading such as "scaling-ignored" or "base=10000".
 
@@ -246,8 +246,8 @@ def positions(
     Parameters
     ----------
     position_ids : array, tensor, mapping or path
-        Ids (n,), (rows, n) or (axes, rows, n); a batch with such names as `attention_mask` (a
-        tokenizer's output); or a file of either, or of cosines and sines.
+        Ids (n,), (rows, n) or (axes, rows, n); a batch with names such as `attention_mask` (a
+        tokenizer's output); or a file with ids, a batch, or cosines and sines.
     attention_mask : array, optional
         0 and 1 per token, segment numbers, or queries by keys.
     cu_seqlens : array, optional
@@ -255,12 +255,12 @@ def positions(
     config : str or path, optional
         The model's config.json or folder, or a SPEC such as "rope".
     rank, shard : optional
-        This rank of several that share a sequence, "1/4" or (1, 4), and how it is split: "every",
-        "block" or "zigzag".
+        This rank of the ranks that share a sequence, "1/4" or (1, 4), and how the sequence is
+        split: "every", "block" or "zigzag".
     length : int, optional
-        Ids must be below it.
+        Upper limit: all ids must be smaller.
     segments, depth : array or path, optional
-        Segment number, or depth in a tree, of each token.
+        Segment number of each token; depth of each token in a tree.
     **arrays
         Further arrays of a batch, such as `image_grid_thw`.
 
@@ -285,20 +285,20 @@ def usage(
     against: str | os.PathLike[str] | None = None,
     stats: str | os.PathLike[str] | None = None,
 ) -> Usage:
-    """Which rotary frequencies do a model's weights use? What ``pefourier usage --all`` says.
+    """Measure which rotary frequencies a model's weights use, as ``pefourier usage --all`` does.
 
     Parameters
     ----------
     model : str or path
-        A model's folder, its .safetensors file beside config.json, or a .gguf file.
+        A model's folder, its .safetensors file next to config.json, or a .gguf file.
     length : int, optional
-        Positions asked for, by default those of training.
+        Number of positions, by default the trained length.
     layers : sequence of int, optional
-        Layers that are looked at, by default all.
+        Layers to read, by default all.
     against : str or path, optional
-        Another checkpoint of the model; with `stats` another file of means.
+        Another checkpoint of the model; with `stats`, another file of means.
     stats : str or path, optional
-        Means of activations in place of weights; `model` may then be a config.json.
+        File of mean activations to use instead of weights; `model` may then be a config.json.
     """
     from pefourier.weights.usage import use_of_model
 
@@ -319,10 +319,10 @@ def design(
     span: str | float | None = None,
     resolution: str | float | None = None,
 ) -> Design | tuple[Design, ...]:
-    """Which base for my length? Candidates, and the best of them by each criterion.
+    """Choose a base for a length: the candidates, and the best base by each criterion.
 
-    For sides of a grid in place of a length: a design for each axis. In place of a length, too, a
-    span and a resolution: numbers, or texts with a unit such as "1h" and "250ms".
+    If the length is a sequence, it gives the sides of a grid, and each axis gets a design. Instead
+    of a length you can pass a span and a resolution, as numbers or with units ("1h", "250ms").
 
     Examples
     --------
@@ -357,7 +357,7 @@ def resize(
     d: Count | None = None,
     **params: Any,
 ) -> Resizing:
-    """What becomes of a table at another size of images, or length of texts? By all methods.
+    """Resize a table for another image size or text length, and compare all methods.
 
     Parameters
     ----------
@@ -366,13 +366,13 @@ def resize(
     to : sequence of int, or str
         Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
     method : str
-        bicubic, bilinear, antialias, fourier, dinov2, geometric, center-crop or crop; by default
-        the model's own where it is known, else bicubic. Rotations and Swin V2's biases are
-        recomputed where none is given.
+        bicubic, bilinear, antialias, fourier, dinov2, geometric, center-crop or crop. By default
+        the method of the model if known, otherwise bicubic; rotations and the biases of Swin V2
+        are recomputed.
     from_crop : sequence of int
-        First point of the old grid that method "crop" keeps; by default that of index 0.
+        First point of the old grid that method "crop" keeps, by default index 0.
     d, **params
-        As in `check`; `grid` and `prefix` among them.
+        As in `check`, including `grid` and `prefix`.
 
     Examples
     --------
@@ -393,14 +393,14 @@ def resize(
     enc = enc if params.get("grid") else on_own_grid(enc, len(to))
     if enc.domain.kind == "lag" and params.get("grid") == enc.domain.grid:
         raise PefourierError(
-            f"{shown(enc.label)} has biases of a window; give the sides of windows, not those of "
-            "its displacements, as --from and --to"
+            f"{shown(enc.label)} has the biases of a window; pass the sides of windows, not of "
+            "displacements, as --from and --to"
         )
     formula = None
     if enc.rebuild_at is not None and len(enc.domain.sides) == len(to):
         formula = enc.rebuild_at(tuple(to))
     elif isinstance(encoding, str) and has_formula(enc, encoding, to):
-        elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # which would win
+        elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # it would take precedence
         formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})
     return resize_table(enc, to, method or "crop" * bool(from_crop), formula, tuple(from_crop))
 
@@ -412,10 +412,10 @@ def encode(
     what: str = "vectors",
     **params: Any,
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """The vectors of all positions, or of some, on a grid also points: float64 (n, d).
+    """Return the vectors (n, d) of all or some positions, or of points of a grid, in float64.
 
-    Or `what` engines store in their place: inv_freq, cos, sin, cos-sin or complex, in the layout
-    of the rotation.
+    `what` selects the numbers: vectors, or what engines store for a rotation (inv_freq, cos, sin,
+    cos-sin or complex), in the layout of the rotation.
 
     Examples
     --------
@@ -437,7 +437,7 @@ def points_at(
     positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
     **params: Any,
 ) -> tuple[Encoding, np.ndarray]:
-    """An encoding, and the points (n,) that are asked for."""
+    """Load an encoding and return it with the requested points (n,)."""
     points = as_points(positions)
     enc = load(encoding, **params)
     rows = as_stored(enc, enc.domain.x)
@@ -445,7 +445,7 @@ def points_at(
 
 
 def as_points(positions: Sequence[int] | Sequence[Sequence[int]] | None) -> list[tuple[int, ...]]:
-    """Points of one number or several; a position is a point of one.
+    """Return positions as points: tuples of one or more coordinates.
 
     >>> as_points([(3, 4), 5])
     [(3, 4), (5,)]
@@ -458,9 +458,9 @@ def as_points(positions: Sequence[int] | Sequence[Sequence[int]] | None) -> list
 
 
 def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[int]:
-    """Rows of the table that are meant: on a grid 3,4 is a point, else each number is a position.
+    """Return the rows of points; without a grid, each number of a point is a position.
 
-    A number alone is a row, on a grid, too: those before it have no place.
+    A single number is always a row, also on a grid, whose prefix rows have no coordinates.
 
     >>> from pefourier.encodings.domain import lattice, positions
     >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])

@@ -1,8 +1,8 @@
-"""The one error a person sees, and how names and values are shown in it.
+"""The error class of the package, and the format of names and values in messages.
 
-An error says what is wrong, which value, what is allowed and what to do, in one line. The command
-line prints it after ``pefourier: `` and exits with status 2; in Python it is a ``ValueError``, and
-options that it names are keywords there.
+A message states in one line what is wrong, the value, what is allowed and what to do. The command
+line prints it after ``pefourier: `` and exits with status 2. In Python it is a ``ValueError``, and
+option names in the message become keywords.
 """
 
 import re
@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-LONGEST = 200  # characters of an argument that a line repeats
-SHORT = 120  # what is left of a longer one
+LONGEST = 200  # maximum number of characters of an argument in a message
+SHORT = 120  # characters that remain of a longer argument
 
 
 PLACING = re.compile(r"--(grid|from|to|prefix|length)\b(?: ((?:\d+x)*\d+)\b( (?=--))?)?")
 
 
 class PefourierError(ValueError):
-    """A request that cannot be answered, said in one line; with what was refused, if several."""
+    """A request that cannot be answered, with the individual refusals if there are several."""
 
-    in_shell: ClassVar[bool] = False  # whether a command is running, whose options are named
+    in_shell: ClassVar[bool] = False  # whether messages name options of the command line
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -34,7 +34,7 @@ class PefourierError(ValueError):
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Let errors name options of the command line."""
+    """Make messages name options of the command line."""
     before, PefourierError.in_shell = PefourierError.in_shell, True
     try:
         yield
@@ -43,7 +43,7 @@ def naming_options() -> Iterator[None]:
 
 
 def as_keyword(option: re.Match[str]) -> str:
-    """An option as it is given in Python.
+    """Return an option as a Python keyword.
 
     >>> PLACING.sub(as_keyword, "--from 14x14 --prefix 1 would fit; leave out --grid")
     'grid=(14, 14), prefix=1 would fit; leave out grid'
@@ -56,11 +56,11 @@ def as_keyword(option: re.Match[str]) -> str:
 
 
 class UnknownPositions(PefourierError):
-    """A config of no model, or of one whose positions are elsewhere or not known."""
+    """A config that is not a model's, or whose positional encoding is unknown or elsewhere."""
 
 
 def shown(value: object, limit: int = SHORT) -> str:
-    r"""A value in quotes with control characters escaped and its middle cut, safe on a terminal.
+    r"""Quote a value, escape control characters and cut its middle, safe for a terminal.
 
     >>> print(shown("a\nb"))
     'a\nb'
@@ -70,7 +70,7 @@ def shown(value: object, limit: int = SHORT) -> str:
 
 
 def shorten(text: str, limit: int = LONGEST) -> str:
-    """A text with its middle cut out where it is longer than the limit.
+    """Cut the middle out of a text that is longer than the limit.
 
     >>> shorten("abcd", 4), shorten("abcdefgh", 4)
     ('abcd', 'ab…gh')
@@ -80,7 +80,7 @@ def shorten(text: str, limit: int = LONGEST) -> str:
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str], way_out: str = "") -> PefourierError:
-    """The error for an unknown name, with the nearest of those that are allowed.
+    """Return the error for an unknown name, with the closest allowed name.
 
     >>> print(unknown("encoding", "sinusoid", ["dft", "sinusoidal"]))
     unknown encoding 'sinusoid'. Did you mean 'sinusoidal'? Known: dft, sinusoidal.
@@ -93,7 +93,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str], way_out: str = "") -> 
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that begins with a text, or else the most alike; None where none is near.
+    """Return the name that begins with a text, otherwise the closest; None if no name is close.
 
     >>> nearest("check", ["context", "check-faithful"]), nearest("rank", ["explain"])
     ('check-faithful', None)

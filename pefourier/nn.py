@@ -1,11 +1,11 @@
-"""Encodings as torch modules: codes that are added, rotations, biases of logits.
+"""Encodings as torch modules: added vectors, rotations, and biases of logits.
 
 Conventions
 -----------
-Tables that nothing trains are no part of a state_dict, so that no checkpoint puts the codes of
-another encoding in their place; they are made again where a module is moved (``to_empty``). What is
-computed from shapes alone is refused in a line; positions given as a tensor are looked at on a CPU
-outside of a compiled graph, elsewhere an index fails as torch's do.
+Fixed tables are not part of a state_dict, because a checkpoint could otherwise replace them with
+the vectors of another encoding. They are rebuilt when a module is moved (``to_empty``). Wrong
+shapes raise a `PefourierError`. Values of position tensors are checked on a CPU outside a compiled
+graph; elsewhere a wrong index fails as in torch.
 """
 
 from collections.abc import Mapping
@@ -32,24 +32,24 @@ from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 
-BY_FREQUENCY = ("rope", "grape")  # rotations by one number, of which any position has an angle
+BY_FREQUENCY = ("rope", "grape")  # rotations defined at any real position
 
 
 class Tabled(torch.nn.Module):
-    """A module whose tables stand in no state_dict, and are made again where it is moved."""
+    """A module with tables outside its state_dict, which are rebuilt when it is moved."""
 
     tables: Mapping[str, NDArray[Any]] = MappingProxyType({})
-    keeps_float32 = False  # also in a model of half precision
+    keeps_float32 = False  # whether tables stay float32 in a half-precision model
     codes: Tensor | torch.nn.Parameter  # (positions, d), or (displacements, heads) of a bias
 
     def keep(self, tables: dict[str, np.ndarray], dtype: torch.dtype | None = None) -> None:
-        """Hold tables as buffers, of the type of their numbers unless one is given."""
+        """Register tables as buffers, with their own type by default."""
         self.tables = {**self.tables, **tables}
         for name, table in tables.items():
             self.register_buffer(name, torch.tensor(table, dtype=dtype), persistent=False)
 
     def keep_codes(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
-        """Codes as a parameter where they are trained, else as a table."""
+        """Keep the vectors as a parameter if they are trained, otherwise as a table."""
         codes, kind = enc.table(), dtype or torch.get_default_dtype()
         if enc.untrained if learn is None else learn:
             self.codes = torch.nn.Parameter(torch.tensor(codes, dtype=kind))
@@ -66,11 +66,11 @@ class Tabled(torch.nn.Module):
 
 
 class PositionalEncoding(Tabled):
-    """Adds the codes of positions to input (…, length, d), batch first.
+    """Add the vectors of positions to an input (…, length, d), batch first.
 
-    Codes are computed in float64 and kept in `dtype`, in a buffer that forward only reads and that
-    no state_dict has (or, with `learn`, in a parameter that starts there); they are cast to the
-    type of the input when added.
+    Vectors are computed in float64 and kept in `dtype`, in a buffer outside the state_dict. With
+    `learn` they are the initial values of a parameter. Vectors are cast to the type of the input
+    when added.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ class PositionalEncoding(Tabled):
     max_length : int
         Longest sequence.
     learn : bool, optional
-        Train the codes; by default those that are only where training starts ("learned").
+        Whether to train the vectors; by default only if they are initial values ("learned").
     dtype : torch.dtype, optional
-        Type the codes are kept in, default `torch.get_default_dtype()`.
+        Type of the vectors, default `torch.get_default_dtype()`.
     **params
         The encoding's own parameters, such as ``rho=500.0``.
 
@@ -117,14 +117,15 @@ class PositionalEncoding(Tabled):
         enc = load_known(encoding, max_length, d, params)
         if enc.injection != "add" or (len(enc), enc.dim) != (max_length, d):
             raise PefourierError(
-                f"{encoding} is no additive encoding of {max_length} positions and d={d}: it has "
-                f"{len(enc)} codes of {enc.dim} numbers, which attention takes as {enc.injection!r}"
+                f"{encoding} is not an additive encoding of {max_length} positions with d={d}: it "
+                f"has {len(enc)} vectors of {enc.dim} numbers, used by attention as "
+                f"{enc.injection!r}"
             )
         self.keep_codes(enc, learn=learn, dtype=dtype)
         self.encoding = enc.spec
 
     def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        """Input (…, length, d) plus the codes of its positions, in the type of the input.
+        """Return the input (…, length, d) plus the vectors of its positions, in its own type.
 
         Positions are 0 … length - 1, or `position_ids`, whole numbers (length,) or (…, length).
         """
@@ -149,15 +150,15 @@ class PositionalEncoding(Tabled):
 
 
 class Rotary(Tabled):
-    r"""Turns queries and keys by their positions, as the model of a config does, or a named one.
+    r"""Rotate queries and keys by their positions, as a model's config or a named encoding defines.
 
-    Pair i of the dimensions of a head is turned by the angle :math:`p\,\omega_i` at position p and
-    multiplied by the attention factor. Angles, cosines and sines are float32 whatever the type of
-    the input, also after ``module.half()``: at position 100,000 angles are off by up to about
-    0.01 rad, as in transformers. Frequencies are those of the scaling, for scalings by length
-    (dynamic, longrope) those of the largest position of the call, plus one. Which
-    dimensions make a pair is the encoding's `layout`: i and i + m of the 2m that turn (halves), or
-    2i and 2i + 1 (interleaved). Dimensions beyond 2m are left as they are.
+    Rotary pair i of a head is rotated by the angle :math:`p\,\omega_i` at position p and multiplied
+    by the attention factor. Angles, cosines and sines are float32 for any type of the input, also
+    after ``module.half()``: at position 100,000 angles are off by up to about 0.01 rad, as in
+    transformers. Frequencies include the scaling. For scalings by length (dynamic, longrope), the
+    length is the largest position of the call plus one. The encoding's `layout` defines the pairs:
+    dimensions i and i + m of the 2m rotated ones (halves), or 2i and 2i + 1 (interleaved). The
+    remaining dimensions are unchanged.
 
     Parameters
     ----------
@@ -165,26 +166,26 @@ class Rotary(Tabled):
         A rotation by name ("rope:rho=5e5,scaling=linear,factor=4"), a config ("config.json"), a
         model's folder, a table of rotations, or a loaded encoding.
     d : int, optional
-        Size of a head; of a config it is the config's.
+        Head size; a config sets its own.
     layer_type : str, optional
-        Which of several rotations of a config, such as "full_attention".
+        The rotation to use if a config has several, such as "full_attention".
     grid : sequence of int, optional
-        Sides of the grid whose points tokens are (axial-rope); positions are then the numbers of
-        its points, row by row, after those of a `prefix`.
+        Sides of the grid of tokens (axial-rope). Positions then number the points of the grid, row
+        by row, after the `prefix`.
     **params
         The encoding's own parameters, such as ``rho=500.0``.
 
     Attributes
     ----------
     softmax_factor : float
-        What the model multiplies its logits by besides (DeepSeek with yarn), 1 mostly. `rotate`
-        leaves it to attention: ``scale = softmax_factor * d**-0.5``.
+        Additional factor of the model's logits (DeepSeek with yarn), usually 1. `rotate` does not
+        apply it; pass it to attention: ``scale = softmax_factor * d**-0.5``.
 
     Raises
     ------
     PefourierError
-        For what is no rotation, or not the same one of all heads, of queries and of keys; for input
-        of another head size, and positions beyond a table.
+        If the encoding is not a rotation or differs between heads or between queries and keys, if
+        the input has another head size, or if positions exceed the table.
 
     References
     ----------
@@ -204,7 +205,7 @@ class Rotary(Tabled):
     """
 
     keeps_float32 = True
-    cosine: Tensor  # of each row, where a rotation is no function of frequencies
+    cosine: Tensor  # of each row, for a rotation without frequencies
     sine: Tensor
     frequencies: Tensor
     longer: Tensor  # frequencies beyond the original length
@@ -251,12 +252,13 @@ class Rotary(Tabled):
         *,
         real_positions: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Queries and keys (batch, heads, n, d), turned, each in its own type.
+        """Rotate queries and keys (batch, heads, n, d); each keeps its type.
 
-        Heads of keys may be fewer. Positions are offset … offset + n - 1, or `position_ids` of
-        shape (n,) or (batch, n); of configs with mrope_section also (3, batch, n): frames, rows,
-        columns. They are whole numbers from 0 on, or, with `real_positions`, any real numbers.
-        Input (batch, n, heads, d) looks the same where no position_ids are given: transpose it.
+        Keys may have fewer heads. Positions are offset … offset + n - 1, or `position_ids` of
+        shape (n,) or (batch, n); configs with mrope_section also accept (3, batch, n): frames,
+        rows, columns. Positions are integers from 0 on, or any real numbers with `real_positions`.
+        An input (batch, n, heads, d) must be transposed; this cannot be detected without
+        position_ids.
         """
         for name, x in (("queries", q), ("keys", k)):
             fits = x.ndim == 4 and x.shape[-1] == self.d
@@ -270,7 +272,9 @@ class Rotary(Tabled):
         if position_ids is not None and offset:
             raise PefourierError("position_ids and offset exclude each other; give one")
         if offset < 0 and self.rows is None and not real_positions:
-            raise PefourierError(f"offset starts at 0, got {offset}; or pass real_positions=True")
+            raise PefourierError(
+                f"offset must be at least 0, got {offset}; or pass real_positions=True"
+            )
         positions = position_ids
         if positions is None:
             if self.rows and self.grid and not offset:
@@ -287,14 +291,14 @@ class Rotary(Tabled):
         return self.turned(q, cosine, sine), self.turned(k, cosine, sine)
 
     def turned(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """The dimensions of a head that turn, mostly the first ones, turned."""
+        """Rotate the rotary dimensions of a head, which are usually the first."""
         if not self.trailing:
             return turn(x, cosine, sine, self.layout)
         skip = x.shape[-1] - 2 * cosine.shape[-1]
         return torch.cat([x[..., :skip], turn(x[..., skip:], cosine, sine, self.layout)], -1)
 
     def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (…, n, m) of positions (…, n), times the attention factor."""
+        """Return cosines and sines (…, n, m) of positions (…, n), times the attention factor."""
         if self.rows is not None:
             look_up = torch.nn.functional.embedding
             return look_up(positions, self.cosine), look_up(positions, self.sine)
@@ -302,13 +306,13 @@ class Rotary(Tabled):
         if self.scaling:
             frequencies = self.frequencies_up_to(positions.max() + 1)
         positions = positions[..., None].float()
-        if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair has that of its axis
+        if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair uses the position on its axis
             positions = (positions * self.axes[:, None, None, None]).sum(0)
         phases = positions * frequencies
         return phases.cos() * self.factor, phases.sin() * self.factor
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
-        """Frequencies of a scaling by length, of a sequence of so many positions."""
+        """Return the frequencies of a scaling by length, for a sequence of this length."""
         settings = self.scaling
         if settings["scaling"] == "longrope":
             return torch.where(length > settings["original"], self.longer, self.frequencies)
@@ -322,29 +326,29 @@ class Rotary(Tabled):
 
 
 class Bias(Tabled):
-    """Numbers added to the logits of each head, by the displacement from query to key.
+    """Biases that are added to the logits of each head, by displacement from query to key.
 
     Parameters
     ----------
     spec : str
         A bias by name: "alibi", "t5", "kerple", "swin".
     heads : int
-        How many heads.
+        Number of heads.
     max_length : int, optional
-        Longest sequence; on a grid it has the grid's points.
+        Length of the longest sequence; leave out with a grid.
     grid : sequence of int, optional
-        Sides of the grid whose points tokens are ("swin").
+        Sides of the grid of tokens ("swin").
     learn : bool, optional
-        Train the numbers; by default those that are only where training starts ("t5").
+        Whether to train the biases; by default only if they are initial values ("t5").
     dtype : torch.dtype, optional
-        Type the numbers are kept in, default `torch.get_default_dtype()`.
+        Type of the biases, default `torch.get_default_dtype()`.
     **params
         The encoding's own parameters, such as ``buckets=64``.
 
     Raises
     ------
     PefourierError
-        For what is no bias of displacements, and more tokens than it was made for.
+        If the encoding is not a bias by displacement, or if there are more tokens than its size.
 
     Examples
     --------
@@ -366,15 +370,15 @@ class Bias(Tabled):
     ) -> None:
         super().__init__()
         if (max_length is None) == (not grid):
-            raise PefourierError("a bias has a max_length, or a grid of points; give one of them")
+            raise PefourierError("pass either max_length or grid, not both or neither")
         options = {"grid": tuple(grid)} if grid else {}
         enc = load_known(spec, max_length, heads, options | params)
         self.encoding, self.tokens = enc.spec, max_length or int(np.prod(grid))
         if enc.injection != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
-            raise PefourierError(f"{spec} is no bias of {heads} heads by displacement")
+            raise PefourierError(f"{spec} is not a bias of {heads} heads by displacement")
         if not grid and len(enc) != 2 * self.tokens - 1:
             raise PefourierError(
-                f"{spec} has no numbers for later keys; leave out causal=true and mask them"
+                f"{spec} has no biases for later keys; leave out causal=true and mask later keys"
             )
         self.keep_codes(enc, learn=learn, dtype=dtype)
         if grid:
@@ -384,18 +388,18 @@ class Bias(Tabled):
     places: Tensor  # of a grid: the row of each query and key
 
     def row(self, query: Tensor, key: Tensor) -> Tensor:
-        """Where the numbers of a query and a key stand."""
+        """Return the row of the biases of a query and a key."""
         if hasattr(self, "places"):
             return self.places[query, key]
         return key - query + (self.tokens - 1)
 
     def forward(self, queries: int, keys: int | None = None) -> Tensor:
-        """The biases (heads, queries, keys); queries are the last of the keys."""
+        """Return the biases (heads, queries, keys); queries are at the last positions of keys."""
         keys = queries if keys is None else keys
         if not 0 < queries <= keys <= self.tokens:
             raise PefourierError(
-                f"{queries} queries and {keys} keys; at most {self.tokens} keys are known, and the "
-                "queries are the last of them"
+                f"expected at most {self.tokens} keys and no more queries than keys; got "
+                f"{queries} queries and {keys} keys"
             )
         positions = torch.arange(keys, device=self.codes.device)
         return self.codes[self.row(positions[keys - queries :, None], positions)].permute(2, 0, 1)
@@ -403,7 +407,7 @@ class Bias(Tabled):
     def score_mod(
         self, score: Tensor, _batch: Tensor, head: Tensor, query: Tensor, key: Tensor
     ) -> Tensor:
-        """For torch's flex_attention: a logit with its bias; queries and keys count from 0."""
+        """Add the bias to a logit, for flex_attention of torch; queries and keys count from 0."""
         return score + self.codes[self.row(query, key), head]
 
     def extra_repr(self) -> str:
@@ -411,7 +415,7 @@ class Bias(Tabled):
 
 
 def turn(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Tensor:
-    """Turn the first 2m dimensions of (…, d) in pairs by cosines and sines (…, m), float32.
+    """Rotate the first 2m dimensions of (…, d) in pairs by cosines and sines (…, m), float32.
 
     >>> turn(torch.tensor([1.0, 2, 3]), torch.tensor([0.0]), torch.tensor([1.0]))
     tensor([-2.,  1.,  3.])
@@ -421,16 +425,16 @@ def turn(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Ten
     shape, axis = ((2, m), -2) if layout == "halves" else ((m, 2), -1)
     a, b = torch.unflatten(turning, -1, shape).unbind(
         axis
-    )  # whose gradient is one copy, not two sums
+    )  # its gradient is one copy, not two sums
     pair = a * cosine - b * sine, b * cosine + a * sine
     turned = torch.stack(pair, axis).flatten(-2).to(x.dtype)
     return turned if 2 * m == x.shape[-1] else torch.cat([turned, x[..., 2 * m :]], dim=-1)
 
 
 def check_rotation(enc: Encoding) -> None:
-    """Refuse what turns no pairs, or others than these, or those of each head in a way of its own.
+    """Raise if an encoding is not a rotation in a known layout that is the same for all heads.
 
-    A rotation without frequencies of one axis is a table of its points: of a grid, or of a file.
+    A rotation without frequencies on one axis needs a table: the points of a grid, or a file.
     """
     is_rotation = enc.injection == "rotate"
     layout = enc.params.get("layout", "halves")
@@ -438,32 +442,32 @@ def check_rotation(enc: Encoding) -> None:
     is_alike = "heads" not in enc.params and "head" not in enc.params
     if not is_rotation or layout not in ("halves", "interleaved") or not is_alike:
         raise PefourierError(
-            f"{enc.spec} is no rotation of halves or interleaved pairs that is the same for all "
-            f"heads: attention takes it as {enc.injection!r}, its layout is {layout}"
+            f"expected a rotation that is the same for all heads, with layout halves or "
+            f"interleaved; {enc.spec} is used by attention as {enc.injection!r}, layout {layout}"
         )
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
-            f"{enc.spec} has no frequencies of one axis, nor a grid; give the sides of one, "
-            "such as grid=(14, 14). Rotary takes rope, grape, rotations on a grid, and tables"
+            f"{enc.spec} has no frequencies on one axis and no grid; pass the sides of a grid, "
+            "such as grid=(14, 14). Rotary supports rope, grape, rotations on a grid, and tables"
         )
 
 
 def by_length(enc: Encoding) -> bool:
-    """Whether frequencies are others for longer sequences."""
+    """Whether frequencies depend on the sequence length."""
     return enc.name == "rope" and enc.params.get("scaling") in ("dynamic", "longrope")
 
 
 def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
-    """What a rotation is computed from: frequencies, or cosines and sines of each row.
+    """Return the tables of a rotation: frequencies, or cosines and sines of each row.
 
-    Of a scaling by length also how frequencies change beyond its original length.
+    For a scaling by length, also how frequencies change beyond the original length.
     """
     if enc.name not in BY_FREQUENCY:
         layout = enc.params.get("layout", "halves")
         cosine, sine = split_pairs(np.asarray(enc.table(), dtype=float), layout)
         if np.ptp(cosine**2 + sine**2) > 1e-9:
-            raise PefourierError(f"{enc.spec} changes lengths of what it turns: no rotation")
-        if enc.params.get("merged", 1) > 1:  # tokens run through blocks of points
+            raise PefourierError(f"{enc.spec} is not a rotation: it changes the norm of vectors")
+        if enc.params.get("merged", 1) > 1:  # tokens are ordered by blocks of points
             order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
             cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
@@ -480,7 +484,7 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
 
 
 def check_floating(name: str, shape: str, x: Tensor, *, fits: bool) -> None:
-    """Refuse input of another shape, or of whole numbers."""
+    """Raise if the input has another shape or is not floating point."""
     if not (fits and x.is_floating_point()):
         raise PefourierError(
             f"expected floating-point {name} {shape}; "
@@ -489,22 +493,22 @@ def check_floating(name: str, shape: str, x: Tensor, *, fits: bool) -> None:
 
 
 def check_shape(position_ids: Tensor, shape: tuple[int, ...]) -> None:
-    """Refuse position ids of another shape than (…, n), or (n,)."""
+    """Raise unless position ids have the shape (…, n) or (n,)."""
     if tuple(position_ids.shape) not in (tuple(shape), tuple(shape[-1:])):
         found = tuple(position_ids.shape)
         raise PefourierError(f"expected position_ids {(shape[-1],)} or {tuple(shape)}; got {found}")
 
 
 def check_places(position_ids: Tensor, rows: int | None, *, real: bool = False) -> None:
-    """Refuse ids that are not whole, and, where looking at them costs little, beyond rows.
+    """Raise if ids are not integers or, where this is cheap to check, exceed the rows.
 
-    `real` lets any real numbers pass where there are no rows.
+    With `real`, any real numbers are allowed if there are no rows.
     """
     is_real, kind = real and rows is None, str(position_ids.dtype).removeprefix("torch.")
     is_whole = not (position_ids.is_floating_point() or position_ids.is_complex() or kind == "bool")
     if not is_whole and not (is_real and position_ids.is_floating_point()):
         way_out = "; pass real_positions=True for positions between tokens" if rows is None else ""
-        raise PefourierError(f"position_ids are whole numbers, got {kind}{way_out}")
+        raise PefourierError(f"position_ids must be integers, got {kind}{way_out}")
     looked_at = position_ids.device.type == "cpu" and not torch.compiler.is_compiling()
     if is_real or not looked_at or not position_ids.numel():
         return
@@ -513,13 +517,13 @@ def check_places(position_ids: Tensor, rows: int | None, *, real: bool = False) 
         raise PefourierError(f"position_ids {low} … {high} are outside 0 … {rows - 1}")
     if low < 0:
         raise PefourierError(
-            f"position_ids start at 0, got {low}; for padding pass position_ids.clamp(min=0), "
-            "for other negative positions real_positions=True"
+            f"position_ids must be at least 0, got {low}; for padding pass "
+            "position_ids.clamp(min=0), for other negative positions real_positions=True"
         )
 
 
 def load_known(spec: str, length: int | None, d: int | None, params: dict[str, Any]) -> Encoding:
-    """The encoding of a SPEC; what is no parameter of it is refused."""
+    """Load the encoding of a SPEC; raise for unknown parameters."""
     enc = load(spec, length, d, **params)
     lost = [key for key in params if key not in (*enc.params, "grid")]
     if lost:

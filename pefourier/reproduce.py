@@ -1,8 +1,8 @@
-"""Which numbers and claims of the paper hold? Every one that computing can settle, recomputed.
+"""Recompute the numbers and claims of the paper.
 
 The paper is Idé, Labaien, Chen, "Improving Transformers using Faithful Positional Encoding"
-(arXiv 2405.09061). A `Claim` puts its printed value beside the computed one, with a verdict and one
-sentence of reason. d = 256 and rho = 10^4, the paper's own, unless said otherwise.
+(arXiv 2405.09061). A `Claim` has the printed value, the computed value, a verdict and a reason of
+one sentence. d = 256 and rho = 10^4, as in the paper, unless stated otherwise.
 """
 
 import json
@@ -30,17 +30,17 @@ from pefourier.writing.text import agreeing, aligned, paragraph
 
 HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, NOT_YET = "not supported by the data", "not yet compared"
-POSITIONS = [5, 40, 75]  # those of Fig. 2
+POSITIONS = [5, 40, 75]  # of Fig. 2
 COMPARED = {"sinusoidal", "dft"}
 SCORES = ("precision", "recall", "f1")
-LENGTH = 80  # positions of the paper's series
+LENGTH = 80  # positions in the paper's series
 NEEDED = "dataset leaky length seeds folds scores differences verdicts auprc_differences".split()
 TEXTS = Path(__file__).with_suffix(".toml")
 PREFACE = """\
 # The paper, recomputed
 
 Idé, Labaien, Chen, “Improving Transformers using Faithful Positional Encoding” \
-(arXiv 2405.09061); d = 256, ρ = 10⁴ unless said otherwise.
+(arXiv 2405.09061); d = 256, ρ = 10⁴ unless stated otherwise.
 
 """
 Verdict = Literal[
@@ -55,7 +55,7 @@ Verdict = Literal[
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper beside what computing finds."""
+    """One statement of the paper and the result of recomputing it."""
 
     where: str
     statement: str
@@ -66,10 +66,10 @@ class Claim:
 
 
 def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
-    """Compute all claims and write figures and tables into a folder, made if it is not there.
+    """Compute all claims and write figures and tables into a folder, created if missing.
 
-    Table 1 is filled from what `pefourier train` has left in the folder, ``*/summary.json``, or
-    where it left nothing there, from the results that come with this version.
+    Table 1 uses the results of `pefourier train` in the folder (``*/summary.json``). If there are
+    no such files, it uses the results that are shipped with this version.
     """
     from pefourier.report import plot
     from pefourier.report.spectral_figures import reconstruct, spectrum
@@ -99,12 +99,12 @@ def write_text(text: str, file: BinaryIO) -> None:
 
 
 def has_results(folder: str | Path) -> bool:
-    """Whether `pefourier train` has left a comparison in a folder."""
+    """Whether a folder contains a comparison written by `pefourier train`."""
     return any(Path(folder).glob("*/**/summary.json"))
 
 
 def results_folder() -> Path:
-    """The folder of the results that come with this version: of the package, or of the sources."""
+    """Return the folder of shipped results, in the package or in the source tree."""
     package = Path(__file__).parent
     return next(
         (f for f in (package / "figures", package.parent / "figures") if f.is_dir()), package
@@ -112,7 +112,7 @@ def results_folder() -> Path:
 
 
 def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
-    """What the comparisons in a folder found, one dataset and window after another."""
+    """Read the comparisons in a folder: one mapping per dataset and window."""
     comparisons: list[Mapping[str, Any]] = []
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
@@ -130,12 +130,12 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def all_claims(trainings: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
-    """Every claim, in the paper's order; Table 1 from the datasets of summary.json."""
+    """Return every claim, in the paper's order; Table 1 uses the datasets of summary.json."""
     return [*equations(), *figures_and_theorems(), *table_1(trainings)]
 
 
 def claim(code: str, **values: Any) -> Claim:
-    """A claim of reproduce.toml, with what was found."""
+    """Fill in a claim of reproduce.toml with computed values."""
     texts = read_toml(TEXTS)["claims"][code]
     return Claim(**{key: text.format(**values).strip() for key, text in texts.items()})
 
@@ -156,7 +156,7 @@ def fourier_basis(d: int) -> np.ndarray:
 
 
 def transform(functions: np.ndarray) -> np.ndarray:
-    """Coefficients of functions, one a row, in the order of the basis, by a fast transform."""
+    """Return the coefficients of functions (one per row) in basis order, by a fast transform."""
     coefficients = np.fft.rfft(functions, norm="ortho")
     real, imaginary = coefficients.real, coefficients.imag
     waves = np.sqrt(2) * np.hstack([real[:, 1:-1], -imaginary[:, 1:-1]])
@@ -164,7 +164,7 @@ def transform(functions: np.ndarray) -> np.ndarray:
 
 
 def equations() -> Iterator[Claim]:
-    """Eqs. 2-22: both encodings, the Fourier basis, the density and Eq. 19's misprint."""
+    """Yield Eqs. 2-22: both encodings, the Fourier basis, the density, the misprint in Eq. 19."""
     enc = build("sinusoidal", length=LENGTH)
     w, table = cast(Measure, enc.measure).frequencies, enc.table()
     lag = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
@@ -179,15 +179,15 @@ def equations() -> Iterator[Claim]:
     yield claim("equations_13_14", error=error)
     spectrum = spectrum_of(build("sinusoidal"))
     yield claim("equation_15", s=spectrum.summary, nyquist=spectrum.density[-1])
-    for d in (256, 512):  # and the share of the entries that Eq. 16 puts into the lowest bin
+    for d in (256, 512):  # also the share of entries that Eq. 16 puts into the lowest bin
         summary = spectrum_of(build("sinusoidal", d=d)).summary
         root, below = summary.lowest_bin_index, summary.below_first_bin
-        assert root is not None  # as frequencies are declared
+        assert root is not None  # because frequencies are declared
         assert below is not None
         yield claim("equation_16", s=summary, d=d, first=2 * int(root // 2) + 2, last=d - 2)
         yield claim("after_equation_16", s=summary, d=d, share=100 * below / (d // 2))
     yield claim("equations_17_18_20", error=size_of_error(basis, transform(deltas)))
-    s, largest = POSITIONS[1], 256 // 2 - 1  # b_K is the value of phi_2K, a sine, not of phi_K
+    s, largest = POSITIONS[1], 256 // 2 - 1  # b_K is the value of the sine phi_2K, not of phi_K
     printed, true = basis[s, [largest, 2 * largest]]
     yield claim("equation_19", s=s, printed=printed, true=true, error=abs(printed - true))
     enc = build("dft", length=256)
@@ -197,7 +197,7 @@ def equations() -> Iterator[Claim]:
 
 
 def figures_and_theorems() -> Iterator[Claim]:
-    """Theorem 1, what Fig. 2 shows, and Definition 1 applied to the sinusoidal encoding."""
+    """Yield Theorem 1, the claims on Fig. 2, and Definition 1 for the sinusoidal encoding."""
     r = check_faithful(build("dft", length=256))
     yield claim("theorem_1", r=r, error=size_of_error(r.inverse_error, 0.0))
     wide, exact = (
@@ -218,7 +218,7 @@ def figures_and_theorems() -> Iterator[Claim]:
 
 
 def size_of_error(values: np.ndarray | float, expected: np.ndarray | float) -> str:
-    """The largest error, or that it is one of rounding, which differs between processors.
+    """Format the largest error; rounding errors are only bounded, as they depend on the processor.
 
     >>> size_of_error(1 + 2.2e-16, 1), size_of_error(3e-9, 0)
     ('below 1e-14', '3.0e-09')
@@ -228,7 +228,7 @@ def size_of_error(values: np.ndarray | float, expected: np.ndarray | float) -> s
 
 
 def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
-    """Table 1: what the paper's training comparison prints, P / R / F1, and what ours finds."""
+    """Return Table 1 (P / R / F1): the paper's training comparison and the recomputed one."""
     printed = {
         "SMD": "1 / .943 / .970 → 1 / .961 / .980",
         "MSL": ".822 / .855 / .838 → .894 / .821 / .856",
@@ -237,20 +237,20 @@ def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
 
 
 def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]]) -> Claim:
-    """A row of Table 1 beside the comparisons on that dataset whose split does not leak."""
+    """Return a row of Table 1 with the leak-free comparisons on the same dataset."""
     runs = [run for run in trainings if run["dataset"] == dataset.lower()]
     runs = [run for run in runs if run["scores"].keys() >= COMPARED]
     leak_free = [run for run in runs if not run["leaky"]]
     codes = {
         run["verdicts"]["dft"]
-        for run in leak_free  # one fold says nothing of other windows
+        for run in leak_free  # a single fold cannot be generalized to other windows
         if not COMPARED & set(run["cut_short"]) and run["differences"]["dft"]["over"] == "folds"
     } - {"too few"}
     decided = {("better",): HOLDS, ("worse",): FAILS}
     verdict = decided.get(tuple(codes), UNDECIDED if leak_free else NOT_YET)
     reasons = [f1_difference(run) for run in leak_free]
     reasons += [
-        f"With windows shuffled, which leaks, F1 is {scores_of(run, 'f1')}."
+        f"With shuffled windows, which leak into the test set, F1 is {scores_of(run, 'f1')}."
         for run in runs
         if run["leaky"]
     ]
@@ -260,7 +260,7 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
 
 
 def f1_difference(run: Mapping[str, Any]) -> str:
-    """By how much the DFT encoding is above the sinusoidal one, in a sentence."""
+    """Describe the F1 difference between the DFT and the sinusoidal encoding."""
     at_equal_size = "".join(
         f"; both at {name.partition('@')[2]}: {difference['mean']:+.3f}"
         for name, difference in run["differences"].items()
@@ -273,14 +273,16 @@ def f1_difference(run: Mapping[str, Any]) -> str:
         "seeds": f"{run['seeds']} {agreeing(run['seeds'], 'seed', 'seeds')}",
         "chosen": ", settings chosen on validation" if run["chosen"] else "",
         "at_equal_size": at_equal_size,
-        "cut_short": "; training was cut short" if COMPARED & set(run["cut_short"]) else "",
+        "cut_short": "; training stopped at the epoch limit"
+        if COMPARED & set(run["cut_short"])
+        else "",
     }
     template: str = read_toml(TEXTS)["difference"]
     return template.format(**slots)
 
 
 def scores_of(run: Mapping[str, Any], *metrics: str) -> str:
-    """Scores of both encodings as Table 1 has them."""
+    """Format the scores of both encodings as in Table 1."""
     of_each = (
         " / ".join(f"{run['scores'][name][m]['mean']:.3f}".lstrip("0") for m in metrics)
         for name in ("sinusoidal", "dft")
@@ -289,7 +291,7 @@ def scores_of(run: Mapping[str, Any], *metrics: str) -> str:
 
 
 def claims_page(claims: Sequence[Claim]) -> Page:
-    """The answer of `pefourier reproduce`."""
+    """Build the answer of `pefourier reproduce`."""
     head = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     rows = [list(vars(claim).values()) for claim in claims]
     return Page(
@@ -302,7 +304,7 @@ def claims_page(claims: Sequence[Claim]) -> Page:
 
 
 def claim_record(claim: Claim) -> dict[str, Any]:
-    """The JSON object of a claim; it is about the paper and not about one SPEC."""
+    """Return the JSON object of a claim, which refers to the paper rather than to a SPEC."""
     return {
         "encoding": None,
         "spec": None,
@@ -317,7 +319,7 @@ def claim_record(claim: Claim) -> dict[str, Any]:
 
 
 def count_verdicts(claims: Sequence[Claim]) -> str:
-    """How many claims have each verdict, in the order of their first.
+    """Count the claims with each verdict, in order of first appearance.
 
     >>> count_verdicts([Claim("", "", "", "", v, "") for v in (HOLDS, HOLDS, FAILS)])
     '3 claims of the paper. Verdicts: holds 2, does not hold 1.'

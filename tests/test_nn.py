@@ -291,7 +291,7 @@ def rope(*tensors, **options):
             r"0 … 12.* 0 … 11",
         ),
         (lambda: dft(torch.zeros(2, 3, 8), position_ids=torch.tensor([0, 1, -1])), "-1 … 1"),
-        (lambda: dft(torch.zeros(2, 3, 8), position_ids=torch.arange(3.0)), "whole numbers"),
+        (lambda: dft(torch.zeros(2, 3, 8), position_ids=torch.arange(3.0)), "must be integers"),
         (lambda: Rotary("dft", 8), "'add'"),
         (lambda: Rotary("rope", 8, rhoo=5.0), "rhoo"),
         (lambda: Rotary("xpos", 8), "xpos"),
@@ -309,7 +309,7 @@ def rope(*tensors, **options):
             lambda: MODULES["table"]().rotate(
                 *heads(3), position_ids=torch.arange(3.0), real_positions=True
             ),
-            "whole numbers",
+            "must be integers",
         ),
         (lambda: MODULES["table"]().rotate(*heads(3), offset=4), "4 … 6 .* 0 … 5"),
         (lambda: MODULES["table"]().rotate(*heads(3), offset=-1), "-1 … 1"),

@@ -100,7 +100,7 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     first, *rest = claim.computed.split("; ")
     assert first == f".500 / .500 / .500 → {after} / {after} / {after}"
     assert len(rest) == len(gains) - 1
-    assert "which leaks, F1 is .500 → .900." in claim.reason
+    assert "which leak into the test set, F1 is .500 → .900." in claim.reason
     assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
 
 
@@ -139,5 +139,5 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
 def test_results_of_the_folder_win_over_those_that_come_with_the_package(tmp_path, run):
     trained(tmp_path / "own", [0.0, 0.01])
     done = run("reproduce", "--out", tmp_path)
-    assert "come with this version" not in done.err
+    assert "shipped with this version" not in done.err
     assert find(recompute_paper(str(tmp_path))[0], "Table 1", "MSL").verdict == "not yet compared"

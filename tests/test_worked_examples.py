@@ -124,7 +124,7 @@ def test_a_question_is_answered_in_every_form(required):
 def test_a_question_without_a_picture_refuses_plot_in_a_line(required):
     ((status, out, err),) = answers_of(required, "size dft --plot f.svg")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err == "pefourier: size has no picture; leave --plot out\n"
+    assert err == "pefourier: size has no figure; leave --plot out\n"
     assert not (required / "f.svg").exists()
 
 

@@ -1,1 +1,1 @@
-"""The program: what is typed, which function answers it, and where the answer goes."""
+"""Command line: arguments, commands, and output of answers."""

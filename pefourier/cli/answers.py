@@ -1,4 +1,4 @@
-"""Ask a question about each SPEC, print what is answered, and end with the status of it."""
+"""Ask a question about each SPEC, print the answers, and set the exit status."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class Results:
-    """What was found for each SPEC, in the order given: an answer, or why there is none."""
+    """Answer or refusal for each SPEC, in the given order."""
 
     per_spec: list[Any]
 
     @property
     def answers(self) -> list[Any]:
-        """The SPECs that were answered."""
+        """Answers to the SPECs that were answered."""
         return [result for result in self.per_spec if hasattr(result, "encoding")]
 
     @property
     def refusals(self) -> list[Any]:
-        """The SPECs that were not."""
+        """Refusals of the SPECs that were not answered."""
         return [result for result in self.per_spec if hasattr(result, "error")]
 
 
 def answer_each(
     sources: Sequence[Any], ask: Callable[[Any], Any], *, quiet: bool, skip: bool = False
 ) -> Results:
-    """The answer for each SPEC, or its refusal, which is noted; where all are refused an error.
+    """Answer each SPEC, or note its refusal; raise if all are refused.
 
-    With `skip` configs that set no positions which could be answered for are passed over.
+    With `skip`, configs without a known positional encoding are skipped.
     """
     from pefourier.report.render import Refusal
 
@@ -53,7 +53,7 @@ def answer_each(
                 note(f"skipped: {error}", quiet=quiet)
                 continue
             if len(sources) == 1:
-                raise  # with where it happened, for --debug
+                raise  # keep the traceback for --debug
             results.per_spec.append(Refusal(getattr(source, "spec", source), str(error)))
     if not results.per_spec:
         note("all were skipped; nothing was checked", quiet=quiet)
@@ -71,7 +71,7 @@ def answer_each(
 
 @dataclass(eq=False, repr=False)
 class Requirements:
-    """What an answer is checked against, whatever the question is."""
+    """Checks that apply to the answer to any question."""
 
     strict: Annotated[
         bool,
@@ -90,9 +90,9 @@ class Requirements:
     ] = None
 
     def check(self, page: Page, results: Results, **limits: str | None) -> Page:
-        """A page with what results lack, and what is not as in the file of a baseline.
+        """Return a page with unmet requirements and changes from a baseline.
 
-        What is no worse and not as it was is a remark, where it is not `strict`.
+        Changes that are not worse are remarks, unless `strict`.
         """
         from pefourier.questions.check_faithful import shortfalls
         from pefourier.writing.page import Reason
@@ -123,9 +123,9 @@ def answer_specs(
     check: Callable[[Page, Results], Page] = lambda page, _: page,
     skip: bool = False,
 ) -> None:
-    """Ask a question of `pefourier.api` about each SPEC; draw, check and print what is answered.
+    """Ask a question of `pefourier.api` about each SPEC; draw, check and print the answers.
 
-    Options that none of the encodings has are named.
+    Notes name options that have no effect on any of the encodings.
     """
     from pefourier.report.render import answer_of
 
@@ -141,7 +141,7 @@ def answer_specs(
 
 
 def print_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
-    """Draw and print one result, or those of each axis of a grid."""
+    """Draw and print one result, or the results of each axis of a grid."""
     from pefourier.report.render import answer_of, renderer_of
 
     answers = list(map(answer_of, result if isinstance(result, tuple) else (result,)))
@@ -151,7 +151,7 @@ def print_result(result: Any, output: OutputOptions, figure: FigureOptions) -> N
 
 
 def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:
-    """Print a page and why it says "no"; end with status 2 for a refusal, 1 for such a reason."""
+    """Print a page and its reasons; exit with status 2 for a refusal, 1 for another reason."""
     for remark in page.remarks:
         note(remark.text, quiet=output.quiet)
     output.print(page)
@@ -162,7 +162,7 @@ def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:
 
 
 def annotate_refusals(command: str, values: Mapping[str, Any], error: PefourierError) -> None:
-    """Print what other programs show where nothing could be answered."""
+    """Print annotations for other programs if nothing could be answered."""
     from pefourier.writing.page import Page
 
     spec = "".join(values.get("specs") or ())
@@ -171,24 +171,24 @@ def annotate_refusals(command: str, values: Mapping[str, Any], error: PefourierE
 
 
 def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> None:
-    """Refuse another number of SPECs than a command takes."""
+    """Raise if the number of SPECs is not what the command expects."""
     specs = options.specs or []
     if len(specs) != required:
         raise PefourierError(f"{rule}; got {len(specs)}: {' '.join(map(shown, specs)) or 'none'}")
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a text whole."""
+    """Write a text to a file atomically."""
     from pefourier.writing.files import write_whole
 
     write_whole(path, lambda stream: stream.write(text.encode()))
 
 
 def spare_threads(specs: Sequence[str] = ()) -> None:
-    """Give BLAS one thread where it would wait for others, if numpy is not loaded yet.
+    """Limit BLAS to one thread where more threads would wait, if numpy is not loaded yet.
 
-    Matrix products are long and thin in reconstruct and design; in check-faithful where all SPECs
-    have declared frequencies, whose two parts are decomposed at a time.
+    Matrix products are long and thin in reconstruct and design, and in check-faithful if all SPECs
+    have declared frequencies, because two parts are then decomposed at the same time.
     """
     from pefourier.report.catalogue import read_catalogue
 

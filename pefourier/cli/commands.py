@@ -1,6 +1,6 @@
 """The commands that ask a question about encodings.
 
-A command imports what it needs when it runs, so that help and the list start without numpy.
+Commands import modules when they run, so help and `list` start without numpy.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 
 @dataclass(eq=False, repr=False)
 class DensityOptions:
-    """How a density over frequencies is made."""
+    """Options for the density over frequencies."""
 
     lattice: Lattice = None
     sigma: Sigma = None
@@ -69,7 +69,7 @@ def spectrum(
         "low frequencies.",
     ] = "auto",
 ) -> None:
-    """Which frequencies does an encoding have?
+    """Show the frequencies of an encoding.
 
     Default: sinusoidal and dft.
 
@@ -96,10 +96,10 @@ def reconstruct(
     density: DensityOptions,
     pos: Points = None,
 ) -> None:
-    """What is left of a position?
+    """Reconstruct positions from an encoding.
 
-    Deltas are rebuilt from an encoding's frequencies, and from its codes. Default: sinusoidal and
-    dft, positions 5, 40 and 75; on a grid its middle.
+    Reconstructs position functions (1 at a position, 0 elsewhere) from an encoding's frequencies
+    and from its vectors. Default: sinusoidal and dft, positions 5, 40 and 75; on a grid its middle.
 
     \b
     Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
@@ -119,7 +119,7 @@ def check_faithful(
     output: OutputOptions,
     figure: FigureOptions,
     required: Requirements,
-    require: Annotated[Rung | None, "Exit with status 1 if a verdict is below this one."] = None,
+    require: Annotated[Rung | None, "Exit with status 1 if a verdict is lower."] = None,
     require_dtype: Annotated[
         str | None,
         Option(metavar="DTYPE[:computed]", parser=format_name),
@@ -128,9 +128,9 @@ def check_faithful(
         "in bf16:computed, when computed in it.",
     ] = None,
 ) -> None:
-    """Are codes distinct, can they be inverted?
+    """Check whether vectors are distinct and invertible.
 
-    Also identifies tables and your code, and names what is wrong with them. Verdicts: collides <
+    Also identifies tables and source code, and reports mistakes in them. Verdicts: collides <
     injective < separable (on grids) < invertible < isometric. Default: sinusoidal and dft, 80
     positions, d 256.
 
@@ -169,7 +169,7 @@ def compare(
     ] = None,
     permutation: Annotated[
         File,
-        "Write the permutation of a head's rows that turns the first rotation into the second "
+        "Write the permutation of a head's rows that maps the first rotation to the second "
         "(.npy or .json).",
     ] = None,
     grid_second: Annotated[
@@ -177,12 +177,13 @@ def compare(
         "Sides of the grid of the second SPEC, if it differs from --grid, such as a crop.",
     ] = None,
 ) -> None:
-    """Are two implementations the same encoding?
+    """Compare two encodings or implementations.
 
-    Equal; equal up to column order, signs, layout, scale or an offset in positions, which is said;
-    or different: where, and how alike they are, as tables of two runs or before and after training.
-    Exits with status 0 where a model with trained weights would see no difference, else with 1.
-    --plot draws both tables and, where lengths agree, their difference.
+    Reports whether they are equal, equal up to column order, signs, layout, scale or an offset in
+    positions, or different. For different tables it reports where they differ and how similar they
+    are, such as two training runs, or a table before and after training. Exit status 0 if a model
+    with trained weights would see no difference, otherwise 1. --plot draws both tables and, if they
+    have the same number of columns, their difference.
 
     \b
     Example: pefourier compare sinusoidal py:model:PositionalEncoding --d 512
@@ -212,10 +213,10 @@ def compare(
 
 
 def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
-    """Write the order of rows that leads from one rotation to another."""
+    """Write the permutation of rows that turns one rotation into the other."""
     if operator is None or operator.permutation is None:
         raise PefourierError(
-            f"--permutation {path} was not written: no order of rows leads from the first to the "
+            f"--permutation {path} was not written: no permutation of rows maps the first to the "
             "second"
         )
     import numpy as np
@@ -232,10 +233,10 @@ def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
 
 @register("relations")
 def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOptions) -> None:
-    """How do the codes of positions relate to one another?
+    """Show how the vectors of positions relate to each other.
 
-    Inner products by lag, whether one matrix leads from every code to the next, whether distances
-    are kept. --csv has the inner product at each lag. Default: sinusoidal and dft.
+    Shows inner products by lag, whether one matrix maps every vector to the next, and whether
+    distances are kept. --csv lists the inner product at each lag. Default: sinusoidal and dft.
 
     \b
     Example: pefourier relations sinusoidal learned -S 512 --d 64

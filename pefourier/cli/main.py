@@ -1,4 +1,4 @@
-"""The program: arguments in, exit status out, every error in one line."""
+"""Entry point: run a command, report errors in one line, return the exit status."""
 
 import os
 import re
@@ -25,20 +25,21 @@ from pefourier.cli.registry import COMMANDS, add_command
 from pefourier.errors import PefourierError, naming_options, nearest, shorten, shown
 from pefourier.version import __version__
 
-NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # as --pos takes it
-SETTING = re.compile(r"[a-z_][a-z_-]*=")  # as --search takes it
-OPTIONAL = {"torch", "matplotlib"}  # that most commands do without
+NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # a value of --pos
+SETTING = re.compile(r"[a-z_][a-z_-]*=")  # a value of --search
+OPTIONAL = {"torch", "matplotlib"}  # not needed by most commands
 NO_ROOM = re.compile("failed to map|can(no|')t allocate memory|bad_alloc|start new thread", re.I)
-COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell when it wants completions
+COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell to request completions
 FILES = ("commands", "model_commands", "page_commands", "train_commands")  # most used first
-EVERY = {"-h", "--help", "explain"}  # what shows all commands
+EVERY = {"-h", "--help", "explain"}  # arguments that show all commands
 
 
 @naming_options()
 def main(arguments: list[str]) -> int:
-    """Run a command; its exit status.
+    """Run a command and return its exit status.
 
-    0 answered, 1 "no", 2 usage or unreadable input, 3 internal error, 130 interrupted.
+    0: answered, 1: negative answer, 2: usage or unreadable input, 3: internal error,
+    130: interrupted.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [a for a in arguments[:end] if a != "--debug"]
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
         if sys.stdout is None:
             raise PefourierError("standard output is closed; there is nowhere to answer")
         status = invoke(words)
-        # A library may have made of a signal an error that was reported, or nothing
+        # A library may have replaced a signal by an error, or suppressed it
         return report_interrupt(LISTENER.came[0]) if LISTENER.came else status
     except KeyboardInterrupt:
         return report_interrupt(signal.SIGINT)
@@ -67,11 +68,13 @@ def main(arguments: list[str]) -> int:
 
 
 def invoke(arguments: list[str]) -> int:
-    """Parse arguments and run their command, without the parser's own handling of errors."""
+    """Parse arguments and run their command, without the error handling of the parser."""
     try:
         names = [word for word in arguments if word in EVERY or not word.startswith("-")][:1]
         command = typer.main.get_command(program(None if EVERY & {*names} else names))
-        with command.make_context("pefourier", arguments.copy()) as context:  # which it empties
+        with command.make_context(
+            "pefourier", arguments.copy()
+        ) as context:  # a copy, because it is emptied
             command.invoke(context)
     except typer.Exit as done:
         return done.exit_code
@@ -79,7 +82,7 @@ def invoke(arguments: list[str]) -> int:
 
 
 def complete(arguments: list[str]) -> None:
-    """Answer the shell that wants completions, and end."""
+    """Print completions for the shell and exit."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
@@ -87,20 +90,20 @@ def complete(arguments: list[str]) -> None:
 
 
 def report_error(error: BaseException, arguments: list[str]) -> int:
-    """Say in one line what went wrong; the exit status."""
+    """Report an error in one line and return the exit status."""
     if is_of_stdout(error):
         give_up_stdout()
-        if isinstance(error, BrokenPipeError):  # a reader who has had enough
+        if isinstance(error, BrokenPipeError):  # the reader closed the pipe
             return 0
     text, status = error_line(error, arguments)
     note(" ".join(text.split()))
-    for wrapper in getattr(error, "__notes__", ()):  # of code that fits no convention, to paste
+    for wrapper in getattr(error, "__notes__", ()):  # code to paste
         paste(wrapper)
     return status
 
 
 def repeat_options(arguments: list[str]) -> list[str]:
-    """Write ``--pos 5 40 75`` and ``--search a=1 b=2`` as the repeated options the parser takes.
+    """Expand ``--pos 5 40 75`` and ``--search a=1 b=2`` to repeated options for the parser.
 
     >>> repeat_options(["--pos", "5", "40", "dft", "--search", "rate=.1,.2", "dropout=0"])
     ['--pos', '5', '--pos', '40', 'dft', '--search', 'rate=.1,.2', '--search', 'dropout=0']
@@ -118,7 +121,7 @@ def repeat_options(arguments: list[str]) -> list[str]:
 
 
 def error_line(error: BaseException, arguments: list[str]) -> tuple[str, int]:
-    """An error in one line, with the value that was given, and the exit status."""
+    """Return an error in one line, with the given value, and the exit status."""
     if isinstance(error, typer.TyperException):
         return usage_error(error, arguments), 2
     if isinstance(error, PefourierError):
@@ -142,11 +145,11 @@ def error_line(error: BaseException, arguments: list[str]) -> tuple[str, int]:
 
 
 def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
-    """The parser's message, with the value given to the option where the message lacks it."""
+    """Return the parser's message, with the value of the option if the message lacks it."""
     text, command = error.format_message().replace("Value error, ", ""), arguments[0]
     if text.startswith("No such command"):
         likely = nearest(command, COMMANDS)
-        hint = f"Did you mean {likely!r}?" if likely else "pefourier --help has all."
+        hint = f"Did you mean {likely!r}?" if likely else "pefourier --help lists all."
         return f"No such command {shown(command)}. {hint}"
     if text.startswith("Missing"):
         return f"{text} 'pefourier {command} --help' has an example."
@@ -158,10 +161,10 @@ def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
 
 
 def program(names: Sequence[str] | None = None) -> typer.Typer:
-    """The program with some of its commands, or all.
+    """Build the program with some of its commands, or all.
 
-    A file of commands is imported when those before it lack one; a command is made when it is asked
-    for, which takes as long as many answers do.
+    Files of commands are imported in order until the command is found, and only that command is
+    built, because building one takes as long as many answers.
     """
     app = typer.Typer(
         add_completion=False,
@@ -187,15 +190,15 @@ def about_program(
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001
 ) -> None:
-    """Fourier analysis of positional encodings: what does an encoding say about position?
+    """Fourier analysis of positional encodings.
 
     \b
-    pefourier spectrum --rho 10000 --d 256      which frequencies does it have?
-    pefourier reconstruct --pos 5 40 75         what is left of a position?
-    pefourier check-faithful my_table.npy       are codes distinct, invertible?
-    pefourier report rope --out page.html       all of it on one page
-    pefourier list                              the encodings it knows
-    pefourier explain gap                       what a word of an answer means
+    pefourier spectrum --rho 10000 --d 256      show the frequencies
+    pefourier reconstruct --pos 5 40 75         reconstruct positions
+    pefourier check-faithful my_table.npy       are vectors distinct and invertible?
+    pefourier report rope --out page.html       write all answers to one page
+    pefourier list                              list the known encodings
+    pefourier explain gap                       explain a word of an answer
     """
     if version:
         say(f"pefourier {__version__}\n")

@@ -48,7 +48,7 @@ Interpolation = Literal[
 
 @dataclass(eq=False, repr=False)
 class ModelRequirements(Requirements):
-    """What a model's positions are checked against."""
+    """Checks of a model's positions."""
 
     strict: Annotated[
         bool,
@@ -64,7 +64,7 @@ class ModelRequirements(Requirements):
 
 @dataclass(eq=False, repr=False)
 class Reach:
-    """How far a model's positions are to reach, as `api.context` takes it."""
+    """Requested and trained lengths of a model, as in `api.context`."""
 
     length: Annotated[
         Length,
@@ -99,13 +99,13 @@ def context(
         "Print one line per config: the file, its verdict, and the codes of its errors and "
         "warnings.",
     ] = False,
-    paths: Paths = False,  # noqa: ARG001 registry.flatten reads it
+    paths: Paths = False,  # noqa: ARG001 read by registry.flatten
 ) -> None:
     """Show how far a model's positions reach.
 
-    Layers, rotations, what a scaling does to each band of frequencies, angles never seen in
+    Shows layers, rotations, the effect of a scaling on each frequency band, angles never seen in
     training, and the effect of misreading the config.
-    For the position ids of a batch: pefourier positions.
+    For the position ids of a batch, use pefourier positions.
 
     \b
     Example: pefourier context config.json --length 128k --against scaling-ignored
@@ -134,14 +134,14 @@ def context(
 
 
 def brief_line(answer: "Answer") -> str:
-    """The verdict on a SPEC, and the codes of what its config has wrong."""
+    """Return the verdict on a SPEC and the codes of its findings, in one line."""
     codes = [f.code for f in answer.result.findings if f.severity != "note"]
     faults = f" ({', '.join(dict.fromkeys(codes))})" if codes else ""
     return f"{answer.encoding.label}: {answer.result.verdict}{faults}\n"
 
 
 def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
-    """Why lengths do not fit models; with `is_certain` not where training is unknown."""
+    """Return reasons why lengths do not fit; with `is_certain`, ignore unknown training."""
     from pefourier.writing.page import Reason
 
     words = {a.encoding.label: a.result.misfit for a in answers}
@@ -153,7 +153,7 @@ def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
 
 @dataclass(eq=False, repr=False)
 class Batch:
-    """What is known of position ids, as `api.positions` takes it."""
+    """Facts about position ids, as in `api.positions`."""
 
     mask: Annotated[
         File, "Attention mask: 0 and 1 per token, segment numbers, or queries by keys."
@@ -191,11 +191,11 @@ def positions(
         "The model's config.json or folder, or a named encoding.",
     ] = None,
 ) -> None:
-    """Check position ids.
+    """Check the position ids of a batch.
 
-    Are they the ids that the model should see? Reports padding that is counted, packed documents
-    that do not restart, gaps and repeats of caches, ids of another rank, and ids of text for an
-    image. Exit status 0: as expected; 1: not, or undecided.
+    Reports counted padding, packed documents that do not restart, gaps and repeats in caches, ids
+    of another rank, and text ids for an image. Exit status 0: as expected; 1: unexpected or
+    undecided.
 
     \b
     Example: pefourier positions batch.npz config.json
@@ -210,7 +210,7 @@ def positions(
 
 @dataclass(eq=False, repr=False)
 class Weights:
-    """Which weights, as `use_of_model` takes it."""
+    """Selection of weights, as in `use_of_model`."""
 
     length: Annotated[
         Length, "Number of positions, such as 128k (default: the trained length)."
@@ -244,11 +244,11 @@ def usage(
         str, Argument(metavar="MODEL"), "A model's folder, its .safetensors file, or a .gguf file."
     ],
 ) -> None:
-    """Which rotary frequencies do a model's weights use?
+    """Show which rotary frequencies a model's weights use.
 
-    How the energy of queries and keys is spread over pairs, from those that turn with every
-    position to those that never complete a turn: by layers and heads, in the product that scores
-    are made of. Reads only the rows of queries and keys; nothing of the model is run.
+    Shows how the energy of queries and keys is spread over rotary pairs, from high to low
+    frequencies, by layers and heads, as it enters attention scores. Reads only the weights of
+    queries and keys and does not run the model.
 
     \b
     Example: pefourier usage SmolLM2-135M/ --plot usage.png
@@ -261,7 +261,7 @@ def usage(
 
 @dataclass(eq=False, repr=False)
 class Criteria:
-    """What a base is chosen by."""
+    """Criteria for the choice of a base."""
 
     criteria: Annotated[
         list[str] | None,
@@ -278,14 +278,14 @@ class Criteria:
     ] = None
 
     def settings(self) -> dict[str, Any]:
-        """The same as questions take it."""
+        """The options as keywords of the question."""
         dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
         return {"criteria": self.criteria or (), "bases": self.rho or (), "dtype": dtype}
 
 
 @dataclass(eq=False, repr=False)
 class Extent:
-    """What is to be told apart: positions, a grid, or a span of time."""
+    """Points to distinguish: positions, a grid, or a span of time."""
 
     length: Annotated[
         Length, "Number of positions, such as 64k; with --extend-from, the trained length."
@@ -319,21 +319,21 @@ def design(
     ] = None,
     to: Annotated[Count, "Number of positions to extend to, such as 128k."] = None,
 ) -> None:
-    """Which encoding, and which base, for my length?
+    """Choose an encoding and a base for a length.
 
-    Criteria of a base contradict one another: distance and rank want small ones, the bound of long
-    contexts a large one; each is shown with the base that it asks for, or those of --for alone.
-    With --extend-from: which scaling takes a model to --to positions, what each does to its bands
-    of frequencies and how near it stays to the trained rotation, as a SPEC.
+    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts a
+    large one. Shows the best base by each criterion, or only by the criteria of --for.
+    With --extend-from: shows which scalings extend a model to --to positions, how each changes its
+    frequency bands, how close it stays to the trained rotation, and its SPEC.
 
     \b
     Example: pefourier design --length 64k --d 128 --for bound
     Example: pefourier design --extend-from config.json --to 128k
     """
     if extent.grid is not None and (to is not None or extent.length is not None):
-        raise PefourierError("--grid stands in place of --length, and without --to; leave one out")
+        raise PefourierError("--grid replaces --length and excludes --to; leave one out")
     if (extend_from is None) != (to is None):
-        raise PefourierError("--extend-from and --to go together: the config, and the length")
+        raise PefourierError("--extend-from CONFIG and --to LENGTH need each other; pass both")
     spare_threads()
     from pefourier import api
     from pefourier.questions.extend import extend
@@ -357,7 +357,7 @@ def resize(
     old: Annotated[
         Sequence[int] | None,
         Option("--from", metavar="HxW", parser=sides),
-        "Sides of the table's grid (default: those that its inner products have). Leave out for a "
+        "Sides of the table's grid (default: found from its inner products). Leave out for a "
         "text model's table.",
     ] = None,
     new: Annotated[
@@ -382,10 +382,11 @@ def resize(
     ] = None,
     out: Annotated[File, "Table to write: .npy, .npz, .csv, .safetensors."] = None,
 ) -> None:
-    """What becomes of positions at another size of images, or length of texts?
+    """Resize a table of positions for other images or texts.
 
-    Resizes a table of positions by the methods in use, says how far they differ, and what becomes
-    of lengths, neighbours and frequencies; of a formula, which pairs meet unseen phases.
+    Resizes by all common methods, and shows how much they differ and how they change norms,
+    neighbours and frequencies. For a formula, shows which pairs reach phases that training never
+    saw.
 
     \b
     Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --out new.npy
@@ -409,14 +410,14 @@ def resize(
 
 
 def write_resized(resizing: "Resizing", spec: str, out: str, sides: Sequence[int]) -> None:
-    """Write a table in the form of the file that it was read from, if from one."""
+    """Write a table in the layout of the file that it was read from, if any."""
     from pefourier.encodings.loader import source_of
     from pefourier.encodings.sources.tables import in_form_of, write_table
 
     params = resizing.encodings[0].params
     if resizing.encodings[0].untrained:
-        advice = "leave out --out, or give the trained weights"
-        raise PefourierError(f"{shown(spec)} is drawn at random, before training; {advice}")
+        advice = "leave out --out, or pass the trained weights"
+        raise PefourierError(f"{shown(spec)} has random initial values, before training; {advice}")
     path, array = params.get("path", ""), params.get("array")
     if path != "-" and (array or source_of(spec) == "table"):
         write_table(out, *in_form_of(path, array, resizing.table, out, sides))

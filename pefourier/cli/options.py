@@ -1,8 +1,8 @@
-"""Options that commands share, in groups, and how the values of options are read.
+"""Groups of options that commands share, and parsing of their values.
 
-The fields of a group are options of each command that takes it, under its heading: see
-`cli.registry`. Groups are dataclasses that are neither frozen nor compared: these take a
-millisecond to make, at each start.
+The fields of a group become options of each command that uses it, under its heading: see
+`cli.registry`. Groups are dataclasses without comparison and not frozen, because creating those
+would take a millisecond at each start.
 """
 
 import re
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pefourier.writing.page import Page
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
-NARROWEST, WIDEST = 3.0, 40.0  # inches of a figure
-ANNOTATIONS = {"github", "sarif"}  # forms that other programs show beside a file
+NARROWEST, WIDEST = 3.0, 40.0  # width of a figure in inches
+ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
 
 
 def spec_names(incomplete: str) -> list[str]:
-    """How a SPEC may go on, for the shell's completion: a name, or behind it a parameter.
+    """Complete a SPEC for the shell: a name, or a parameter after a name.
 
     >>> spec_names("sinus"), spec_names("rope:rho=5e5,lay")
     (['sinusoidal'], ['rope:rho=5e5,layout='])
@@ -46,7 +46,7 @@ def spec_names(incomplete: str) -> list[str]:
 
 
 def count(text: str) -> int:
-    """A whole number as people write it, for an option."""
+    """Parse a whole number, for an option."""
     from pefourier.writing.text import whole_number
 
     value = whole_number(text)
@@ -58,7 +58,7 @@ def count(text: str) -> int:
 
 
 def sides(text: str) -> tuple[int, ...]:
-    """Sides of a grid such as 14x14, for an option."""
+    """Parse the sides of a grid such as 14x14, for an option."""
     from pefourier.writing.text import read_sides
 
     try:
@@ -68,34 +68,32 @@ def sides(text: str) -> tuple[int, ...]:
 
 
 def point(text: str) -> tuple[int, ...]:
-    """A point of a grid such as 3,4, for an option."""
+    """Parse a point of a grid such as 3,4, for an option."""
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
         raise typer.BadParameter(f"{shown(text)} is not a point; write whole numbers such as 3,4")
     return tuple(map(int, text.split(",")))
 
 
 def format_name(text: str) -> str:
-    """A format by its full name, ``bf16:computed`` as ``bfloat16:computed``, for an option."""
+    """Expand a format such as ``bf16:computed`` to ``bfloat16:computed``, for an option."""
     name, colon, how = text.partition(":")
     full = SHORT_NAMES.get(name, name)
     if full not in SHORT_NAMES.values() or (colon and how != "computed"):
         names = ", ".join([*SHORT_NAMES.values(), *SHORT_NAMES])
-        raise typer.BadParameter(
-            f"{shown(text)} is not one of {names}, or one of these with :computed"
-        )
+        raise typer.BadParameter(f"{shown(text)} must be one of {names}, optionally with :computed")
     return full + colon + how
 
 
 def layer_range(text: str) -> range:
-    """Layers from one to another, both included: 0-7, or a single one."""
+    """Parse a range of layers that includes both ends (0-7), or a single layer."""
     numbers = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
     if numbers is None or int(numbers[2] or numbers[1]) < int(numbers[1]):
-        raise typer.BadParameter(f"{shown(text)} is no run of layers such as 0-7, or one layer")
+        raise typer.BadParameter(f"{shown(text)} is not a layer or a range such as 0-7")
     return range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
 
 
 def as_path(argument: str) -> str:
-    """An argument as a SPEC that can only be read as the path that it is.
+    """Return an argument as a SPEC that can only be read as a path.
 
     >>> as_path("models/a/config.json"), as_path("py:evil:f.npy"), as_path("dft")
     ('models/a/config.json', './py:evil:f.npy', './dft')
@@ -105,7 +103,7 @@ def as_path(argument: str) -> str:
 
 
 def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
-    """Points, each of whole numbers from 0 on with commas between.
+    """Parse points: whole numbers from 0 on, separated by commas.
 
     >>> parse_points(["3,4", "10,2"])
     [(3, 4), (10, 2)]
@@ -118,7 +116,7 @@ def parse_points(texts: list[str] | None) -> list[tuple[int, ...]]:
         point = tuple(n for n in numbers if n is not None and 0 <= n < 2**53)
         if len(point) < len(numbers):
             raise PefourierError(
-                f"--pos takes whole numbers from 0 on, such as 5,40,75; got {shown(text)} (times "
+                f"--pos must be whole numbers from 0 on, such as 5,40,75; got {shown(text)} (times "
                 "between: --times FILE, as with sinusoidal)"
             )
         points.append(point)
@@ -167,7 +165,7 @@ Sigma = Annotated[
 
 @dataclass(eq=False, repr=False)
 class FigureOptions:
-    """Where a figure is written, and how it is to look."""
+    """Path and style of a figure."""
 
     heading: ClassVar[str] = "Figures"
 
@@ -183,27 +181,25 @@ class FigureOptions:
     title: Annotated[str | None, Option(metavar="TEXT"), "Title above the figure."] = None
 
     def __post_init__(self) -> None:
-        """Refuse a figure that could not be written, before anything is computed."""
+        """Raise before any computation if the figure cannot be written."""
         names = [f"--{name}" for name in ("width", "dpi", "title") if getattr(self, name)]
         if self.plot is not None:
             from pefourier.writing.files import check_suffix
 
             check_suffix(self.plot, (".png", ".pdf", ".svg"))
         elif names:
-            raise PefourierError(
-                f"{' and '.join(names)} say how a figure is to look; give --plot FILE too"
-            )
+            raise PefourierError(f"{' and '.join(names)} need a figure; pass --plot FILE as well")
         if self.width is not None and not NARROWEST <= self.width <= WIDEST:
-            raise PefourierError(f"--width is {NARROWEST} to {WIDEST} inches; got {self.width}")
+            raise PefourierError(f"--width must be {NARROWEST} to {WIDEST} inch, got {self.width}")
 
     def draw(
         self, renderer: "Renderer", answers: Sequence[Any], refusals: Sequence[Any] = ()
     ) -> None:
-        """Write the figure of all answers if one was asked for; only then matplotlib is loaded."""
+        """Write the figure of all answers if requested; matplotlib is imported only then."""
         if self.plot is None:
             return
         if refusals:
-            note(f"{shown(self.plot)} was not written: a figure shows all SPECs or none")
+            note(f"{shown(self.plot)} was not written: a figure needs answers for all SPECs")
             return
         from pefourier.report import plot
 
@@ -213,7 +209,7 @@ class FigureOptions:
 
 @dataclass(eq=False, repr=False)
 class OutputOptions:
-    """The form of an answer: words, unless an option names another of `forms.FORMS`."""
+    """Form of an answer: text by default, or another of `forms.FORMS`."""
 
     heading: ClassVar[str] = "Answers"
 
@@ -228,24 +224,24 @@ class OutputOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        """Refuse an answer in two forms, before anything is computed."""
+        """Raise before any computation if two forms are requested."""
         if len(self.forms) > 1:
-            raise PefourierError(f"forms {' and '.join(self.forms)} exclude each other; give one")
+            raise PefourierError(f"forms {' and '.join(self.forms)} exclude each other; pass one")
 
     @property
     def forms(self) -> list[str]:
-        """The names of forms that were asked for."""
+        """Names of the requested forms."""
         flags = {"json": self.as_json, "csv": self.as_csv}
         names = [name for name, is_set in flags.items() if is_set]
         return [*names, self.form] if self.form else names
 
     @property
     def name(self) -> str:
-        """The form, a key of `forms.FORMS`."""
+        """Name of the form, a key of `forms.FORMS`."""
         return [*self.forms, "text"][0]
 
     def print(self, page: "Page") -> None:
-        """Print a page in its form; on a terminal curves come before the numbers."""
+        """Print a page in its form; on a terminal, curves precede the numbers."""
         from pefourier.report.forms import FORMS
 
         if self.name != "text":
@@ -254,13 +250,13 @@ class OutputOptions:
         colour = takes_colours(sys.stdout)
         conclusion, words = map(printable_lines, (page.conclusion(), page.words()))
         if conclusion:
-            conclusion += "\n"  # an empty line ends it
+            conclusion += "\n"  # followed by an empty line
         chart = page.chart(colour=colour) if page.chart and draws_dots(sys.stdout) else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 
 class Sizes(TypedDict):
-    """The length and dimension that a question is asked with."""
+    """Length and dimension."""
 
     length: int | None
     d: int | None
@@ -268,7 +264,7 @@ class Sizes(TypedDict):
 
 @dataclass(eq=False, repr=False)
 class EncodingOptions:
-    """Which encodings, and what holds of all of them."""
+    """Encodings and their common settings."""
 
     heading: ClassVar[str] = "Encodings"
 
@@ -301,16 +297,16 @@ class EncodingOptions:
 
     @property
     def names(self) -> list[str]:
-        """The SPECs; where none is given sinusoidal, and dft where no times are."""
+        """SPECs, by default sinusoidal and, without times, dft."""
         return self.specs or (["sinusoidal", "dft"] if self.times is None else ["sinusoidal"])
 
     @property
     def sizes(self) -> Sizes:
-        """The length and dimension."""
+        """Length and dimension."""
         return {"length": self.length, "d": self.d}
 
     def defaults(self) -> dict[str, Any]:
-        """Parameters of all SPECs that have them."""
+        """Parameters for all SPECs that have them."""
         if self.names.count("-") > 1:
             raise PefourierError("standard input ('-') can be read once; name it once")
         defaults: dict[str, Any] = {"rho": self.rho, "seed": self.seed}
@@ -324,7 +320,7 @@ class EncodingOptions:
         return defaults | {"times": read_numbers(self.times)}
 
     def sources(self, *, split: bool = True) -> list[Any]:
-        """The SPECs with what holds of all, a config with several rotations `split` into these."""
+        """Return the SPECs with common settings; `split` configs with several rotations."""
         from pefourier.encodings.loader import SpecWithDefaults, specs_of_rotations
 
         specs = [s for name in self.names for s in (specs_of_rotations(name) if split else [name])]
@@ -332,7 +328,7 @@ class EncodingOptions:
         return [SpecWithDefaults(spec, defaults) for spec in specs]
 
     def note_without_effect(self, encodings: Sequence["Encoding"], *, quiet: bool) -> None:
-        """Name the options that are settings of none of the encodings; times of any."""
+        """Note options that affect none of the encodings, and times that lack effect on any."""
         for name in ("d", "length", "rho", "seed", "times"):
             if (value := getattr(self, name)) is not None:
                 without = [enc for enc in encodings if not has_setting(enc, name, value)]
@@ -342,7 +338,7 @@ class EncodingOptions:
 
 
 def has_setting(enc: "Encoding", name: str, value: Any) -> bool:
-    """Whether an option's value is that of a parameter, or a size, of an encoding."""
+    """Whether an option's value is the value of a parameter or a size of an encoding."""
     if name == "times":
         return enc.params.get("times") is not None
     params = [enc.params.get(key) for key in (name, "embedding" if name == "d" else name)]

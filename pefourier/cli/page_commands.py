@@ -1,4 +1,4 @@
-"""The commands that write a file or look words up."""
+"""Commands that write files, list encodings or explain terms."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from pefourier.report.terms import Term
 
 OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
-RESULTS = "results.jsonl"  # what training leaves in a folder
+RESULTS = "results.jsonl"  # written by training
 
 
 @dataclass(eq=False, repr=False)
 class Storage:
-    """Which numbers of an encoding are written, and how."""
+    """Content and format of a written file."""
 
     out: Annotated[File, "File to write: .npy, .npz, .csv or .safetensors."] = None
     golden: Annotated[
@@ -60,14 +60,14 @@ class Storage:
     ] = None
 
     def check(self) -> None:
-        """Refuse what could not be written, before anything is computed."""
+        """Raise before any computation if the file cannot be written."""
         from pefourier.encodings.sources.formats import WRITERS
         from pefourier.writing.files import check_suffix
 
         if not (self.out or self.golden):
-            raise PefourierError("give '--out' FILE, or --golden FILE.json")
+            raise PefourierError("pass '--out' FILE, or --golden FILE.json")
         if self.golden and any((self.out, self.what, self.layout, self.dtype)):
-            raise PefourierError("--golden replaces --out, --what, --layout and --dtype; give one")
+            raise PefourierError("--golden replaces --out, --what, --layout and --dtype; pass one")
         check_suffix(self.golden or self.out or "", (".json",) if self.golden else WRITERS)
 
 
@@ -80,15 +80,15 @@ def encode(
     storage: Storage,
     pos: Points = None,
 ) -> None:
-    """Write vectors, or what engines store in their place, to a file.
+    """Write vectors, or the numbers that engines store, to a file.
 
-    A table (positions, dimensions), of float64 unless you pass --dtype, written in blocks.
+    Writes a table (positions, dimensions) in blocks, in float64 unless you pass --dtype.
 
     \b
-    Example: pefourier encode dft --d 64 --positions 0,5,131071 --out codes.npy
+    Example: pefourier encode dft --d 64 --positions 0,5,131071 --out vectors.npy
     """
     if output.name == "csv":
-        raise PefourierError("encode writes its table to --out; for CSV, end that name in .csv")
+        raise PefourierError("encode writes its table to --out; for CSV, end the name in .csv")
     points = parse_points(pos)
     storage.check()
     if points and storage.what == "inv_freq":
@@ -117,10 +117,11 @@ def write_report(
     lattice: Lattice = None,
     sigma: Sigma = None,
 ) -> None:
-    """Write one page with all answers, to be sent to somebody.
+    """Write one page with all answers.
 
-    A self-contained file of HTML: conclusions, pictures, numbers, the commands that give them, and
-    what the words mean. Takes SPECs, default sinusoidal and dft, and one folder of pefourier train.
+    Writes a self-contained HTML file: conclusions, figures, numbers, the commands that compute
+    them, and explanations of terms. Takes SPECs (default: sinusoidal and dft) or one folder of
+    pefourier train.
 
     \b
     Example: pefourier report rope rope:rho=5e5 --d 128 --out report.html
@@ -167,9 +168,9 @@ def list_encodings(
         "Encodings to describe in full.",
     ] = None,
 ) -> None:
-    """List the encodings that have a name.
+    """List the named encodings.
 
-    With a NAME: its formula, and what its parameters mean.
+    With a NAME: shows its formula and the meaning of its parameters.
 
     \b
     Example: pefourier list rope
@@ -179,7 +180,7 @@ def list_encodings(
     output.print(catalogue_page(names or ()))
 
 
-@register("explain", ignore_unknown_options=True)  # they are to be explained
+@register("explain", ignore_unknown_options=True)  # options are terms, too
 def explain(
     *,
     context: typer.Context,
@@ -191,10 +192,10 @@ def explain(
     ] = None,
     schema: Annotated[bool, "Print the JSON Schema of all answers that --json writes."] = False,
 ) -> None:
-    """What does a word mean?
+    """Explain a term.
 
-    Its meaning, formula, unit, range, what is good and where it comes from. Without TERM some words
-    to begin with, with all those that there are.
+    Shows its meaning, formula, unit, range, good values and source. Without TERM: lists some terms
+    to begin with, and all terms.
 
     \b
     Example: pefourier explain condition number
@@ -208,7 +209,7 @@ def explain(
 
 
 def command_terms(program: Any) -> list["Term"]:
-    """A term for each command, and for each option; those of one name and help are one."""
+    """Return a term for each command and each option; options with equal help are merged."""
     from pefourier.report.terms import Term
 
     terms = []

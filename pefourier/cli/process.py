@@ -1,7 +1,7 @@
-"""The process: its streams, the signals that end it, and how it ends.
+"""Streams, signals and exit of the process.
 
-Answers go to stdout, everything else to stderr. The first signal ends a command tidily, the next
-one at once, both when a library that computes comes back to Python.
+Answers go to stdout, everything else to stderr. The first signal ends a command cleanly, the next
+signal ends it immediately; both take effect when a library returns to Python.
 """
 
 import atexit
@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from os import _exit  # that of user code is refused while it runs, and here at the end
+from os import _exit  # os._exit is blocked while user code runs, and at the end
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -26,18 +26,18 @@ from pefourier.writing.files import label, reason, remove_drafts
 from pefourier.writing.text import printable
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
-VERDICT = re.compile(r"^(\S.*?: |)([A-Z]+[A-Z, ]+)\.", re.MULTILINE)  # behind a label, if any
+VERDICT = re.compile(r"^(\S.*?: |)([A-Z]+[A-Z, ]+)\.", re.MULTILINE)  # after a label, if any
 BAD = "COLLIDES|DIFFERENT|PROBABLY A MISTAKE|TOO FEW ROWS"
 GOOD = "INVERTIBLE|ISOMETRIC|THE SAME|NO NEW ANGLES|SHARP|EXACT|NO SCALING NEEDED|STILL DISTINCT"
 COLOURS = dict.fromkeys(BAD.split("|"), "1;31") | dict.fromkeys(GOOD.split("|"), "1;32")
 LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
-# What libraries read, when they are loaded, to know how many threads to start.
+# Variables that libraries read when they are loaded, with the number of threads.
 POOLS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def say(text: str) -> None:
-    """Write an answer; a reader who has had enough (`| head`) ends the command quietly."""
-    encoding = sys.stdout.encoding or "utf-8"  # what it cannot write is escaped
+    """Write an answer; if the reader closes the pipe (`| head`), the command ends silently."""
+    encoding = sys.stdout.encoding or "utf-8"  # other characters are escaped
     try:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
@@ -47,17 +47,17 @@ def say(text: str) -> None:
 
 
 def give_up_stdout() -> None:
-    """Send what is left in the buffer nowhere; it would be written at the end again."""
+    """Discard the rest of the buffer, which would otherwise be written again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def is_of_stdout(error: BaseException) -> bool:
-    """Whether an error is that nothing can be written to stdout; errors of files name them."""
+    """Whether an error came from writing to stdout; errors of files have a file name."""
     return isinstance(error, OSError) and error.filename is None and error.errno in UNWRITABLE
 
 
 def note(text: str, *, quiet: bool = False) -> None:
-    """Write a line on stderr for the person at the terminal, if anybody reads it."""
+    """Write a line to stderr, unless `quiet` or stderr is closed."""
     if not quiet and sys.stderr is not None:
         with suppress(OSError):
             line = LONG_WORD.sub(lambda word: shorten(word[0]), printable(text))
@@ -65,19 +65,19 @@ def note(text: str, *, quiet: bool = False) -> None:
 
 
 def paste(code: str) -> None:
-    """Write lines of Python on stderr, to be pasted."""
+    """Write lines of Python to stderr, for pasting."""
     if sys.stderr is not None:
         with suppress(OSError):
             print(*map(printable, code.splitlines()), sep="\n", file=sys.stderr, flush=True)
 
 
 def takes_colours(stream: Any) -> bool:
-    """Whether a stream is a terminal on which colours are welcome."""
+    """Whether a stream is a terminal with colours enabled."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(conclusion: str) -> str:
-    r"""A conclusion whose verdicts, the first words behind a label, stand out on a terminal.
+    r"""Colour the verdicts of a conclusion, which are the first words after a label.
 
     >>> coloured("dft: COLLIDES. Only 64 of 80.")
     'dft: \x1b[1;31mCOLLIDES\x1b[0m. Only 64 of 80.'
@@ -86,12 +86,12 @@ def coloured(conclusion: str) -> str:
 
 
 def draws_dots(stream: Any) -> bool:
-    """Whether a stream is a terminal whose letters include the dots of a chart."""
+    """Whether a stream is a terminal whose encoding includes braille dots."""
     return stream.isatty() and "utf" in (stream.encoding or "utf-8").lower()
 
 
 def percentages(label: str, *, quiet: bool) -> Callable[[str], Callable[[int, int], None]] | None:
-    """What shows on stderr how much of a phase of the work is done; None where nobody looks."""
+    """Return a function that shows progress on stderr; None if stderr is not a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
 
@@ -106,14 +106,14 @@ def percentages(label: str, *, quiet: bool) -> Callable[[str], Callable[[int, in
 
 
 class Listener:
-    """Which signal has come, and whether the command is over, so that the next ends all."""
+    """State of signal handling: the received signal, and whether the command has ended."""
 
     def __init__(self) -> None:
         self.came: list[int] = []
         self.leaving = False
 
     def start(self) -> None:
-        """Handle signals from here on, those that are ignored (as under nohup) excepted."""
+        """Start handling signals, except ignored ones (as under nohup)."""
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self.handle)
@@ -121,7 +121,7 @@ class Listener:
             os.environ.update(dict.fromkeys(POOLS, "1"))
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        """Interrupt the command at the first signal; end the process at any other."""
+        """Interrupt the command at the first signal; end the process at the next."""
         if self.came or self.leaving:
             end_at_once(number)
         self.came.append(number)
@@ -134,28 +134,28 @@ LISTENER = Listener()
 
 
 def end_at_once(number: int) -> NoReturn:
-    """End the process by a signal, with nothing left of what it was writing."""
+    """End the process by a signal, after removing unfinished files."""
     remove_drafts()
     _exit(128 + number)
 
 
 def report_interrupt(number: int) -> int:
-    """Tell the person at the terminal of an interrupt; the exit status."""
+    """Report an interrupt and return the exit status."""
     if number == signal.SIGINT:
         note("interrupted")
     return 128 + number
 
 
 def leave(status: int) -> NoReturn:
-    """End the process with this status, without the teardown in which libraries can hang."""
-    vars(os)["_exit"] = lambda _: _exit(status)  # a handler of user code does not choose the status
-    # what libraries and a user's code want done at the end
+    """End the process with this status, without the teardown of libraries, which can hang."""
+    vars(os)["_exit"] = lambda _: _exit(status)  # exit handlers cannot change it
+    # exit handlers of libraries and user code
     atexit._run_exitfuncs()  # noqa: SLF001
     remove_drafts()
     try:
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.flush()
-    except BrokenPipeError:  # a reader who has had enough
+    except BrokenPipeError:  # the reader closed the pipe
         pass
     except OSError as error:
         note(f"cannot write standard output: {reason(error)}")
@@ -168,13 +168,13 @@ READ = (  # options and arguments whose values may name a file
     *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth"),
 )
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
-OF_DATA = ("dataset", "data")  # of which none is a model
-OF_FOLDERS = re.compile(r".*\.(safetensors|jsonl?|md|png|npy)")  # what is written to a folder
-OF_MODELS = re.compile(r"config\.json|.*\.safetensors(\.index\.json)?")  # what is read of one
+OF_DATA = ("dataset", "data")  # never a model
+OF_FOLDERS = re.compile(r".*\.(safetensors|jsonl?|md|png|npy)")  # files written to a folder
+OF_MODELS = re.compile(r"config\.json|.*\.safetensors(\.index\.json)?")  # files read from it
 
 
 def refuse_overwriting(values: Mapping[str, Any]) -> None:
-    """Refuse an option that would replace a file that the same command reads, by whatever name."""
+    """Raise if an option would replace a file that the same command reads, by any name."""
     written = {key: values[key] for key in WRITTEN if values.get(key)}
     replaced = {
         identity: key
@@ -186,12 +186,12 @@ def refuse_overwriting(values: Mapping[str, Any]) -> None:
         for key in (replaced[i] for i in identities(path) if i in replaced):
             option = f"--{key.replace('_', '-')} {shown(written[key])}"
             raise PefourierError(
-                f"{option} would replace {label(path)}, which is read; name another"
+                f"{option} would replace {label(path)}, which is read; choose another name"
             )
 
 
 def files_read(values: Mapping[str, Any]) -> Iterator[str]:
-    """The files that a command may read: each SPEC up to its name of a part, and its model's."""
+    """Yield the files that a command may read: the path of each SPEC, and files of its model."""
     for key in READ:
         texts = values.get(key) or ()
         for text in [texts] if isinstance(texts, str) else texts:
@@ -203,14 +203,14 @@ def files_read(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def files_in(folder: str, pattern: re.Pattern[str]) -> list[str]:
-    """The paths in a folder whose names are such."""
+    """Return the paths in a folder whose names match a pattern."""
     with suppress(OSError, ValueError), os.scandir(folder) as entries:  # ValueError: a NUL
         return [entry.path for entry in entries if pattern.fullmatch(entry.name)]
     return []
 
 
 def identities(path: str) -> Iterator[tuple[int, int]]:
-    """What tells a regular file from all others whatever it is called; nothing of what is none."""
+    """Return identifiers of a regular file that do not depend on its name; empty for others."""
     with suppress(OSError, ValueError):  # ValueError: a closed stream
         status = os.fstat(sys.stdin.fileno()) if path == "-" else Path(path).stat()
         if stat.S_ISREG(status.st_mode):

@@ -1,8 +1,8 @@
-"""Commands by name: a function becomes a command of the program when it is asked for.
+"""Registry of commands: a function becomes a command of the program when it is requested.
 
-Each parameter is an option or an argument: its type, what typer has to know beside it, its help (a
-text in `Annotated`, or the `help` of typer's `Option`), its default. A parameter whose type is a
-dataclass stands for all fields of it.
+Each parameter is an option or an argument. Its annotation has the type, settings for typer and the
+help (a text in `Annotated`, or the `help` of typer's `Option`). A parameter whose type is a
+dataclass is replaced by the fields of the dataclass.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from pefourier.cli.options import ANNOTATIONS, as_path
 from pefourier.cli.process import refuse_overwriting
 from pefourier.errors import PefourierError
 
-HEADINGS = ("Encodings", "Answers", "Figures")  # of help, below those of the command
+HEADINGS = ("Encodings", "Answers", "Figures")  # in help, after the command's own options
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Function = TypeVar("Function", bound=Callable[..., None])
 OptionOf = Callable[[str, Any, str | None], Any]
@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionOf], dict[str,
 def register(
     name: str, *, option_of: Mapping[str, OptionOf] | None = None, **context_settings: Any
 ) -> Callable[[Function], Function]:
-    """Register a command; `option_of` says of a parameter how its fields become options."""
+    """Register a command; `option_of` maps a parameter to the options of its fields."""
 
     def keep(function: Function) -> Function:
         COMMANDS[name] = function, option_of or {}, context_settings
@@ -40,7 +40,7 @@ def register(
 
 
 def add_command(program: typer.Typer, name: str) -> None:
-    """Make a command a part of the program, which takes as long as many answers do."""
+    """Add a command to the program, which takes as long as many answers do."""
     function, option_of, context_settings = COMMANDS[name]
     add = program.command(name, cls=CommandInGroups, context_settings=context_settings)
     add(flatten(name, function, option_of))
@@ -49,7 +49,7 @@ def add_command(program: typer.Typer, name: str) -> None:
 def flatten(
     name: str, function: Callable[..., None], option_of: Mapping[str, OptionOf]
 ) -> Callable[..., None]:
-    """A command with the fields of its dataclasses as options, beside its own parameters."""
+    """Return a command whose dataclass parameters are replaced by their fields as options."""
     parameters = inspect.signature(function, eval_str=True).parameters
     groups = {
         key: list(fields_as_options(p.annotation, option_of.get(key, typer_option)))
@@ -66,7 +66,7 @@ def flatten(
         try:
             if values.get("paths"):
                 if not values["specs"]:
-                    raise PefourierError("--paths takes paths of files and folders; got none")
+                    raise PefourierError("--paths needs paths of files and folders; got none")
                 values["specs"] = list(map(as_path, values["specs"]))
             refuse_overwriting(values)
             arguments = {key: values[key] for key in single}
@@ -85,7 +85,7 @@ def flatten(
 
 
 def fields_as_options(group: Any, option_of: OptionOf) -> Iterator[inspect.Parameter]:
-    """The fields of a dataclass as options, under its heading."""
+    """Return the fields of a dataclass as options, under its heading."""
     kinds, heading = get_type_hints(group, include_extras=True), getattr(group, "heading", None)
     for field in fields(group):
         kind = option_of(field.name, kinds[field.name], heading)
@@ -93,7 +93,7 @@ def fields_as_options(group: Any, option_of: OptionOf) -> Iterator[inspect.Param
 
 
 def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
-    """A type as typer reads it, with the text in it as help; a flag stands without its opposite."""
+    """Convert a type for typer, with its text as help; flags have no negative form."""
     if get_origin(kind) is not Annotated:
         return kind
     plain, *notes = get_args(kind)
@@ -105,10 +105,10 @@ def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
 
 
 class CommandInGroups(TyperCommand):
-    """A command whose help has its own options first, then those it shares, under headings."""
+    """A command whose help lists its own options first, then shared options under headings."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group."""
+        """Write a section for each group of options."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
@@ -124,6 +124,6 @@ class CommandInGroups(TyperCommand):
 
 
 def options_of(program: Any) -> list[tuple[str, Any]]:
-    """Options with the command that has them, those of the program itself first."""
+    """Yield options with their command, beginning with options of the program."""
     parts = {"pefourier": program, **program.commands}.items()
     return [(name, p) for name, part in parts for p in part.params if hasattr(p, "is_flag")]

@@ -1,4 +1,4 @@
-"""The commands that train: the comparison of encodings, and the paper."""
+"""Commands for training and for recomputing the paper."""
 
 from contextlib import suppress
 from dataclasses import fields
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def dataset_names(incomplete: str) -> list[str]:
-    """Names that --dataset takes, for the shell's completion."""
+    """Return the names of datasets, for the shell's completion."""
     names = (*SYNTHETIC, *PUBLISHED, "uea:")
     return [name for name in names if name.startswith(incomplete)]
 
@@ -27,12 +27,12 @@ NAMES = [field.name for field in fields(Options)]
 
 
 def train_option(name: str, kind: Any, _: str | None) -> Any:
-    """A field of `Options` as typer reads it."""
+    """Convert a field of `Options` to an option for typer."""
     plain, *facts, text = get_args(kind)
     flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
     option = Option(*flags, metavar=[*facts, None][0], autocompletion=COMPLETIONS.get(name))
     first = [key for key in HEADINGS if NAMES.index(key) <= NAMES.index(name)][-1]
-    plain = list[str] if get_origin(plain) is tuple else plain  # tuple[str, ...]: is repeated
+    plain = list[str] if get_origin(plain) is tuple else plain  # tuple[str, ...]: a repeated option
     return typer_option(name, Annotated[plain, option, text], HEADINGS[first])
 
 
@@ -47,12 +47,12 @@ def train(
         "could detect; train and write nothing.",
     ] = False,
 ) -> None:
-    """Which encoding classifies better?
+    """Compare encodings by training classifiers.
 
-    Trains the paper's transformer with each encoding on the same data, batches and seeds, and says
-    which differences the data support. It classifies windows or whole series, and neither forecasts
-    nor regresses. Without options it takes under two minutes. For the same statistics of scores
-    that you have see 'pefourier explain own scores'.
+    Trains the paper's transformer with each encoding on the same data, batches and seeds, and
+    reports which differences are significant. It classifies windows or whole series; forecasting
+    and regression are not supported. Without options it takes under two minutes. For the same
+    statistics of your own scores, see 'pefourier explain own scores'.
 
     \b
     Example: pefourier train --dataset smd --data data -e none -e dft --out runs
@@ -68,7 +68,7 @@ def train(
     def deliver(summary: "Summary") -> None:
         from pefourier.train.report import summary_page
 
-        with suppress(typer.Exit):  # nobody reads the answer, but files are to be written
+        with suppress(typer.Exit):  # write the files even if the answer is not read
             output.print(summary_page(summary))
 
     run_comparison(options, deliver, print_results)
@@ -81,9 +81,8 @@ def reproduce(
 ) -> None:
     """Recompute the paper.
 
-    Every figure, equation, number and claim.
-
-    Printed value beside computed value, with a verdict.
+    Recomputes every figure, equation, number and claim, and lists the printed and the computed
+    value with a verdict.
 
     \b
     Example: pefourier reproduce --out figures
@@ -94,4 +93,4 @@ def reproduce(
     output.print(claims_page(claims))
     note(f"wrote {', '.join(files)}", quiet=output.quiet)
     if not has_results(out):
-        note("Table 1 is that of the results that come with this version", quiet=output.quiet)
+        note("Table 1 uses the results that are shipped with this version", quiet=output.quiet)

@@ -1,10 +1,10 @@
 """Ids of M-RoPE: time, row and column of each token of an image or video.
 
-Text has one id on all three axes. A block of patches (frames, rows, columns) begins one above the
-largest id before it, and counts each axis from there. Text behind it goes on at the largest id + 1
-(the rule of the authors), or at start + max(rows, columns), as in transformers 5; these differ for
-videos alone. In Qwen2.5-VL a frame is tokens_per_second * seconds after the one before; Qwen3-VL
-and GLM-4V give each frame a block of its own, and Ernie 4.5 merges frames.
+Text has the same id on all three axes. A block of patches (frames, rows, columns) begins at the
+largest previous id + 1 and counts each axis from there. Text after a block continues at the largest
+id + 1 (the rule of the authors), or at start + max(rows, columns), as in transformers 5; the two
+rules differ only for videos. In Qwen2.5-VL consecutive frames are tokens_per_second * seconds
+apart; Qwen3-VL and GLM-4V give each frame a separate block, and Ernie 4.5 merges frames.
 Sources: transformers 5.23, `get_rope_index` of qwen2_vl, qwen2_5_vl, qwen3_vl, glm4v and
 ernie4_5_vl_moe.
 """
@@ -27,12 +27,12 @@ AUTHORS, LIBRARY = "largest id + 1", "start + max(rows, columns)"
 
 @dataclass(frozen=True)
 class Vision:
-    """What a config says of blocks."""
+    """Settings of a config for image and video blocks."""
 
-    merge: int = 2  # patches to a token, along rows and columns
+    merge: int = 2  # patches per token, along rows and columns
     frames_merged: int = 1  # of videos
-    tokens_per_second: float | None = None  # None: frames count by one
-    by_frame: bool = False  # whether each frame is a block
+    tokens_per_second: float | None = None  # None: frames are one apart
+    by_frame: bool = False  # whether each frame is a separate block
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Block:
     frames: int
     rows: int
     columns: int
-    interval: float = 1.0  # of time, from frame to frame
+    interval: float = 1.0  # time from frame to frame
 
     @property
     def tokens(self) -> int:
@@ -59,7 +59,7 @@ class Block:
 def blocks_of(
     grids: np.ndarray | None, vision: Vision, seconds: np.ndarray | None = None, *, video: bool
 ) -> Iterator[Block]:
-    """The blocks of images or of videos, in the order in which tokens take them."""
+    """Yield the blocks of images or videos, in the order of their tokens."""
     for i, (frames, rows, columns) in enumerate([] if grids is None else grids.tolist()):
         sides = rows // vision.merge, columns // vision.merge
         if video and vision.by_frame:
@@ -77,7 +77,7 @@ def blocks_of(
 def expected_axes(
     kinds: np.ndarray, blocks: dict[int, Iterator[Block]], rule: str = AUTHORS
 ) -> np.ndarray:
-    """Ids (3, n) of the tokens of one document: 0 text, 1 image, 2 video.
+    """Return the ids (3, n) of the tokens of one document (0: text, 1: image, 2: video).
 
     >>> expected_axes(np.array([0, 1, 1, 0]), {1: iter([Block(1, 1, 2)])}).tolist()
     [[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 2, 3]]
@@ -110,9 +110,9 @@ KINDS = {1: "image", 2: "video"}
 
 
 def judge_axes(facts: Facts, axes: np.ndarray, due: Sequence[np.ndarray]) -> Span:
-    """A document on three axes (3, n), against what it should have by each rule.
+    """Judge a document on three axes (3, n) against the expected ids of each rule.
 
-    `facts` are those of the time axis, and name tokens; without `due` the ids must hold together.
+    `facts` describe the time axis and locate tokens; without `due`, only consistency is checked.
     """
     if not due:
         return replace(judge_structure(facts, axes), due=None)
@@ -121,13 +121,13 @@ def judge_axes(facts: Facts, axes: np.ndarray, due: Sequence[np.ndarray]) -> Spa
 
 
 def tokens_apart(shift: np.ndarray) -> int:
-    """Tokens that are not as due, or not moved as the first one is."""
+    """Count the tokens that differ from the expected ids, or are not shifted like the first."""
     moved = (shift != shift[:, :1]).any(axis=0).sum() + 1
     return int(min(shift.any(axis=0).sum(), moved))
 
 
 def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
-    """A document on three axes against the ids (3, n) that it should have."""
+    """Judge a document on three axes against the expected ids (3, n)."""
     wrong = (axes != ids).any(axis=0)
     if not wrong.any():
         return facts.span(EXPECTED)
@@ -147,7 +147,7 @@ def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
 
 
 def judge_structure(facts: Facts, axes: np.ndarray) -> Span:
-    """Ids alone: text goes up by one, and blocks are grids that begin one above what was before."""
+    """Judge ids alone: text increases by one, and blocks are grids that begin at the next id."""
     if (axes == axes[0]).all():
         return facts.span("text only", 0)
     allowed, token = {0}, 0
@@ -172,7 +172,7 @@ def judge_structure(facts: Facts, axes: np.ndarray) -> Span:
 
 
 def block_at(axes: NDArray[np.int64], token: int) -> Block | None:
-    """The grid of patches that begins at a token; None where text goes on.
+    """Return the grid of patches that begins at a token; None for text.
 
     >>> block_at(np.array([[4, 4, 4, 4, 6], [4, 4, 5, 5, 6], [4, 5, 4, 5, 6]]), 0)
     Block(frames=1, rows=2, columns=2, interval=1.0)
@@ -190,7 +190,7 @@ def block_at(axes: NDArray[np.int64], token: int) -> Block | None:
 
 
 def run_length(start: tuple[int, int, int], *axes: np.ndarray) -> int:
-    """Tokens along one row of patches: the column goes up by one, row and time stay."""
+    """Count the tokens of one row of patches: columns increase by one, row and time stay."""
     column, row, time = axes
     steps = np.arange(len(column))
     goes_on = (column == start[0] + steps) & (row == start[1]) & (time == start[2])
@@ -200,9 +200,9 @@ def run_length(start: tuple[int, int, int], *axes: np.ndarray) -> int:
 def matches(
     axes: NDArray[np.int64], token: int, skip: int, count: int, shift: tuple[int, int] | None
 ) -> bool:
-    """Whether the patches of a block are met again further on, moved in (time, row).
+    """Whether the patches of a block repeat `skip` tokens later, shifted in (time, row).
 
-    With no shift rows and columns are met again, at any later or the same time.
+    Without a shift, rows and columns must repeat, at the same time or a later one.
     """
     ids, again = axes[:, token : token + count], axes[:, token + skip :][:, :count]
     if again.shape[1] < count or (again[2] != ids[2]).any() or count == axes.shape[1]:

@@ -1,10 +1,10 @@
-"""Position ids with what people dump beside them: masks, segments, grids of images.
+"""Position ids and the arrays dumped with them: masks, segments, grids of images.
 
 Conventions
 -----------
 Ids are (axes, rows, tokens) integers; text has one axis, M-RoPE three (time, row, column) or four
 (text, time, row, column). Segments are (rows, tokens): 0 is padding, 1, 2, … number the documents
-of a row. A file may name its arrays as Transformers, FlashAttention or Mamba do (`NAMES`).
+of a row. Names of arrays follow Transformers, FlashAttention or Mamba (`NAMES`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pefourier.encodings.sources.tables import ArrayFile, open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.files import label, os_errors, suffix_of
 
-NAMES = {  # an array, and the names that it is dumped under
+NAMES = {  # an array, and the names under which it is dumped
     "position_ids": ("position_ids", "positions", "pos_ids", "input_pos", "ids"),
     "attention_mask": ("attention_mask", "padding_mask", "attn_mask", "mask"),
     "cu_seqlens": ("cu_seqlens", "cu_seq_lens_q", "cu_seqlens_q", "cu_seq_lens", "query_start_loc"),
@@ -38,22 +38,22 @@ NAMES = {  # an array, and the names that it is dumped under
     "parents": ("parents", "parent"),
 }
 COSINES, SINES = ("cos", "cosines"), ("sin", "sines")
-LARGEST = 2**53  # of an id, beyond which floats skip integers
-LONGEST_JSON = 2**28  # bytes of a list
+LARGEST = 2**53  # largest id; above it, floats skip integers
+LONGEST_JSON = 2**28  # bytes
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Ids and what was given beside them; None: not given."""
+    """Ids and their accompanying arrays; None: not given."""
 
     ids: np.ndarray  # (axes, rows, tokens)
     segments: np.ndarray | None = None  # (rows, tokens): 0 padding, 1, 2, … documents
     visible: np.ndarray | None = None  # (…, queries, keys): whether a query sees a key
-    depth: np.ndarray | None = None  # (rows, tokens) of a tree's nodes
+    depth: np.ndarray | None = None  # (rows, tokens), for nodes of a tree
     kinds: np.ndarray | None = None  # (rows, tokens): 0 text, 1 image, 2 video
     images: np.ndarray | None = None  # (images, 3): frames, rows, columns of patches
     videos: np.ndarray | None = None
-    seconds: np.ndarray | None = None  # (videos,) between two frames of a grid
+    seconds: np.ndarray | None = None  # (videos,), between two frames of a grid
     ignored: tuple[str, ...] = ()  # names of arrays that were not used
 
     @property
@@ -68,7 +68,7 @@ class Batch:
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray]:
-    """The arrays of a file by name; "" names the only one of a file without names."""
+    """Read the arrays of a file by name; "" is the name of a single unnamed array."""
     if suffix_of(path) == ".json":
         return read_json_lists(path)
     with open_arrays(path) as file:
@@ -76,14 +76,14 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def numeric_arrays(file: ArrayFile) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays that hold numbers; others, such as text, are left out."""
+    """Yield the numeric arrays of a file."""
     for name, stored in file.arrays.items():
         if stored.kind == "bool" or "int" in stored.kind or "float" in stored.kind:
             yield name, file.load(name)
 
 
 def read_json_lists(path: str) -> dict[str, np.ndarray]:
-    """A list of numbers, nested by rows and axes, or an object of such lists."""
+    """Read a list of numbers, nested by rows and axes, or an object of such lists."""
     import json
 
     with os_errors("read", path), Path(path).open("rb") as stream:
@@ -104,7 +104,7 @@ def read_json_lists(path: str) -> dict[str, np.ndarray]:
 
 
 def as_array(value: Any) -> np.ndarray | None:
-    """Numbers of nested lists; None of other values, and of rows of unlike length."""
+    """Convert nested lists to an array; None if they are not numeric or not rectangular."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -115,7 +115,7 @@ def as_array(value: Any) -> np.ndarray | None:
 def arrays_by_role(
     arrays: Mapping[str, Any], source: str
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Arrays by what they are (`NAMES`), and the names of those that are not used."""
+    """Return arrays by role (`NAMES`), and the names of unused arrays."""
     roles, used = {}, set()
     for role, spellings in NAMES.items():
         present = [name for name in arrays if name.rpartition(".")[2] in spellings]
@@ -137,7 +137,7 @@ def arrays_by_role(
 
 
 def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
-    """Integers of an array, which may be stored as floats."""
+    """Convert an array to integers; floats must be whole."""
     if array.dtype.kind == "f":
         fractions = array[~np.isfinite(array) | (np.rint(array) != array)]
         if fractions.size:
@@ -152,7 +152,7 @@ def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
 
 
 def ids_by_axis(array: np.ndarray, subject: str) -> np.ndarray:
-    """Ids (n,), (rows, n) or (axes, rows, n) as (axes, rows, n)."""
+    """Reshape ids (n,), (rows, n) or (axes, rows, n) to (axes, rows, n)."""
     ids = as_ids(array, subject)
     if ids.ndim == 3 and ids.shape[0] not in (1, 3, 4) and 1 in ids.shape[1:]:
         ids = ids.reshape(1, ids.shape[0], -1)
@@ -171,10 +171,10 @@ def batch_of(
     has_axes: bool = False,
     vision_tokens: tuple[int | None, int | None] = (None, None),
 ) -> Batch:
-    """A batch from named arrays: see `NAMES`.
+    """Build a batch from named arrays (see `NAMES`).
 
-    `has_axes` says that (3, n) ids are three axes of one row, as for M-RoPE; `vision_tokens` are
-    the numbers of image and video tokens in `input_ids`.
+    With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision_tokens` are the
+    token ids of images and videos in `input_ids`.
     """
     roles, ignored = arrays_by_role(arrays, source)
     if "position_ids" not in roles:
@@ -212,23 +212,24 @@ def batch_of(
 
 
 def fitted(array: np.ndarray, shape: tuple[int, ...], subject: str) -> np.ndarray:
-    """An array (n,) or (rows, n) in the shape of the ids."""
+    """Broadcast an array (n,) or (rows, n) to the shape of the ids."""
     if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
         raise PefourierError(f"{subject} {array.shape} do not fit position ids of shape {shape}")
     return array.reshape(shape)
 
 
 def is_matrix(mask: np.ndarray, shape: tuple[int, ...]) -> bool:
-    """Whether a mask has a number for each query and key."""
+    """Whether a mask has one number for each query and key."""
     return (mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2] and mask.ndim != 2) or (
         mask.ndim == 2 and mask.shape[0] == mask.shape[1] and mask.shape != shape
     )
 
 
 def as_visible(mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Which keys a query sees, (matrices, queries, keys): booleans, 0 and 1, or 0 and -inf.
+    """Convert a mask to booleans (matrices, queries, keys): whether a query sees a key.
 
-    Additive masks have 0 where a key is visible, and -inf or a large negative number elsewhere.
+    Masks have booleans, 0 and 1, or are additive: 0 for visible keys, -inf or a large negative
+    number for hidden ones.
     """
     mask = np.asarray(mask)
     if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
@@ -242,13 +243,13 @@ def as_visible(mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.nda
     return visible.reshape(-1, *mask.shape[-2:])
 
 
-HIDDEN = -1e4 + 1  # additive masks hide a key below this; biases of ALiBi stay above
+HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay above
 
 
 def segments_of(
     roles: Mapping[str, np.ndarray], mask: np.ndarray | None, shape: tuple[int, ...]
 ) -> np.ndarray | None:
-    """Segment numbers, from cu_seqlens, seq_idx, segment numbers, or a mask of 0 and 1."""
+    """Return segment numbers, from cu_seqlens, seq_idx, segment numbers, or a mask of 0 and 1."""
     segments = None
     if "cu_seqlens" in roles:
         segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
@@ -265,7 +266,7 @@ def segments_of(
 
 
 def segments_between(bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Segment numbers from cumulative lengths 0, …, total over the rows one after another.
+    """Return segment numbers from cumulative lengths 0, …, total over the concatenated rows.
 
     >>> segments_between(np.array([0, 2, 5]), (1, 6))
     array([[1, 1, 2, 2, 2, 0]])
@@ -273,8 +274,8 @@ def segments_between(bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     count = shape[0] * shape[1]
     if bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] > count:
         raise PefourierError(
-            f"cu_seqlens must go up from 0 to at most {count} tokens; got {bounds[:4].tolist()} … "
-            f"{int(bounds[-1])}"
+            f"cu_seqlens must increase from 0 to at most {count} tokens; "
+            f"got {bounds[:4].tolist()} … {int(bounds[-1])}"
         )
     numbers = np.zeros(count, np.int64)
     numbers[: bounds[-1]] = np.repeat(np.arange(1, len(bounds)), np.diff(bounds))
@@ -282,7 +283,7 @@ def segments_between(bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def depth_of(roles: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray | None:
-    """The depth of each node of a tree, as given or counted from its parents (-1: a root)."""
+    """Return the depth of each node of a tree, as given or from its parents (-1: a root)."""
     if "depth" in roles:
         return fitted(as_ids(roles["depth"], "depth"), shape, "depth")
     if "parents" not in roles:
@@ -299,7 +300,7 @@ def depth_of(roles: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndar
 
 
 def grids_of(roles: Mapping[str, np.ndarray], role: str) -> np.ndarray | None:
-    """Frames, rows and columns (k, 3) of images or videos."""
+    """Return frames, rows and columns (k, 3) of images or videos."""
     if role not in roles:
         return None
     grids = as_ids(roles[role], role)
@@ -313,9 +314,9 @@ def grids_of(roles: Mapping[str, np.ndarray], role: str) -> np.ndarray | None:
 def read_role(
     path: str, role: str, shape_of_ids: tuple[int, ...] | None = None
 ) -> dict[str, np.ndarray]:
-    """An array of a further file by what it is: a mask, segments, or depths.
+    """Read an array of an additional file by role: a mask, segments, or depths.
 
-    A row of segments that goes up from 0 and has another size than the ids is cu_seqlens.
+    A row of segments that increases from 0 and differs in size from the ids is cu_seqlens.
     """
     arrays = read_arrays(path)
     if len(arrays) > 1:
@@ -330,5 +331,5 @@ def read_role(
 
 
 def path_of(source: Any) -> str | None:
-    """The path of an input that is a file."""
+    """Return the path of an input that is a file."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else None

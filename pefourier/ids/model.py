@@ -1,4 +1,4 @@
-"""What a config says of position ids: first id, limit, axes, and what other ids change."""
+"""Position ids of a model's config: first id, limit, axes, and the effect of wrong ids."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pefourier.errors import PefourierError, shown
 from pefourier.ids.axes import BY_FRAME, Vision
 from pefourier.ids.spans import Rules
 
-LAGS = 4096  # of each pair of runs that a change of scores is computed at
+LAGS = 4096  # lags per pair of runs at which changes of scores are computed
 PAIRS_OF_RUNS = 64
 
 
 @dataclass(frozen=True)
 class Consequence:
-    """What ids that are not as expected change in attention."""
+    """Effect of unexpected ids on attention."""
 
     scores_change: bool | None  # None: no config was given
-    largest_change: float | None  # of the kernel, a bias, or a vector as a share of its norm
+    largest_change: float | None  # in the kernel, a bias, or a vector relative to its norm
 
 
 NOT_KNOWN = Consequence(None, None)
@@ -34,25 +34,25 @@ NOT_KNOWN = Consequence(None, None)
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The positions of a model, and the keys of its config that ids depend on."""
+    """Positions of a model, and the config keys that determine its ids."""
 
     spec: str
     positions: ModelPositions
-    values: dict[str, Any]  # of the whole config
+    values: dict[str, Any]  # the whole config
 
     @property
     def codes(self) -> Encoding:
-        """Its first rotation, or its table or bias."""
+        """The first rotation of the model, or its table or bias."""
         return self.positions.codes
 
     @cached_property
     def has_axes(self) -> bool:
-        """Whether its rotation has three axes of ids."""
+        """Whether the rotation has three axes of ids."""
         return self.codes.injection == "rotate" and axis_in(self.codes) is not None
 
     @property
     def vision_tokens(self) -> tuple[int | None, int | None]:
-        """The tokens that stand for patches of images and of videos."""
+        """Token ids of the patches of images and videos."""
         image = self.values.get("image_token_id", self.values.get("image_token_index"))
         video = self.values.get("video_token_id", self.values.get("video_token_index"))
         image, video = (token if isinstance(token, int) else None for token in (image, video))
@@ -60,7 +60,7 @@ class Model:
 
     @property
     def vision(self) -> Vision:
-        """How patches of images and videos become tokens."""
+        """Conversion of the patches of images and videos to tokens."""
         section = self.values.get("vision_config")
         section = section if isinstance(section, dict) else {}
         kind = str(self.values.get("model_type", ""))
@@ -76,7 +76,7 @@ class Model:
         )
 
     def rules(self, length: int | None) -> Rules:
-        """First id, limit, and what the model adds to ids."""
+        """First id, limit, and the number that the model adds to ids."""
         config = open_model(self.spec).model if source_of(self.spec) == "config" else None
         row = config.row if config else {}
         is_table = self.codes.injection == "add" and self.codes.name in (
@@ -96,14 +96,14 @@ class Model:
         )
 
     def consequence(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
-        """What changes where ids (…, n) stand in place of others, document by document."""
+        """Compute the effect of ids (…, n) that replace the expected ones, by document."""
         if self.codes.injection == "add":
             return self.change_of_vectors(pairs)
         changes = [c for ids, due in pairs for c in self.changes_of_scores(ids, due)]
         return Consequence(bool(changes), max(changes, default=0.0))
 
     def change_of_vectors(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
-        """Of vectors that are added: the largest distance, as a share of the RMS norm."""
+        """Return the largest distance between added vectors, relative to the RMS norm."""
         ids, due = (np.concatenate([np.zeros(0, int), *(p[i][0] for p in pairs)]) for i in (0, 1))
         ids, due = ids[ids != due], due[ids != due]
         if not len(ids):
@@ -118,7 +118,7 @@ class Model:
         return Consequence(scores_change=True, largest_change=largest / norm if norm else None)
 
     def changes_of_scores(self, ids: np.ndarray, due: np.ndarray) -> list[float]:
-        """Of rotations and biases, which see lags: changes between runs that moved unlike."""
+        """Return changes for rotations and biases, between runs with different shifts."""
         moves, inverse = np.unique(ids - due, axis=1, return_inverse=True)
         if moves.shape[1] < 2:
             return []
@@ -132,7 +132,7 @@ class Model:
         return changes
 
     def change_at(self, lags: np.ndarray, move: np.ndarray) -> float:
-        """The largest change of the kernel, or of a bias, at lags (axes, n) that move."""
+        """Return the largest change of the kernel, or of a bias, at shifted lags (axes, n)."""
         enc = self.codes
         if enc.injection == "bias":
             old, new = (
@@ -149,7 +149,7 @@ class Model:
 
 
 def read_model(spec: str) -> Model:
-    """What a config, or a named encoding, says of ids."""
+    """Read the rules for ids from a config or a named encoding."""
     positions = describe_positions(spec)
     config = open_model(spec).model if source_of(spec) == "config" else None
     return Model(spec, positions, read_object(config.file) if config else {})

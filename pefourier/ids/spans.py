@@ -1,7 +1,7 @@
-"""Ids of text, judged document by document against what the tokens should have.
+"""Check the ids of text, document by document, against the expected ids.
 
 A span is the tokens of one document in one row. Token i of a span is expected at start + i, where
-start is 0 or the config's first position; a node of a tree at start + its depth.
+start is 0 or the config's first position; a node of a tree is expected at start + its depth.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ EXPECTED = "as expected"
 
 @dataclass(frozen=True)
 class Span:
-    """One document of one row: its ids, and the first one that is not as expected."""
+    """One document of one row: its ids, and the first unexpected id."""
 
     row: int
     segment: int
     tokens: int
     first: int
     last: int
-    expected_first: int | None  # None: not known
+    expected_first: int | None  # None: unknown
     verdict: str
-    runs: str = ""  # stretches that go up by one
+    runs: str = ""  # stretches that increase by one
     start: int = field(default=0, metadata={"told": False})  # first token in the row
     token: int | None = field(default=None, metadata={"told": False})  # in the row
     value: int | None = field(default=None, metadata={"told": False})
@@ -38,18 +38,18 @@ class Span:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a config or an option says of ids."""
+    """Rules for ids from a config or options."""
 
     start: int = 0  # id of a document's first token
-    added: int = 0  # what the model itself adds to ids before it reads its table
+    added: int = 0  # added to ids by the model before it reads its table
     limit: int | None = None  # ids must be below it
     rank: int | None = None
     ranks: int = 1
-    shard: str | None = None  # every, block, zigzag; None: any of them
+    shard: str | None = None  # every, block, zigzag; None: any
 
 
 def spans_of(batch: Batch, rules: Rules) -> list[Span]:
-    """Each document of each row, judged."""
+    """Judge each document of each row."""
     ids = batch.ids[0]
     spans = []
     for row in range(batch.rows):
@@ -65,7 +65,7 @@ def spans_of(batch: Batch, rules: Rules) -> list[Span]:
 
 
 def documents_of(batch: Batch, row: int) -> list[np.ndarray]:
-    """The tokens of each document in a row; padding is left out, also within a document."""
+    """Yield the tokens of each document in a row, without padding (also inside a document)."""
     if batch.segments is None:
         return [np.arange(batch.tokens)]
     tokens = np.flatnonzero(batch.segments[row])
@@ -75,24 +75,24 @@ def documents_of(batch: Batch, row: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What one span is judged by."""
+    """Facts by which a span is judged."""
 
     ids: np.ndarray
     expected: np.ndarray
-    tokens: np.ndarray  # their places in the row
-    place: int  # among the documents of the row
-    previous: int | None  # last id of the document before
+    tokens: np.ndarray  # indices in the row
+    place: int  # index among the documents of the row
+    previous: int | None  # last id of the previous document
     rules: Rules
     batch: Batch
     row: int
 
     @property
     def knows_documents(self) -> bool:
-        """Whether something says where documents begin."""
+        """Whether it is known where documents begin."""
         return self.batch.segments is not None
 
     def span(self, verdict: str, token: int | None = None, expected: int | None = None) -> Span:
-        """The span with a verdict, and the first token that speaks against it."""
+        """Return the span with a verdict and the first unexpected token."""
         first = int(self.expected[0])
         if token is not None and expected is None:
             expected = int(self.expected[token])
@@ -114,7 +114,7 @@ class Facts:
 
 
 def judge(facts: Facts) -> Span:
-    """The verdict of one span."""
+    """Judge one span."""
     ids, rules = facts.ids, facts.rules
     if ids.min() < 0 and not (rules.rank is not None and (np.diff(ids) > 0).all() and ids[0] >= 0):
         return facts.span("negative", int((ids < 0).argmax()))
@@ -125,13 +125,13 @@ def judge(facts: Facts) -> Span:
 
 
 def judge_order(facts: Facts) -> Span:
-    """Ids of a whole document: as expected, displaced as one, or broken at some token."""
+    """Judge the ids of a whole document: expected, all shifted, or wrong from some token on."""
     ids = facts.ids
     shift = ids - facts.expected
     if not shift.any():
         return facts.span(EXPECTED)
     if facts.batch.depth is not None:
-        token = int((shift != shift[0]).argmax())  # 0 where all are moved alike
+        token = int((shift != shift[0]).argmax())  # 0 if all have the same shift
         if token and (np.diff(ids) != 1).any():
             return facts.span("gap" if shift[token] > 0 else "backwards", token)
         return facts.span("index for depth" if token else displaced(facts), token)
@@ -149,7 +149,7 @@ def judge_order(facts: Facts) -> Span:
 
 
 def displaced(facts: Facts) -> str:
-    """Why a document begins at another id than expected."""
+    """Explain why a document begins at an unexpected id."""
     first, rules = int(facts.ids[0]), facts.rules
     shift = first - int(facts.expected[0])
     if facts.place and facts.previous is not None and first == facts.previous + 1:
@@ -164,7 +164,7 @@ def displaced(facts: Facts) -> str:
 
 
 def kind_of_break(facts: Facts, token: int) -> str:
-    """What happens at the first token that does not follow the one before it."""
+    """Classify the first token whose id does not follow the previous id."""
     ids = facts.ids
     step, end = int(ids[token] - ids[token - 1]), len(ids) - 1
     stays = token == end or ids[token + 1] == ids[token]
@@ -176,9 +176,10 @@ def kind_of_break(facts: Facts, token: int) -> str:
 
 
 def undecided(facts: Facts) -> Span | None:
-    """Ids that may be right, for which it is not known where documents or shards begin.
+    """Recognize ids that may be correct if documents or shards begin at unknown tokens.
 
-    Runs that each restart, one run behind equal ids of padding, or every k-th id; None for others.
+    These are runs that each restart, one run after equal ids of padding, or every k-th id; None
+    for other ids.
     """
     ids, start = facts.ids, facts.rules.start
     steps = np.diff(ids)
@@ -203,7 +204,7 @@ def undecided(facts: Facts) -> Span | None:
 
 
 def is_zigzag(ids: np.ndarray) -> bool:
-    """Whether ids are two blocks of the same size, one from the start and its mirror.
+    """Whether ids are two blocks of the same size: one from the start, one mirrored at the end.
 
     >>> is_zigzag(np.r_[2:4, 4:6]), is_zigzag(np.r_[0:2, 6:8])
     (False, True)
@@ -218,7 +219,7 @@ def is_zigzag(ids: np.ndarray) -> bool:
 
 
 def shards(rules: Rules, count: int) -> dict[str, np.ndarray]:
-    """The ids of each kind of shard on a rank that holds `count` tokens.
+    """Return the ids of each kind of shard on a rank that holds `count` tokens.
 
     >>> shards(Rules(rank=1, ranks=2), 4)["zigzag"].tolist()
     [2, 3, 4, 5]
@@ -233,7 +234,7 @@ def shards(rules: Rules, count: int) -> dict[str, np.ndarray]:
 
 
 def judge_shard(facts: Facts) -> Span:
-    """Ids on one rank of several that share a document."""
+    """Judge the ids on one of several ranks that share a document."""
     ids, rules = facts.ids, facts.rules
     due = shards(rules, len(ids))
     kinds = [rules.shard] if rules.shard in due else due
@@ -247,7 +248,7 @@ def judge_shard(facts: Facts) -> Span:
 
 
 def runs_of(ids: np.ndarray) -> list[tuple[int, int]]:
-    """First and last id of each stretch that goes up by one.
+    """Return the first and last id of each stretch that increases by one.
 
     >>> runs_of(np.array([0, 1, 2, 0, 1, 7]))
     [(0, 2), (0, 1), (7, 7)]
@@ -257,11 +258,11 @@ def runs_of(ids: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(ids[starts].tolist(), ids[ends].tolist(), strict=True))
 
 
-RUNS = 4  # that a cell lists
+RUNS = 4  # maximum number in a cell
 
 
 def runs_in_words(ids: np.ndarray) -> str:
-    """The first runs of ids."""
+    """List the first runs of ids."""
     cuts = np.flatnonzero(np.diff(ids) != 1) + 1
     texts = []
     for first, last in runs_of(ids[: cuts[RUNS] if len(cuts) > RUNS else len(ids)])[:RUNS]:

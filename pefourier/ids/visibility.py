@@ -1,4 +1,4 @@
-"""What a mask of queries and keys lets through: causal, a window, documents, padding."""
+"""Describe a mask of queries and keys: causal, window, documents, padding."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Visibility:
-    """What all matrices of a mask have in common; None: it differs, or is not known."""
+    """Common properties of all matrices of a mask; None: they differ or are unknown."""
 
     causal: bool  # no query sees a later key
-    window: int | None  # keys that a query sees, itself included, where these are the nearest
-    reach: int  # 1 + the largest distance of a key that is seen within a document
-    two_sided: bool  # whether the window reaches to later keys as well
+    window: int | None  # number of nearest keys that a query sees, including itself
+    reach: int  # 1 + the largest distance of a visible key within a document
+    two_sided: bool  # whether the window includes later keys
     documents_seen: bool | None = None  # a query sees a key of another document
     pads_seen: bool | None = None  # a token sees padding
 
@@ -50,7 +50,7 @@ def describe_mask(visible: np.ndarray, segments: np.ndarray | None = None) -> Vi
 
 
 def segments_by_matrix(segments: np.ndarray | None, count: int) -> np.ndarray | None:
-    """Segment numbers (matrices, n) of a batch whose rows have one matrix each, or all the same."""
+    """Return segment numbers (matrices, n) of a batch with one matrix per row or for all rows."""
     if segments is None:
         return None
     per_row = max(1, count // len(segments))

@@ -1,1 +1,1 @@
-"""How answers look: in words, as JSON and CSV, as curves in a terminal, as figures."""
+"""Presentation of answers: text, JSON, CSV, terminal charts and figures."""

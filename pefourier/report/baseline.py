@@ -1,10 +1,10 @@
-"""Has anything got worse since a stored answer? For continuous integration.
+"""Compare an answer with a stored one (baseline), for continuous integration.
 
-The stored answer is what ``pefourier check-faithful … --json`` or ``context … --json`` wrote. Both
-records are flattened to fields by their path, as ``rotations.full_attention.idle``. A field of
-`BETTER` counts where it got worse, and so does a new finding above a note. All others are settings:
-of a model each that changed counts, as its weights were trained with that. Answers of other sizes
-are not compared.
+The stored answer was written by ``pefourier check-faithful … --json`` or ``context … --json``. Both
+records are flattened to fields by path, such as ``rotations.full_attention.idle``. Reasons to fail
+are fields of `BETTER` that got worse, and new findings above a note. All other fields are settings;
+for a model, each changed setting is a reason to fail, because the weights were trained with the old
+one. Answers of different sizes are not compared.
 """
 
 import json
@@ -22,7 +22,7 @@ from pefourier.writing.page import SCHEMA, Reason, plain
 from pefourier.writing.text import first_few, number, printable
 
 LARGEST = 2**26  # bytes
-TOLERANCE = 1e-6  # relative: what other processors and libraries change in a distance
+TOLERANCE = 1e-6  # relative difference of a distance between processors and libraries
 SEVERITIES = ("note", "warning", "error")
 BETTER = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: upwards
 BETTER |= {"distinct_cast": 1, "distinct_phase": 1}
@@ -38,16 +38,16 @@ DERIVED |= {"effective_base"}
 DERIVED |= {"path", "length", "max_difference", "conventions", "source", "distinct", *BETTER}
 
 
-Fields = Mapping[str, Any]  # of the answer for one SPEC by path; none of a SPEC that was refused
+Fields = Mapping[str, Any]  # fields of one SPEC by path; empty if it was refused
 
 
 def read_baseline(path: str, command: str) -> dict[str, Fields]:
-    """The fields of a stored answer of a command, by the place of each SPEC.
+    """Read the fields of a command's stored answer, by the place of each SPEC.
 
     Raises
     ------
     PefourierError
-        For a file that is not an answer of that command in JSON of this layout.
+        If the file is not an answer of this command in JSON of the present layout.
     """
     if status_of(path) is None:
         raise missing(path)
@@ -70,9 +70,9 @@ def read_baseline(path: str, command: str) -> dict[str, Fields]:
 
 
 def fields_of_record(record: Mapping[str, Any]) -> Fields:
-    """The fields of a JSON object; of verdicts and findings their rank.
+    """Return the fields of a JSON object; verdicts and findings become ranks.
 
-    What is measured is a number, or null where it is infinite.
+    Measured values are numbers, or null if infinite.
     """
     if "error" in record:
         return {}
@@ -89,7 +89,7 @@ def fields_of_record(record: Mapping[str, Any]) -> Fields:
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values inside objects by their path; rotations by name, layers by the first and last.
+    """Yield the values inside objects by path; rotations by name, layers by first and last.
 
     >>> dict(flatten({"a": {"b": 1}, "c": [2], "layers": [{"index": [0, 1], "window": 4}]}))
     {'a.b': 1, 'c': [2], 'layers.0-1.index': [0, 1], 'layers.0-1.window': 4}
@@ -104,14 +104,14 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def part_name(part: Mapping[str, Any]) -> str:
-    """What a rotation or a run of layers is called."""
+    """Return the name of a rotation or a run of layers."""
     index = part.get("index")
     name = part.get("name") or part.get("kind") or "all"
     return f"{index[0]:g}-{index[-1]:g}" if index else str(name)
 
 
 def place_of(spec: str) -> str:
-    """A SPEC as others that mean the same file have it: ./a.npy is a.npy, a model its config.
+    """Normalize a SPEC by its file: ./a.npy becomes a.npy, a model's folder its config.
 
     >>> place_of("./a.npy#b"), place_of("model/config.json#full"), place_of("model/")
     ('a.npy#b', 'model#full', 'model')
@@ -123,7 +123,7 @@ def place_of(spec: str) -> str:
 
 
 def place_in(stored: Mapping[str, Fields], place: str) -> str:
-    r"""A place as a baseline spells it: the same file, or the only path that ends alike.
+    r"""Find a place in a baseline: the same file, or the only path with the same ending.
 
     >>> place_in({"models/llama#full": {}, "gemma": {}}, "/data/models/llama#full")
     'models/llama#full'
@@ -143,12 +143,12 @@ def place_in(stored: Mapping[str, Fields], place: str) -> str:
 def judge(
     stored: Mapping[str, Fields], per_spec: Sequence[Answer | Refusal]
 ) -> tuple[list[Reason], list[Reason]]:
-    """What got worse or is another model's now, and what is no worse and yet not as it was.
+    """Return reasons to fail (worse results, changed models) and remarks (other changes).
 
     Raises
     ------
     PefourierError
-        For a baseline that has none of what was asked: nothing would be compared.
+        If the baseline has none of the SPECs, because nothing would be compared.
     """
     specs = [entry.encoding.spec if isinstance(entry, Answer) else entry.spec for entry in per_spec]
     places = list(map(place_of, specs))
@@ -156,8 +156,8 @@ def judge(
     if not set(places) & stored.keys():
         names = first_few(list(map(shown, stored))) or "nothing"
         raise PefourierError(
-            f"the baseline has {names}, and none of {first_few(list(map(shown, specs)))}; pass a "
-            "SPEC that it has, or the baseline of these"
+            f"the baseline has {names}, but not {first_few(list(map(shown, specs)))}; pass a SPEC "
+            "of the baseline, or another baseline"
         )
     reasons: list[Reason] = []
     remarks: list[Reason] = []
@@ -169,7 +169,7 @@ def judge(
         changes = ["is not in the baseline: nothing to compare it with"]
         if place in stored:
             worse, changes = differences(answer, stored[place])
-        enc = answer.encoding  # positions that belong to a model's weights, or all that was asked
+        enc = answer.encoding  # of a model with weights, or the requested encoding
         is_model = "path" in enc.params and source_of(enc.spec) in ("config", "gguf")
         counts = is_model or hasattr(answer.result, "trained")
         counts = counts and split_spec(place)[0] in files
@@ -180,12 +180,12 @@ def judge(
 
 
 def refuse_constant(name: str) -> None:
-    """JSON of a stored answer has no NaN and no infinity."""
+    """Raise for NaN and infinity, which stored answers do not contain."""
     raise ValueError(name)
 
 
 def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
-    """What got worse, and which settings are others, in words that follow the SPEC."""
+    """Return what got worse and which settings changed, as words to follow the SPEC."""
     if not stored:
         return [], []
     record = plain(renderer_of(answer.result).record(answer))
@@ -193,7 +193,7 @@ def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
     sizes = changed_fields(now, stored, SIZES).values()
     if lacking := [path for path in now if path in MEASURED and path not in stored]:
         raise PefourierError(f"the baseline of {answer.encoding.label} has no {lacking[0]}")
-    measured = () if sizes else worse_fields(now, stored)  # of other sizes it says nothing
+    measured = () if sizes else worse_fields(now, stored)  # not comparable
     worse = [f"has {words} in the baseline" for words in measured]
     worse += [
         f"has a new {f['severity']}: {printable(f['message'])} [{f['code']}]"
@@ -209,14 +209,14 @@ def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
     causes = [text for path, text in settings.items() if not path.endswith("frequencies")]
     changes = "; ".join(causes or settings.values())
     if sizes:
-        words = f"has {'; '.join(sizes)}, so that distances and angles are not compared"
+        words = f"has {'; '.join(sizes)}, so distances and angles are not compared"
         is_new = not worse and not changes
-        worse.append(words + "; if that is meant, store this answer as the baseline" * is_new)
-    return worse, [f"is not that of the baseline: {changes}"] if changes else []
+        worse.append(words + "; if this is intended, store this answer as the baseline" * is_new)
+    return worse, [f"differs from the baseline: {changes}"] if changes else []
 
 
 def changed_fields(now: Fields, stored: Fields, paths: Iterable[str]) -> dict[str, str]:
-    """The fields that are others, in words by their path."""
+    """Return the changed fields, in words by their path."""
     words = {}
     for path in paths:
         a, b = now.get(path), stored.get(path)
@@ -227,7 +227,7 @@ def changed_fields(now: Fields, stored: Fields, paths: Iterable[str]) -> dict[st
 
 
 def has_changed(a: Any, b: Any) -> bool:
-    """Whether two settings differ, numbers by more than libraries may."""
+    """Whether two settings differ, numbers by more than `TOLERANCE`."""
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         return any(map(has_changed, a, b))
     if isinstance(a, float | int) and isinstance(b, float | int):
@@ -236,7 +236,7 @@ def has_changed(a: Any, b: Any) -> bool:
 
 
 def worse_fields(now: Fields, stored: Fields) -> Iterator[str]:
-    """Fields with a better direction that changed in the other, as they are and were."""
+    """Yield the fields that got worse, with the new and the old value."""
     for path, a in now.items():
         direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
         if not (isinstance(a, float | int) and isinstance(b, float | int)):

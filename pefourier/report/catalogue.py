@@ -1,9 +1,9 @@
-"""What `pefourier list` says of the registered encodings, read without importing their builders.
+"""Catalogue of the registered encodings for `pefourier list`, without importing their builders.
 
-An encoding's meaning, formula, example and the meanings of its parameters are its docstring's.
-catalogue.json holds `encodings.loader.records()`, which needs numpy and all builders: .24 s
-where the file takes .05. The file also holds a checksum of the sources that it was made from. Where
-they have changed, the registry is read in its place; ``make catalogue`` writes the file again.
+An encoding's meaning, formula, example and the meanings of its parameters come from its docstring.
+catalogue.json stores `encodings.loader.records()`, which needs numpy and all builders and takes
+0.24 s, while reading the file takes 0.05 s. The file has a checksum of its sources. If the sources
+have changed, the registry is read instead; ``make catalogue`` rewrites the file.
 """
 
 import json
@@ -22,7 +22,7 @@ from pefourier.writing.text import aligned, paragraph
 FILE = Path(__file__).with_suffix(".json")
 ENCODINGS = Path(__file__).parents[1] / "encodings"
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
-USED_BY = {  # model types of transformers, some of those whose configs are read as each
+USED_BY = {  # some model types of transformers whose configs use an encoding
     "rope": ("llama", "mistral", "qwen3", "gemma3_text", "gpt_neox"),
     "learned": ("bert", "gpt2", "vit", "whisper"),
     "sinusoidal": ("whisper", "marian"),
@@ -34,11 +34,11 @@ USED_BY = {  # model types of transformers, some of those whose configs are read
     "swin2": ("swinv2",),
 }
 SIZES = ("length", "d")  # parameters that every encoding has
-UNTRAINED = " Its table is only where training starts."
+UNTRAINED = " Its table has initial values, before training."
 
 
 def read_catalogue() -> list[dict[str, Any]]:
-    """A JSON object for each registered encoding."""
+    """Return a JSON object for each registered encoding."""
     catalogue = json.loads(FILE.read_text(encoding="utf-8"))
     if catalogue["sources"] != checksum_of_sources():
         catalogue = json.loads(catalogue_of_registry())
@@ -55,7 +55,7 @@ def catalogue_of_registry() -> str:
 
 
 def checksum_of_sources() -> int:
-    """Return a checksum of the files that say which encodings there are."""
+    """Return a checksum of the files that define the encodings."""
     checksum = 0
     for path in (*sorted(ENCODINGS.glob("families/*.py")), ENCODINGS / "conventions.toml"):
         checksum = zlib.crc32(path.read_bytes(), checksum)
@@ -63,11 +63,11 @@ def checksum_of_sources() -> int:
 
 
 def catalogue_page(names: Sequence[str] = ()) -> Page:
-    """The answer of `pefourier list`: all encodings in brief, or some in full."""
+    """Build the answer of `pefourier list`: all encodings in brief, or some in full."""
     records = [record for name in names for record in find_records(name)] or read_catalogue()
     count = (
-        f"{len(records)} encodings have a name; type NAME or NAME:key=value,… where a SPEC is "
-        "asked for. 'pefourier list NAME' says what the parameters of one mean."
+        f"{len(records)} encodings have a name; type NAME or NAME:key=value,… as a SPEC. "
+        "'pefourier list NAME' explains the parameters of an encoding."
     )
     return Page(
         "list",
@@ -79,7 +79,7 @@ def catalogue_page(names: Sequence[str] = ()) -> Page:
 
 
 def find_records(name: str) -> list[dict[str, Any]]:
-    """The record of one encoding, or those that have a convention of that name, with it alone.
+    """Find the record of an encoding, or the records with a convention of this name.
 
     >>> [(record["encoding"], len(record["conventions"])) for record in find_records("dinov3")]
     [('axial-rope', 1)]
@@ -101,38 +101,38 @@ def find_records(name: str) -> list[dict[str, Any]]:
 
 
 def name_behind(synonym: str) -> str:
-    """The encoding that a name stands for in a SPEC.
+    """Return the encoding that a name refers to in a SPEC.
 
     >>> name_behind("nope"), name_behind("yarn"), name_behind("dft")
     ('none', 'rope', 'dft')
     """
-    from pefourier.encodings.registry import canonical_spec, refuse_known  # which need numpy
+    from pefourier.encodings.registry import canonical_spec, refuse_known  # needs numpy
 
     refuse_known(synonym)
     return canonical_spec(synonym).partition(":")[0]
 
 
 def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with its conclusion after what every answer begins with."""
+    """Add the conclusion to a record, after the fields of every answer."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
     conclusion = record["meaning"] + UNTRAINED * record["untrained"]
     return first | {"conclusion": conclusion} | record | {"used_by": [*users_of(record)]}
 
 
 def users_of(record: Mapping[str, Any]) -> Sequence[str]:
-    """Model types whose configs are read as an encoding."""
+    """Return model types whose configs use an encoding."""
     return USED_BY.get(record["encoding"], ())
 
 
 def description(record: dict[str, Any]) -> str:
-    """An encoding: what it is, its formula, its parameters with their meaning, an example."""
+    """Describe an encoding: meaning, formula, example, and its parameters with their meaning."""
     parameters = {key: x for key, x in record["params"].items() if key not in SIZES}
     typed = [assignment(key, value) for key, value in parameters.items() if spec_text(value)]
     facts = {
         "formula": record["formula"],
         "source": record["paper"],
         "used by": ", ".join(users_of(record)),
-        "codes of": f"{POINTS[record['domain']]}; frequencies are {record['measure']}",
+        "vectors of": f"{POINTS[record['domain']]}; frequencies are {record['measure']}",
         "example": f"pefourier check-faithful {':'.join([record['encoding'], *typed[:1]])} --d 64",
     }
     lines = [paragraph(f"{record['encoding']}: {with_conclusion(record)['conclusion']}", "  ")]
@@ -148,14 +148,14 @@ def description(record: dict[str, Any]) -> str:
 
 
 def convention_line(convention: Mapping[str, Any]) -> str:
-    """A published convention: what it sets, and whose it is."""
+    """Describe a published convention: its settings and its source."""
     values = ", ".join(assignment(*item) for item in convention["params"].items())
     facts = [values, *(convention[key] for key in ("source", "note") if key in convention)]
     return paragraph(f"    convention={convention['convention']}: {'. '.join(facts)}.", " " * 6)
 
 
 def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
-    """A row of words for each encoding, of all that have a name by default; the header first."""
+    """Return a header and a row for each encoding, by default of all named encodings."""
     table = [["encoding", "family", "domain", "measure", "used by", "source", "parameters"]]
     for record in read_catalogue() if records is None else records:
         words = [record[key] for key in ("encoding", "family", "domain", "measure")]
@@ -166,7 +166,7 @@ def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
 
 
 def assignment(key: str, value: Any) -> str:
-    """A parameter with its default, or alone where it has none.
+    """Return a parameter with its default, if any.
 
     >>> assignment("rho", 10000.0), assignment("times", None)
     ('rho=10000.0', 'times')
@@ -176,7 +176,7 @@ def assignment(key: str, value: Any) -> str:
 
 
 def spec_text(value: Any) -> str:
-    """A default as it would be typed in a SPEC; empty where there is none.
+    """Return a default as typed in a SPEC; empty without a default.
 
     >>> spec_text([0.7, 0.5]), spec_text(False), spec_text(None)
     ('0.7;0.5', 'false', '')

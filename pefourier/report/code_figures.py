@@ -1,4 +1,4 @@
-"""How are tables of codes and their inner products drawn?"""
+"""Figures of embedding tables and their inner products."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pefourier.questions.resize import Resizing
 
 
-MOST_ROWS = 400  # of a picture
+MOST_ROWS = 400  # in a picture
 
 
 def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """The table itself: positions down, dimensions across."""
+    """Draw the table: positions down, dimensions across."""
     figure, panels = plot.make_panels(len(answers), 1, (plot.WIDTH, 1.2 + 2.2 * len(answers)), look)
     for axes, a in zip(panels[:, 0], answers, strict=True):
         draw_table(axes, a, a.result)
@@ -36,7 +36,7 @@ def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
 
 
 def encode(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """The codes that were written."""
+    """Draw the written vectors."""
     tables = [Answer(a.encoding, a.encoding.table(a.result.positions)) for a in answers]
     return heatmap(tables, look)
 
@@ -44,10 +44,10 @@ def encode(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
 def draw_table(
     axes: Axes, a: Answer, table: np.ndarray, of: np.ufunc = np.add, title: str = ""
 ) -> None:
-    """Numbers of codes in colours; of more rows than a picture has, the means of some together.
+    """Draw a table in colours; if there are too many rows, draw means of neighbouring rows.
 
-    Single rows of those that are picked out show patterns that are in no code. With `of` the
-    largest is shown in place of the mean, of differences, which would cancel.
+    Means are used because a selection of rows shows patterns that are not in the table. `of` can
+    select the maximum instead, for differences, which would cancel in a mean.
     """
     starts = np.unique(
         np.linspace(0, len(table), min(MOST_ROWS, len(table)), endpoint=False).astype(int)
@@ -69,12 +69,12 @@ def draw_table(
     axes.set(xlabel="dimension", ylabel=rows)
     axes.set_title(title or plot.entry(axes, a.encoding), loc="left", fontsize=9)
     together = f" ({'means' if of is np.add else 'largest'} of some rows)"
-    label = f"{'difference' if title else 'value of the code'}{together * (len(table) > MOST_ROWS)}"
+    label = f"{'difference' if title else 'value'}{together * (len(table) > MOST_ROWS)}"
     axes.figure.colorbar(image, ax=axes, label=label)
 
 
 def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Both tables and, where they have as many columns, their difference, as far as both go."""
+    """Draw both tables over their common rows and, for equal widths, their difference."""
     encoded = [Answer(enc, enc.table()) for enc in answers[0].result.encodings]
     common = min(len(a.result) for a in encoded)
     first, second = (a.result[:common] for a in encoded)
@@ -95,7 +95,7 @@ FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
 def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """The share of energy over cycles from end to end of each axis, before and after."""
+    """Draw the share of energy over cycles along each axis, before and after resizing."""
     from pefourier.questions.resize import by_cycles
 
     result: Resizing = answers[0].result
@@ -120,11 +120,11 @@ register_renderer("compare", figure=compare)
 register_renderer("resize", figure=resizing)
 
 
-MOST_POINTS = 1000  # of a curve that only falls
+MOST_POINTS = 1000  # of a decreasing curve
 
 
 def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Singular values, for rank and conditioning, and inner products by lag."""
+    """Draw singular values (for rank and conditioning) and inner products by lag."""
     figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(values_axes, answers)
     kernels = [kernel(without_prefix(a.encoding)) for a in answers]
@@ -135,26 +135,26 @@ def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
 
 
 def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
-    """Singular values over the largest; those at or below its dotted line count as zero."""
+    """Draw singular values over the largest; values at or below a dotted line count as zero."""
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
         label = plot.entry(axes, a.encoding, f" (rank {a.result.rank})")
         index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
-        index = index[: len(index) * bool(sigma[0] > 0)]  # none of vectors that are all 0
+        index = index[: len(index) * bool(sigma[0] > 0)]  # none if all vectors are zero
         ratios = np.maximum(sigma[index] / sigma[0], np.finfo(float).tiny)
         (line,) = axes.plot(index + 1, ratios, label=label)
         if len(index):
             zero = a.result.rank_tolerance / sigma[0]
             axes.axhline(zero, color=line.get_color(), linewidth=0.8, linestyle=":")
             lowest = min(lowest, zero)
-    axes.plot([], [], color="black", linestyle=":", label="taken as zero")
+    axes.plot([], [], color="black", linestyle=":", label="counted as zero")
     axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
     axes.set_ylim(lowest / 1e3, 3)
 
 
 def model_facts(enc: Encoding) -> dict[str, Any]:
-    """What of a model's config acts beside the codes: its layers, what multiplies logits."""
+    """Return further facts of a model's config: layers, and factors of logits."""
     if "model_type" not in enc.params or source_of(enc.spec) != "config":
         return {}
     file = open_model(enc.spec)
@@ -170,7 +170,7 @@ def model_facts(enc: Encoding) -> dict[str, Any]:
 
 
 def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Inner products by lag, or that there are none."""
+    """Draw inner products by lag, or note that there are none."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     kernels = [a.result.kernel for a in answers]
     draw_kernels(axes, answers, kernels)
@@ -181,7 +181,7 @@ def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure
 def draw_kernels(
     axes: Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None]
 ) -> None:
-    """Inner products by lag, of grids along each axis; many lags by their logarithm, in bands."""
+    """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
     steps = [1.0]
     for i, (a, products) in enumerate(zip(answers, kernels, strict=True)):
         if products is None:

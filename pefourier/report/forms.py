@@ -1,6 +1,6 @@
-"""The forms of an answer: words, data, documents, and what other programs show of it.
+"""Output formats of an answer: text, data, documents, and annotations for other programs.
 
-A new form is a function of a page, entered in `FORMS`.
+A new format is a function of a page that is added to `FORMS`.
 """
 
 import os
@@ -25,11 +25,11 @@ from pefourier.writing.text import (
 )
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-NUMBER = re.compile(r"[-−+]?[0-9.]")  # what a cell of numbers begins with
+NUMBER = re.compile(r"[-−+]?[0-9.]")  # beginning of a numeric cell
 
 
 def as_json(page: Page) -> str:
-    """The answer as one JSON object: the command, the version, the schema, the list of results."""
+    """Return the answer as a JSON object: command, version, schema and the list of results."""
     records = list(page.records())
     refusals = [
         {"spec": record["spec"], "kind": "refused", "message": record["error"]}
@@ -49,7 +49,7 @@ def as_json(page: Page) -> str:
 
 
 def as_csv(page: Page) -> str:
-    r"""The answer as comma-separated text with full precision; nothing for what has no value.
+    r"""Return the answer as comma-separated text in full precision; missing values are empty.
 
     >>> as_csv(Page("list", str, list, lambda: [["n", "share"], [3, 0.1], [4, None]]))
     'n,share\n3,0.1\n4,\n'
@@ -67,14 +67,14 @@ def as_csv(page: Page) -> str:
 
 
 def markdown_of(page: Page) -> str:
-    """The conclusion, tables and findings in Markdown, as pull requests and notebooks show it."""
+    """Return conclusion, tables and findings in Markdown, for pull requests and notebooks."""
     parts = parts_of_words(page.conclusion, page.words)
     shown = (in_markdown(p) if isinstance(p, str) else markdown_table(p) for p in parts)
     return "\n\n".join(shown) + "\n"
 
 
 def as_latex(page: Page) -> str:
-    """The tables for a paper, set with booktabs; what is said about them as comments."""
+    """Return the tables for a paper, with booktabs; conclusions and findings are comments."""
     return "".join(
         f"% {printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n"
         for p in parts_of_words(page.conclusion, page.words)
@@ -82,7 +82,7 @@ def as_latex(page: Page) -> str:
 
 
 def latex_table(rows: Sequence[Sequence[str]]) -> str:
-    r"""A table of LaTeX; its first row is the header.
+    r"""Return a LaTeX table; the first row is the header.
 
     >>> print(latex_table([["", "dft"], ["rank_tolerance", "5 %"]]))
     \begin{tabular}{lr}
@@ -106,7 +106,7 @@ def latex_table(rows: Sequence[Sequence[str]]) -> str:
 
 @dataclass(frozen=True)
 class Annotation:
-    """What a program shows beside a file: a finding, a refusal, or a reason to fail."""
+    """An annotation of a file: a finding, a refusal, or a reason to fail."""
 
     spec: str
     code: str  # of the finding, or the kind of reason
@@ -115,7 +115,7 @@ class Annotation:
 
 
 def annotations_of(page: Page) -> list[Annotation]:
-    """Findings and refusals of all SPECs, remarks, and the reasons that are no finding's."""
+    """Return findings and refusals of all SPECs, remarks, and other reasons."""
     listed = []
     for record in plain(list(page.records())):
         spec = str(record.get("spec") or "")
@@ -130,7 +130,7 @@ def annotations_of(page: Page) -> list[Annotation]:
 
 
 def as_github(page: Page) -> str:
-    r"""Annotations as GitHub Actions shows them beside a change: conclusions, findings, reasons.
+    r"""Return annotations for GitHub Actions: conclusions, findings and reasons.
 
     >>> record = {"spec": "dft", "conclusion": "All differ: 100 %.", "findings": []}
     >>> print(as_github(Page("check-faithful", str, lambda: [record])), end="")
@@ -150,7 +150,7 @@ def as_github(page: Page) -> str:
 
 
 def workflow_command(command: str, level: str, spec: str, text: str) -> str:
-    """A workflow command of GitHub Actions; a SPEC that is a file names it."""
+    """Return a workflow command of GitHub Actions; it has the file if the SPEC is one."""
     path, _ = split_spec(spec)
     properties = {"file": os.path.normpath(path)} if Path(path).is_file() else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
@@ -159,7 +159,7 @@ def workflow_command(command: str, level: str, spec: str, text: str) -> str:
 
 
 def as_lint(page: Page) -> str:
-    """Errors, warnings and reasons to fail, a line each as linters print them; else nothing."""
+    """Return errors, warnings and reasons to fail, one per line, as linters do."""
     silent = {remark.text for remark in page.remarks}
     lines = [
         f"{a.spec or page.command}: {a.severity}: {a.message.removeprefix(f'{a.spec} ')} [{a.code}]"
@@ -170,9 +170,9 @@ def as_lint(page: Page) -> str:
 
 
 def as_sarif(page: Page) -> str:
-    """Findings, refusals and reasons to fail as SARIF 2.1.0, which code scanning reads.
+    """Return findings, refusals and reasons to fail as SARIF 2.1.0, for code scanning.
 
-    A rule is a finding's code with its meaning and way out, which stand in the file itself.
+    A rule is a finding's code with its meaning and remedy, which are included in the file.
     """
     import json
 
@@ -187,13 +187,13 @@ def as_sarif(page: Page) -> str:
 
 
 def rule_of(term: Any) -> dict[str, Any]:
-    """A rule of SARIF, with what code scanning shows beside a finding."""
+    """Return a SARIF rule, with the help that code scanning shows for a finding."""
     text = " ".join(filter(None, [term.meaning, term.good, term.source]))
     return {"id": term.term, "shortDescription": {"text": term.meaning}, "help": {"text": text}}
 
 
 def sarif_result(annotation: Annotation) -> dict[str, Any]:
-    """One result of SARIF; a SPEC that is a file is its place.
+    """Return a SARIF result; its location is the SPEC if that is a file.
 
     >>> sarif_result(Annotation("dft", "none", "note", "All is well."))
     {'ruleId': 'none', 'level': 'note', 'message': {'text': 'dft: All is well.'}}

@@ -1,8 +1,8 @@
-"""Figures of answers, fit for a paper: the only room that imports matplotlib.
+"""Figures of answers for papers; the only part of the package that imports matplotlib.
 
-Text stays text in PDF and SVG, colours are told apart by the colour-blind (Okabe and Ito) and by
-line style, axes carry units, and the same answer gives the same bytes on every run, whatever a
-user's own settings are.
+Text stays text in PDF and SVG. Colours suit colour-blind readers (Okabe and Ito), and line styles
+differ as well. Axes have units. The same answer gives the same bytes on every run, independent of
+the user's settings.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ STYLE: dict[str, Any] = {
 }
 WIDTH = 6.0  # inches: the text width of most papers
 MOST_PIXELS = 2e8  # of a PNG
-MANY = 7  # curves that can be told apart on common axes
-LETTER = 0.075  # inches, of a line of text
-LOWEST = 2.6  # inches of a row of panels in a narrow figure
-NARROW = 4.5  # inches of one
-SHORTEST = 8  # letters of a line
-SLACK = 0.95  # of an axis that its name may be as long as
-DENSE = 1000  # points of a curve, from which on single waves of it are no longer told apart
-LINE = 0.17  # inches, from one line of text to the next
+MANY = 7  # distinguishable curves on common axes
+LETTER = 0.075  # inches per character
+LOWEST = 2.6  # inches: smallest height of a row of panels
+NARROW = 4.5  # inches: width of a narrow figure
+SHORTEST = 8  # characters of a line
+SLACK = 0.95  # largest length of a label relative to its axis
+DENSE = 1000  # points of a curve above which single oscillations are not visible
+LINE = 0.17  # inches between lines of text
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a figure is to look."""
+    """Style of a figure."""
 
-    width: float | None = None  # inches; None: what suits the figure
+    width: float | None = None  # inches; None: default of the figure
     dpi: int = 200  # of a PNG
     title: str = ""
 
@@ -66,16 +66,16 @@ USUAL = Look()
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Figures made here have matplotlib's defaults and `STYLE`, whatever a user's settings are."""
+    """Use matplotlib's defaults and `STYLE`, independent of the user's settings."""
     import logging
 
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home that is not writable
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # warns if the home is not writable
     import matplotlib
 
     settings: dict[Any, Any] = {**matplotlib.rcParamsDefault, **STYLE}
     del settings["backend"]  # the context would not restore it
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in letters without a font
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # characters without a font
         with matplotlib.rc_context(settings):
             yield
 
@@ -83,7 +83,7 @@ def figure_style() -> Iterator[None]:
 def make_panels(
     rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, *, share: str = ""
 ) -> tuple[Figure, Any]:
-    """A figure of so many inches, or as wide as it is to look, and its axes (rows, columns)."""
+    """Create a figure of this size in inches (or of the requested width) and its axes."""
     from matplotlib.figure import Figure
 
     wide, high = size
@@ -97,29 +97,29 @@ def make_panels(
 
 
 def literal(text: str) -> str:
-    """A text that matplotlib shows as it is, not as a formula between $."""
+    """Escape a text for matplotlib, which reads text between $ as a formula."""
     return text.replace("$", r"\$")
 
 
 def caption(enc: Encoding, room: float = WIDTH) -> str:
-    """The SPEC as a legend shows it as it is, no entry hidden by _; cut to so many inches."""
+    """Return the SPEC for a legend, cut to a width in inches; a leading _ would hide it."""
     text = brief(enc.spec, int(room / LETTER))
     return " " + text if text.startswith("_") else text
 
 
 def entry(axes: Axes, enc: Encoding, end: str = "") -> str:
-    """The SPEC as a legend below some axes shows it, with what it ends with, cut to fit there."""
-    room = width_of(axes) - 0.8  # beside the line of a curve
+    """Return the SPEC with an ending for a legend below axes, cut to fit."""
+    room = width_of(axes) - 0.8  # next to the line of a curve
     return caption(enc, room - LETTER * len(end)) + end
 
 
 def width_of(axes: Axes) -> float:
-    """Inches from left to right of the figure that some axes stand in."""
+    """Return the width in inches of the figure that contains the axes."""
     return float(axes.figure.bbox.width / axes.figure.dpi)
 
 
 def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
-    """A curve; of very many points its mean on a logarithmic axis, in a band of all its values."""
+    """Draw a curve; with many points, draw means at logarithmic steps and a band of all values."""
     if len(x) <= DENSE:
         axes.plot(x, y, **style)
         return
@@ -132,7 +132,7 @@ def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
 
 
 def add_legend(figure: Figure, *panels: Axes) -> None:
-    """Name the curves of some axes below them, each once, in columns that there is room for."""
+    """Add a legend below axes that lists each curve once, in as many columns as fit."""
     handle_of: dict[tuple[str, str], Any] = {}
     for axes in panels:
         curves: Any = axes.get_legend_handles_labels()
@@ -150,14 +150,14 @@ def add_legend(figure: Figure, *panels: Axes) -> None:
 
 
 def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> None:
-    """Draw answers and write the figure whole, in the format that the suffix of the path names."""
+    """Draw answers and write the figure atomically, in the format of the path's suffix."""
     kind = path.rpartition(".")[2].lower()
     data = render(kind, draw, answers, look)
     write_whole(path, lambda stream: stream.write(data))
 
 
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
-    """A figure of answers as a file of a format; in memory, where no disk fails half-way."""
+    """Render a figure of answers to a file format in memory, which avoids partial files."""
     dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     metadata = {"Title": printable(look.title) or title_of(draw, answers), **dates.get(kind, {})}
     stream = io.BytesIO()
@@ -169,7 +169,7 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
 
 
 def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure:
-    """A figure of answers in the style of all, its words in lines that fit."""
+    """Draw answers in the common style, with text broken into lines that fit."""
     with figure_style():
         figure = draw(answers, look)
         fit_words(figure)
@@ -177,10 +177,10 @@ def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure
 
 
 def fit_words(figure: Figure) -> None:
-    """Names of axes and titles in lines that fit, and numbers that stand apart."""
+    """Break axis labels and titles into lines that fit, and space tick labels."""
     from matplotlib.text import Text
 
-    arrange(figure)  # so that sizes are known
+    arrange(figure)  # computes sizes
     for axes in figure.axes:
         box = axes.get_window_extent()
         right = figure.bbox.x1 - box.x0
@@ -190,18 +190,18 @@ def fit_words(figure: Figure) -> None:
         for title, room in zip(titles, (min(box.x1, right), right, box.x1), strict=True):
             fit_lines(title, room)
         space_ticks(axes, box.width / figure.dpi)
-    if any(axes.images for axes in figure.axes):  # whose sides keep their ratio: it settles now
+    if any(axes.images for axes in figure.axes):  # their fixed aspect changes sizes
         arrange(figure)
 
 
 def arrange(figure: Figure) -> None:
-    """Give the panels their places."""
+    """Lay out the panels."""
     if layout := figure.get_layout_engine():
         layout.execute(figure)
 
 
 def fit_lines(text: Text, room: float) -> None:
-    """Break a text that is longer than so many pixels into lines."""
+    """Break a text that is longer than a number of pixels into lines."""
     lines = text.get_text().split("\n")
     letters = max(map(len, lines))
     while letters > SHORTEST and max(text.get_window_extent().size) > room:
@@ -210,7 +210,7 @@ def fit_lines(text: Text, room: float) -> None:
 
 
 def space_ticks(axes: Axes, wide: float) -> None:
-    """Whole numbers along axes of whole things, and across no more than so many inches hold."""
+    """Use integer ticks on axes of integers, and no more horizontal ticks than fit."""
     from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
 
     ends = [form(end) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)]
@@ -226,37 +226,37 @@ def space_ticks(axes: Axes, wide: float) -> None:
 
 
 def counts_whole(axes: Axes, direction: str) -> bool:
-    """Whether all that is drawn stands at whole numbers of an axis, as positions and ranks do."""
+    """Whether all data are at integers of an axis, such as positions and ranks."""
     coordinates = [np.ravel(getattr(line, f"get_{direction}data")()) for line in axes.get_lines()]
     values = np.concatenate([*coordinates, []]).astype(float)
-    shares = direction == "y" and np.abs(values).max(initial=0) <= 1  # may be 0 and 1 by chance
+    shares = direction == "y" and np.abs(values).max(initial=0) <= 1  # can be 0 and 1 by chance
     return bool(axes.images) or (
         len(values) > 0 and not shares and bool((values == np.round(values)).all())
     )
 
 
 def title_of(draw: Callable[..., Figure], answers: Any) -> str:
-    """What a file says that it shows, as `spectrum: sinusoidal, dft`."""
-    listed = answers if isinstance(answers, Sequence) else ()  # of training it is one summary
+    """Return the title in a file's metadata, such as `spectrum: sinusoidal, dft`."""
+    listed = answers if isinstance(answers, Sequence) else ()  # training has one summary
     encodings = (getattr(answer, "encoding", None) for answer in listed)
     names = ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
-    draw = getattr(draw, "func", draw)  # of one with some settings
+    draw = getattr(draw, "func", draw)  # of a partial function
     question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
     return f"{question}: {names}" if names else question
 
 
 def check_pixels(kind: str, figure: Figure, dpi: int) -> None:
-    """Refuse a PNG that no screen shows and no memory holds."""
+    """Raise for a PNG that is too large for memory and screens."""
     wide, high = figure.get_size_inches() * dpi
     if kind == "png" and (wide * high > MOST_PIXELS or max(wide, high) >= 2**16):
         raise PefourierError(
-            f"a PNG of {wide:.0f} by {high:.0f} pixels is larger than a figure needs; give a "
-            "smaller --dpi or --width, or name a .pdf or .svg"
+            f"a PNG of {wide:.0f} by {high:.0f} pixels is too large; use a smaller --dpi or "
+            "--width, or write a .pdf or .svg"
         )
 
 
 def brief(name: str, width: int) -> str:
-    """A name safe for matplotlib, cut where it is longer than `most`: a path at its beginning.
+    """Return a name that is safe for matplotlib, cut to `width` characters; paths lose their start.
 
     >>> brief("rope:scaling=yarn,factor=4,original=4096", 20)
     'rope:scaling=ya…4096'

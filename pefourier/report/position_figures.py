@@ -1,4 +1,4 @@
-"""Position ids over tokens: a line per document, those that are not as expected in colour."""
+"""Figures of position ids over tokens: one line per document, unexpected ids in colour."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pefourier.report.render import Answer, register_renderer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PANELS = 4  # rows of a batch that are drawn, those with faults first
+PANELS = 4  # number of drawn rows of a batch; rows with mistakes come first
 
 
 def draw_positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
-    """The ids of some rows; grey: as expected, dotted: what is due."""
+    """Draw the ids of some rows; grey: as expected, dotted: expected ids."""
     result = answers[0].result
     numbers = list(dict.fromkeys([s.row for s in result.bad] + [s.row for s in result.rows]))
     numbers = numbers[:PANELS]

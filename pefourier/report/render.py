@@ -1,11 +1,10 @@
-"""How is any result told? From its dataclass and words.toml alone: one frame for all questions.
+"""Render the result of any question as text, JSON, CSV and figures.
 
-An `Answer` is an encoding with a result, and a `Refusal` a SPEC that could not be answered among
-others that could. A result has a `verdict`, one of those of its question in words.toml, where its
-meaning and action stand. Its class lists what is `shown` (labels of rows and the fields in them)
-and what is `listed` (tables: a field that holds several dataclasses, and the labels of its
-columns). A `series()` is its CSV; without one that is a row of single values. Pictures stand in a
-file of `report`, `PICTURED_IN` or that of the question's name, opened when they are asked for.
+An `Answer` is an encoding with a result; a `Refusal` is a SPEC that could not be answered. A result
+has a `verdict`, whose meaning and action are in words.toml. Its class defines `shown` (row labels
+and their fields) and `listed` (tables: a field with several dataclasses, and the labels of their
+columns). `series()` returns the rows of CSV; without it, CSV has a row of single values. Figures
+are in the module `PICTURED_IN` or in the module named after the question, imported on demand.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ if TYPE_CHECKING:
 
 WORDS = Path(__file__).parents[1] / "words.toml"
 WORDED = ("meaning", "action")
-URGENT = ("error", "warning")  # severities of findings that a conclusion ends with, worst first
+URGENT = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_URGENT = 2
-SENTENCE = 180  # characters of a conclusion that a line shows
+SENTENCE = 180  # characters of a conclusion in one line
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
-PICTURED_IN = {  # files of pictures, by the modules of results
+PICTURED_IN = {  # modules of figures, by the modules of results
     **dict.fromkeys(("spectrum", "reconstruct"), "spectral_figures"),
     **dict.fromkeys(("context", "extend", "design", "usage"), "rotation_figures"),
     "positions": "position_figures",
     **dict.fromkeys(("encode", "compare", "resize", "check_faithful", "relations"), "code_figures"),
 }
-RENDERERS: dict[str, Renderer] = {}  # by the same, of the files that are open
+RENDERERS: dict[str, Renderer] = {}  # by the modules of results; only imported ones
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found for one SPEC."""
+    """An encoding and the result for it."""
 
     encoding: Encoding
     result: Any
@@ -65,16 +64,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A SPEC that could not be answered, among others that could."""
+    """A SPEC that could not be answered, and the reason."""
 
     spec: str
     error: str
 
 
 class Template(Formatter):
-    """Words with numbers in few digits, {x:3}, or fewer than they have, {x:3-}, as percent, {x:3%}.
+    """Text with numbers rounded {x:3}, rounded down {x:3-} or in percent {x:3%}.
 
-    And with words that belong to a case, {x:?…}.
+    {x:?…} inserts text if x is true.
 
     >>> words = "{z:?no }waves of {x:2} (at least {x:2-}), {y:2%}"
     >>> Template().format(words, x=6.2832, y=0.25, z=False), Template().format("{x:3-}", x=9.67)
@@ -82,7 +81,7 @@ class Template(Formatter):
     """
 
     def format_field(self, value: Any, spec: str) -> str:
-        """One that is filled in."""
+        """Format the value of a slot."""
         if spec.startswith("?"):
             return spec[1:] if value else ""
         if spec.endswith("%"):
@@ -94,9 +93,9 @@ class Template(Formatter):
         )
 
 
-@cache  # words.toml is of the package, and parsed in parts: a command reads those of its question
+@cache  # words.toml does not change; only the part of one question is parsed
 def verdicts_of(command: str) -> dict[str, dict[str, str]]:
-    """The verdicts of a question, with their meaning and action.
+    """Return the verdicts of a question, with their meaning and action.
 
     >>> list(verdicts_of("encode"))
     ['written']
@@ -110,7 +109,7 @@ def verdicts_of(command: str) -> dict[str, dict[str, str]]:
 
 
 def in_sentences(conclusion: Sequence[str]) -> str:
-    """A conclusion in one paragraph.
+    """Join a conclusion into one paragraph.
 
     >>> in_sentences(("SHARP", "A position comes back.", "", "Row 9 has no code."))
     'SHARP. A position comes back. Row 9 has no code.'
@@ -120,7 +119,7 @@ def in_sentences(conclusion: Sequence[str]) -> str:
 
 
 def cell_of(value: Any) -> Any:
-    """A field as a cell shows it: sides, shares by axis or by name, numbers as they are.
+    """Format a field for a cell: sides, values by axis or by name; numbers are unchanged.
 
     >>> cell_of((14, 14)), cell_of({"A2": 0.5}), cell_of([0.25, None])
     ('14x14', 'A2 0.5', 'y 0.25, x –')
@@ -133,7 +132,7 @@ def cell_of(value: Any) -> Any:
 
 
 def text_of(answers: Sequence[Answer]) -> str:
-    """Rows of what is shown, an encoding a column; then what is listed; then the findings."""
+    """Return the text of answers: rows with a column per encoding, tables, findings."""
     answers = list(map(with_all_names, answers))
     rows = shown_rows(answers)
     parts = []
@@ -147,7 +146,7 @@ def text_of(answers: Sequence[Answer]) -> str:
 
 
 def with_all_names(answer: Answer) -> Answer:
-    """An answer about several encodings under the names of all."""
+    """Label an answer about several encodings with all their names."""
     if len(answer.result.encodings) < 2:
         return answer
     names = " | ".join(enc.spec for enc in answer.result.encodings)
@@ -155,28 +154,28 @@ def with_all_names(answer: Answer) -> Answer:
 
 
 def shown_rows(answers: Sequence[Answer]) -> dict[str, list[Any]]:
-    """The values of each row that some answer has."""
+    """Return the values of each row that some answer has."""
     labels = dict.fromkeys(label for a in answers for label in a.result.shown)
     rows = {label: [shown_value(label, a.result) for a in answers] for label in labels}
     return {label: values for label, values in rows.items() if any(v is not None for v in values)}
 
 
 def shown_value(label: str, result: Any) -> Any:
-    """What a row shows of a result; None where it has no such row."""
+    """Return the value of a result in a row; None if it lacks the row."""
     return cell_of(value_at(result, result.shown.get(label, "")))
 
 
 def value_at(value: Any, path: str) -> Any:
-    """The value at a path of fields such as "loss.distinct_cast"; None where one is not there."""
+    """Return the value at a path of fields such as "loss.distinct_cast"; None if missing."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return value
 
 
 def listed_tables(answers: Sequence[Answer]) -> Iterator[str]:
-    """Tables of what fields hold several of, of all encodings that have the same columns.
+    """Yield tables of fields with several dataclasses, joined over encodings with equal columns.
 
-    Columns that hold nothing are left out.
+    Empty columns are left out.
     """
     tables = ((field, tuple(c)) for a in answers for field, c in a.result.listed.items())
     for field, labels in dict.fromkeys(tables):
@@ -193,14 +192,14 @@ def listed_tables(answers: Sequence[Answer]) -> Iterator[str]:
 
 
 def findings_text(answer: Answer) -> str:
-    """Each finding with its severity and code, on lines of its own."""
+    """Return each finding with its severity and code, on separate lines."""
     label = answer.encoding.label
     lines = (f"{f.severity}: {label}: {f.message} [{f.code}]" for f in answer.result.findings)
     return "".join("\n" + paragraph(line, "  ") for line in lines)
 
 
 def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
-    """The series of each encoding in one table of CSV, columns by name; else single values."""
+    """Yield the series of all encodings as one CSV table by column names, or single values."""
     if not hasattr(answers[0].result, "series"):
         yield from flattened(
             {
@@ -221,28 +220,28 @@ def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
 
 
 def identity_of(enc: Encoding) -> dict[str, Any]:
-    """What was analysed: name, SPEC as typed, all parameters used."""
+    """Return the analysed encoding: name, SPEC as typed, all parameters used."""
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
 def refuse_picture(answers: Sequence[Answer], _: Look) -> Figure:
-    """Refuse to draw the answers to a question that has no picture."""
+    """Raise for a question that has no figure."""
     raise PefourierError(
-        f"{renderer_of(answers[0].result).command} has no picture; leave --plot out"
+        f"{renderer_of(answers[0].result).command} has no figure; leave --plot out"
     )
 
 
 @dataclass(frozen=True)
 class Renderer:
-    """How the answers to one question are told: by its words, tables and pictures."""
+    """Renderer of the answers to one question: text, tables and figures."""
 
     command: str
     figure: Callable[[Sequence[Answer], Look], Figure] = refuse_picture
-    chart: Callable[..., str] | None = None  # of answers, with colour=
-    facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # beside fields, in JSON
+    chart: Callable[..., str] | None = None  # called with answers and colour=
+    facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # additional fields of JSON
 
     def conclude(self, result: Any) -> tuple[str, ...]:
-        """The verdict, its meaning and action with numbers filled in, and the worst findings."""
+        """Return the verdict, its meaning and action with numbers, and the worst findings."""
         words = verdicts_of(self.command)[result.verdict]
         meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
         urgent = [f.message for level in URGENT for f in result.findings if f.severity == level]
@@ -250,12 +249,12 @@ class Renderer:
         return result.verdict.upper(), meaning, action, *sentences
 
     def conclusion(self, answer: Answer) -> str:
-        """The paragraph about one answer."""
+        """Return the paragraph about one answer."""
         sentences = in_sentences(self.conclude(answer.result))
         return paragraph(f"{answer.encoding.label}: {sentences}", "  ")
 
     def head(self, answer: Answer) -> dict[str, Any]:
-        """What every JSON object begins with: what was analysed, and the conclusion."""
+        """Return the first fields of every JSON object: the encoding and the conclusion."""
         verdict, meaning, action, *_ = conclusion = self.conclude(answer.result)
         reference = answer.result.encodings[1:]
         return {
@@ -269,12 +268,12 @@ class Renderer:
         }
 
     def record(self, answer: Answer) -> dict[str, Any]:
-        """One SPEC's JSON object: its head, and the fields of the result."""
+        """Return the JSON object of a SPEC: its head and the fields of the result."""
         facts = self.facts(answer.encoding) if self.facts else {}
         return self.head(answer) | fields_of(answer.result) | dict(facts)
 
     def page(self, outcomes: Sequence[Answer | Refusal]) -> Page:
-        """A page about some SPECs; one that was refused is a record of JSON and nothing else."""
+        """Build a page about some SPECs; refused SPECs appear only in JSON."""
         answers = [answer for answer in outcomes if isinstance(answer, Answer)]
         return Page(
             self.command,
@@ -290,17 +289,17 @@ class Renderer:
 
 
 def register_renderer(command: str, question: str = "", **pictures: Any) -> Renderer:
-    """The telling of a question of a command, by default of the same name, with its pictures."""
+    """Register the renderer of a question (by default named like the command) with its figures."""
     return RENDERERS.setdefault(question or command, Renderer(command, **pictures))
 
 
 def renderer_of(result: Any) -> Renderer:
-    """How a result is told: by the question that its module has the name of."""
+    """Return the renderer of a result, found by the name of its module."""
     return renderer_named(type(result).__module__.rpartition(".")[2])
 
 
 def renderer_named(question: str) -> Renderer:
-    """How a question is told: as a file of pictures says, or by the frame alone."""
+    """Return the renderer of a question, from its module of figures if there is one."""
     if question not in RENDERERS:
         room = f"pefourier.report.{PICTURED_IN.get(question, question)}"
         try:
@@ -312,17 +311,17 @@ def renderer_named(question: str) -> Renderer:
 
 
 def answer_of(result: Any) -> Answer:
-    """A result with the encoding it is about: rows of a table may turn out to be a grid's."""
+    """Return a result with its encoding, which may have been recognized as a grid."""
     return Answer(result.encodings[0], result)
 
 
 def any_grid(answers: Sequence[Answer]) -> bool:
-    """Whether some answer is about several axes."""
+    """Whether any answer has several axes."""
     return any(a.result.on_grid for a in answers)
 
 
 def figure_of(result: Any, width: float | None, title: str) -> Figure:
-    """The figure of a result, in the style of the command's."""
+    """Return the figure of a result, in the style of the command line."""
     from pefourier.report import plot
 
     look = plot.Look(width, title=title)
@@ -330,12 +329,12 @@ def figure_of(result: Any, width: float | None, title: str) -> Figure:
 
 
 def in_a_line(result: Any) -> str:
-    """The kind of result, its SPECs, the verdict and what it means.
+    """Return one line with the kind of result, its SPECs, the verdict and its meaning.
 
     >>> import pefourier
     >>> pefourier.check("dft", length=4, d=4)
     <Faithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and a \
-linear layer can read every one back without amplifying noise.>
+linear layer can read every position back without amplifying noise.>
     """
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.encodings)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
@@ -343,7 +342,7 @@ linear layer can read every one back without amplifying noise.>
 
 
 def as_html(result: Any) -> str:
-    """What the command prints, as notebooks show it."""
+    """Return the output of the command as HTML, for notebooks."""
     renderer, answer = renderer_of(result), answer_of(result)
     words = f"{renderer.conclusion(answer)}\n{text_of([answer])}"
     return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

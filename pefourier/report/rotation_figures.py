@@ -1,4 +1,4 @@
-"""How are rotations drawn? Wavelengths of pairs, their scaling, their bases, and who uses them."""
+"""Figures of rotations: wavelengths of pairs, scalings, bases, and use by weights."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from pefourier.weights.usage import Usage
 
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
-ACROSS = 64  # letters of the picture where nobody looks at a terminal
+ACROSS = 64  # characters of a chart if the output is not a terminal
 
 
 def bands_charts(answers: Sequence[Answer], *, colour: bool) -> str:
-    """The bands of each answer's rotations."""
+    """Draw the bands of each answer's rotations in text."""
     return "".join(bands_chart(a.result, colour=colour) for a in answers)
 
 
 def bands_chart(result: Context, *, colour: bool = False) -> str:
-    """The bands of each rotation over the logarithm of the wavelength, with lengths as lines.
+    """Draw the bands of each rotation over the logarithm of the wavelength, in text.
 
-    A letter stands for the wavelengths of at least one pair; │ for the trained length and ║ for the
-    one asked for hide those beneath.
+    A letter marks wavelengths of at least one pair. │ marks the trained length and ║ the requested
+    length; both cover letters.
 
     >>> from pefourier.questions.context import describe_context
     >>> scaled = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
@@ -73,21 +73,21 @@ def bands_chart(result: Context, *, colour: bool = False) -> str:
     scale = f"{'':9} {2 * pi:.3g}{last:>{across - 4}}"
     length = result.trained.length
     trained = f"│ trained {length}  " if length else ""
-    return "\n".join([*lines, scale, f"{'':10}{trained}║ asked {result.length}", "", ""])
+    return "\n".join([*lines, scale, f"{'':10}{trained}║ requested {result.length}", "", ""])
 
 
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
 GREY = "0.6"
-ABOVE = 14  # points from axes to their title, over the names of lengths
+ABOVE = 14  # points between axes and title, for the names of lengths
 
 
 def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Each pair at its wavelength, as trained and as scaled."""
+    """Draw each pair at its wavelength, as trained and as scaled."""
     rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
     heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows]
     if not rows:
         names = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
-        raise PefourierError(f"--plot draws frequencies of rotations; there are none in {names}")
+        raise PefourierError(f"--plot needs frequencies of rotations; {names} has none")
     figure, panels = plot.make_panels(len(heights), 1, (plot.WIDTH, 0.5 + sum(heights)), look)
     if len(heights) > 1:
         panels[0, 0].get_gridspec().set_height_ratios(heights)
@@ -103,7 +103,7 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figu
 def strips(
     r: Rotation,
 ) -> dict[str, tuple[NDArray[np.float64], dict[Treatment, NDArray[np.bool_]]]]:
-    """Rows of ticks: frequencies with the pairs of each treatment; scaled ones below trained."""
+    """Return rows of ticks: frequencies with the pairs of each treatment, trained before scaled."""
     members = treatments(r.frequencies, r.trained_frequencies)
     if "same" in members:
         return {"": (r.frequencies, members)}
@@ -112,9 +112,9 @@ def strips(
 
 
 def draw_strips(axes: Axes, answer: Answer, r: Rotation, *, with_name: bool) -> None:
-    """A tick for each pair, and the trained and the asked length as lines.
+    """Draw a tick for each pair, and lines at the trained and the requested length.
 
-    One encoding below a title of the user's own is not named again.
+    A single encoding is not named again below a title from the user.
     """
     result = answer.result
     rows = strips(r)
@@ -141,19 +141,19 @@ def draw_strips(axes: Axes, answer: Answer, r: Rotation, *, with_name: bool) -> 
 
 
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:
-    """Lines at the trained length, 0 where unknown, and at the one asked for, named above."""
+    """Draw named lines at the trained length (0: unknown) and at the requested length."""
     marks = {trained: "trained"} if trained else {}
-    marks |= {length: "asked" if length != trained else "trained, asked"}
+    marks |= {length: "requested" if length != trained else "trained, requested"}
     place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
     for position, name in marks.items():
-        dashes = "-" if name == "asked" else "--"
+        dashes = "-" if name == "requested" else "--"
         axes.axvline(position, color="black", linestyle=dashes, linewidth=0.9)
         side = "right" if name == "trained" and length > trained else "left"
         axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
 
 
 def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Wavelengths of each way's pairs, and cosines to the trained rotation."""
+    """Draw the wavelengths of pairs for each scaling, and cosines to the trained rotation."""
     heights = [0.7 + 0.3 * len(answers[0].result.candidates), 2.8]
     figure, ((top,), (low,)) = plot.make_panels(2, 1, (plot.WIDTH, 0.4 + sum(heights)), look)
     top.get_gridspec().set_height_ratios(heights)
@@ -174,24 +174,24 @@ def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure
         low.plot(points, cosines, label=extension.name, linewidth=1.2)
     for level in LEVELS:
         low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
-    low.set(xscale="log", xlabel="position", ylabel="cosine to the trained codes")
+    low.set(xscale="log", xlabel="position", ylabel="cosine to the trained rotation")
     low.set_ylim(None, 1.05)
     plot.add_legend(figure, low)
     return figure
 
 
-CURVES = {  # field of a candidate: the axis, its scale, the criteria it answers
+CURVES = {  # field of a candidate: axis label, scale, criteria that use it
     "min_distance": ("smallest distance", "linear", {"distance"}),
     "rank": ("rank", "linear", {"rank"}),
     "stable_rank": ("stable rank", "linear", {"stable_rank"}),
     "condition_number": ("condition number", "log", {"condition"}),
-    "idle": ("pairs never turning", "linear", {"turns", "wavelength"}),
+    "idle": ("pairs without a full rotation", "linear", {"turns", "wavelength"}),
     "bound": ("first lag with Σ\u00a0cos\u00a0<\u00a00", "log", {"bound"}),
 }
 
 
 def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Each criterion over the base with its best base marked, a curve for each axis of a grid."""
+    """Draw each criterion over the base and mark the best base; grids have a curve per axis."""
     figure, panels = plot.make_panels(len(CURVES), 1, (plot.WIDTH, 8.4), look, share="x")
     for axes, (field, (label, scale, names)) in zip(panels[:, 0], CURVES.items(), strict=True):
         for i, design in enumerate(answer.result for answer in answers):
@@ -211,11 +211,11 @@ def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     return figure
 
 
-MOST_TIMES = 4.0  # even use: the end of the scale of colours
+MOST_TIMES = 4.0  # multiple of even use at the end of the colour scale
 
 
 def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Shares of the product over wavelength, as times even use; a column for each rotation."""
+    """Draw shares of the product over wavelength, relative to even use; a column per rotation."""
     result: Usage = answers[0].result
     count = len(result.rotations)
     by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
@@ -234,7 +234,7 @@ def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
 
 
 def edges_of(waves: np.ndarray) -> np.ndarray:
-    """Where a pair's cell ends and the next begins, half-way on a logarithmic axis."""
+    """Return the edges of cells of pairs, half-way on a logarithmic axis."""
     logs = np.log(waves)
     if len(logs) == 1:
         return np.exp([logs[0] - 0.5, logs[0] + 0.5])
@@ -245,7 +245,7 @@ def edges_of(waves: np.ndarray) -> np.ndarray:
 def draw_layers(
     axes: Axes, result: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
 ) -> None:
-    """The mean over heads of each layer, a row a layer."""
+    """Draw the mean over heads, with a row per layer."""
     order = np.argsort([pair.wavelength for pair in rotation.pairs])
     waves = np.array([pair.wavelength for pair in rotation.pairs])[order]
     means = np.array([np.nanmean(layer.used, axis=0) for layer in layers])
@@ -262,7 +262,7 @@ def draw_layers(
     axes.set(ylabel="layer")
     axes.invert_yaxis()
     bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
-    bar.set_label("share of the product, times even use", fontsize=7)
+    bar.set_label("share of the product, relative to even use", fontsize=7)
     names = plot.brief(result.encodings[0].spec, 60), plot.literal(rotation.name)
     name = ", ".join(filter(None, names))
     axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
@@ -272,7 +272,7 @@ STEPS = ("token", "channel", "group of 32")
 
 
 def draw_rounding(axes: Axes, result: Usage, rotation: RotationUse) -> None:
-    """The error that int4 keys, cached rotated, bring to scores by each pair."""
+    """Draw the error of scores per pair for keys that are cached in int4 after rotation."""
     waves = [pair.wavelength for pair in rotation.pairs]
     for error in result.quantisation:
         is_own = error.rotation == rotation.part and error.bits == 4 and not error.zero_point
@@ -280,7 +280,7 @@ def draw_rounding(axes: Axes, result: Usage, rotation: RotationUse) -> None:
             label = f"int4, one step per {error.granularity}: {error.after:.2g}"
             axes.plot(waves, error.by_pair, ".-", markersize=3, linewidth=0.8, label=label)
     axes.set_ylabel("error of scores", fontsize=8)
-    axes.set_ylim(0, 1.6 * axes.get_ylim()[1])  # with room for names
+    axes.set_ylim(0, 1.6 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=6, loc="upper left", frameon=False)
 
 

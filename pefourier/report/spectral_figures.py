@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper and their charts: spectra, and reconstructed positions."""
+"""Figures 1 and 2 of the paper and their charts: spectra and reconstructed positions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from pefourier.questions.reconstruct import Reconstructions
 
-LITTLE = 0.0005  # of the energy
-SPARSE = 0.5  # of a lattice: where fewer points have energy they are single lines
+LITTLE = 0.0005  # negligible share of the energy
+SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 
 
 def by_decade(answers: Sequence[Answer], axis: str) -> bool:
-    """Whether spectra are to be drawn over the logarithm of frequency; on grids they are not."""
+    """Whether to draw spectra over the logarithm of frequency, which grids do not support."""
     if axis == "auto":
         return not any_grid(answers) and all(is_slow(a.encoding, a.result.method) for a in answers)
     if axis == "log" and any_grid(answers):
@@ -43,7 +43,7 @@ def by_decade(answers: Sequence[Answer], axis: str) -> bool:
 
 
 def spectrum_chart(answers: Sequence[Answer], *, colour: bool, axis: str = "auto") -> str:
-    """The curves of Fig. 1, or those by decade, and a picture of each density on a grid."""
+    """Draw the curves of Fig. 1 or densities by decade, and a picture of each density on a grid."""
     flat = [a for a in answers if not a.result.on_grid]
     text = lines_chart(flat, colour=colour, axis=axis) + "\n" if flat else ""
     for a in answers:
@@ -56,7 +56,7 @@ def spectrum_chart(answers: Sequence[Answer], *, colour: bool, axis: str = "auto
 
 
 def lines_chart(answers: Sequence[Answer], *, colour: bool, axis: str) -> str:
-    """Densities by decade, or over the lattice; over its logarithm where one lies at its start."""
+    """Draw densities by decade, or over the lattice (logarithmic if one has low frequencies)."""
     decades = by_decade(answers, axis)
     some_slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
     first = int(some_slow and not decades)  # frequency 0 has no logarithm
@@ -73,30 +73,30 @@ def lines_chart(answers: Sequence[Answer], *, colour: bool, axis: str) -> str:
 
 
 def per_unit(answer: Answer, density: Any) -> NDArray[np.float64]:
-    """The frequencies of a density: radians per position, or unit of irregular times."""
+    """Return the frequencies of a density, in radians per position or per unit of times."""
     omega: NDArray[np.float64] = density.omega
     return omega / unit_of_waves(answer.encoding)[0]
 
 
 def units(answers: Sequence[Answer]) -> str:
-    """The units of wavelengths."""
+    """Return the units of wavelengths."""
     timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
     names = [] if len(timed) == len(answers) else ["positions"]
     return " or ".join(dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)]))
 
 
 def unit(answers: Sequence[Answer]) -> str:
-    """The unit of a wavelength, in the singular."""
+    """Return the unit of a wavelength in the singular."""
     return re.sub(r"\b(position|step|unit)s\b", r"\1", units(answers))
 
 
 def frequency_label(answers: Sequence[Answer]) -> str:
-    """The name of an axis of frequencies."""
+    """Return the label of a frequency axis."""
     return f"angular frequency ω (radians per {unit(answers)})"
 
 
 def share_at_zero(share: float) -> str:
-    """What a logarithmic axis leaves out, as a curve's name says it; nothing where it is little.
+    """Return the share at frequency 0, which a logarithmic axis leaves out, for a legend.
 
     >>> share_at_zero(0.25), share_at_zero(0.0)
     (' (25% at 0)', '')
@@ -105,9 +105,10 @@ def share_at_zero(share: float) -> str:
 
 
 def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str = "auto") -> Figure:
-    """Densities over angular frequency, as Fig. 1 of the paper; of slow waves over its logarithm.
+    """Draw densities over angular frequency (Fig. 1 of the paper).
 
-    On grids they are pictures, with what they sum to along each axis.
+    The axis is logarithmic if energy is at low frequencies. On grids, draw pictures and the sums
+    along each axis.
     """
     if by_decade(answers, axis):
         return spectrum_by_decade(answers, look)
@@ -117,7 +118,7 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str 
     for a in answers:
         x, y = per_unit(a, a.result), a.result.density
         (line,) = axes.plot(x, y, label=plot.entry(axes, a.encoding), linewidth=1.4)
-        if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # lines alone, behind the curves
+        if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # single lines behind the curves
             line.set(data=([], []), linestyle="-", linewidth=0.7)
             axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
     axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
@@ -131,7 +132,7 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str 
 
 
 def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
-    """Densities over the logarithm of frequency, with the lengths of the waves above."""
+    """Draw densities over the logarithm of frequency, with wavelengths above."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
@@ -153,7 +154,7 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
     axes.set_ylim(bottom=0)
     limits = axes.get_xlim()
     axes.set_xlim(limits)
-    if figure.get_figwidth() < plot.NARROW:  # between powers of ten names would overlap
+    if figure.get_figwidth() < plot.NARROW:  # labels between powers of ten would overlap
         axes.xaxis.set_minor_formatter("")
     plot.add_legend(figure, axes)
     above = axes.twiny()
@@ -163,9 +164,9 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
 
 
 def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
-    """The density over rows and columns of the whole torus, the constant in the middle.
+    """Return the density over all frequencies of rows and columns, with 0 in the middle.
 
-    Further axes are summed over.
+    Other axes are summed.
 
     >>> whole_plane(np.array([[0.5, 0.5]]), (1, 3)).tolist()
     [[0.25, 0.5, 0.25]]
@@ -177,7 +178,7 @@ def whole_plane(density: np.ndarray, sides: Sequence[int]) -> np.ndarray:
 
 
 def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
-    """A row for each encoding: the density over both frequencies, and its sums along each."""
+    """Draw a row per encoding: the density over both frequencies, and its sums along each."""
     rows = len(answers)
     figure, panels = plot.make_panels(rows, 2, (plot.WIDTH, 0.4 + 3.2 * rows), look)
     for (picture, sums), a in zip(panels, answers, strict=True):
@@ -193,7 +194,7 @@ def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
 
 
 def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None:
-    """A density over the plane of rows and columns, and its two marginals."""
+    """Draw a density over the frequencies of rows and columns, and its two marginals."""
     plane = whole_plane(result.density, result.lattice)
     omega = [2 * np.pi * np.fft.fftshift(np.fft.fftfreq(n)) for n in plane.shape]
     for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
@@ -208,18 +209,18 @@ def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None
     sums.set_ylim(bottom=0)
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
         set_ticks(*TICKS)
-    picture.set(xlim=(start, end), ylim=(bottom, top))  # a tick of π would widen an even side
+    picture.set(xlim=(start, end), ylim=(bottom, top))  # a tick at π would widen an even side
     figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
 def reconstruct_chart(answers: Sequence[Answer], *, colour: bool) -> str:
-    """The curves of Fig. 2, one chart per encoding, all with one vertical axis."""
+    """Draw the curves of Fig. 2: one chart per encoding, with a common vertical axis."""
     flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
     limits = limits_of(np.concatenate([*flat, [0.0]]))
     parts = []
     for a in answers:
         rebuilt = a.result.reconstructions
-        if a.result.on_grid:  # of several frames the one that a point lies in
+        if a.result.on_grid:  # with several frames, that of the point
             for r in rebuilt:
                 title = f"{a.encoding.label}: ({r.point}) reconstructed; rows down, columns across"
                 parts.append(shades(r.values[r.position[:-2]], title))
@@ -233,12 +234,12 @@ def reconstruct_chart(answers: Sequence[Answer], *, colour: bool) -> str:
 
 
 def around(r: Reconstructions) -> str:
-    """The name of an axis of positions: what leaves it at one end comes back at the other."""
+    """Return the label of a position axis, which is periodic."""
     return f"position (a circle: {r.lattice} is 0 again)"
 
 
 def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Rebuilt position functions, one panel per encoding, as Fig. 2 of the paper."""
+    """Draw reconstructed position functions, one panel per encoding (Fig. 2 of the paper)."""
     if any_grid(answers):
         return reconstruct_on_grids(answers, look)
     size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
@@ -256,7 +257,7 @@ def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figu
 
 
 def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
-    """A row for each encoding: its rebuilt points as pictures, of several frames the peak's."""
+    """Draw reconstructed points as pictures, one row per encoding; of frames, that of the peak."""
     count = max(len(a.result.reconstructions) for a in answers)
     width = look.width or max(3.0, 2.1 * count)
     size = (width, (width / count + 0.85) * len(answers))

@@ -1,8 +1,8 @@
-"""What does a word of an answer mean? One registry of terms, read without numpy.
+"""Registry of terms for `pefourier explain`, read without numpy.
 
-terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and words of
-the field; findings stand in encodings/findings.toml, verdicts in words.toml, encodings and their
-parameters in the catalogue. A test holds that no field, finding or column is without a term.
+terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and technical
+terms. Findings are in encodings/findings.toml, verdicts in words.toml, encodings and their
+parameters in the catalogue. A test checks that every field, finding and column has a term.
 """
 
 import re
@@ -22,31 +22,31 @@ REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
-SAID = ("severity", "message")  # of a finding where it is met, not where it is explained
+SAID = ("severity", "message")  # of a reported finding, not of its explanation
 
 
 @dataclass(frozen=True)
 class Term:
-    """A word of an answer or a question; what does not apply is empty."""
+    """A term of an answer or a question; attributes that do not apply are empty."""
 
     term: str
-    group: str  # the command it belongs to, or the kind of word
+    group: str  # command, or kind of term
     meaning: str
     formula: str = ""
     unit: str = ""
     range: str = ""
-    good: str = ""  # which values are good, and what to do about others
+    good: str = ""  # good values, and what to do about other values
     source: str = ""
     also: Sequence[str] = ()  # other spellings: names of rows and columns in text
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its name, and other spellings of it."""
+        """The name of the term, and other spellings."""
         return (self.term, *self.also)
 
 
 def read_terms() -> list[Term]:
-    """All terms: those of the registry, findings, parameters, encodings, conventions, verdicts."""
+    """Read all terms: registry, findings, parameters, encodings, conventions, verdicts."""
     groups, findings = (
         tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
     )
@@ -61,7 +61,7 @@ def read_terms() -> list[Term]:
 
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
-    """Verdicts in capitals, as conclusions open with them; "…" stands for what is filled in."""
+    """Yield verdicts in capitals, as in conclusions; "…" replaces slots."""
     for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
         for name, entry in verdicts.items():
             if spelling(name) not in spellings:
@@ -71,7 +71,7 @@ def verdict_terms(spellings: set[str]) -> Iterable[Term]:
 
 
 def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
-    """Registered encodings, and published models' choices of their parameters."""
+    """Yield registered encodings, and choices of their parameters in published models."""
     for record in records:
         name = record["encoding"]
         good = f"'pefourier list {name}' shows its parameters."
@@ -88,7 +88,7 @@ def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
 
 
 def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
-    """Parameters of encodings; those of one name and meaning are one term."""
+    """Return parameters of encodings; parameters with equal name and meaning are merged."""
     users: dict[tuple[str, str], dict[str, str]] = {}
     for record in records:
         for key, meaning in record["meanings"].items():
@@ -106,7 +106,7 @@ def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
 
 
 def spelling(word: str) -> str:
-    """A word without what people leave out or type otherwise.
+    """Normalize a word: lower case, spaces, no final punctuation.
 
     >>> spelling("--require_dtype"), spelling("Toeplitz residual")
     ('require dtype', 'toeplitz residual')
@@ -115,7 +115,7 @@ def spelling(word: str) -> str:
 
 
 def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
-    """The terms of one name: spelled just so, nearly so, or longer by what it is of."""
+    """Find terms by name: spelled exactly, similarly, or beginning with the word."""
     short = spelling(word)
     rules = (
         lambda name: name == word,
@@ -132,7 +132,7 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
 
 
 def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Page:
-    """The answer of `pefourier explain`: some terms, or all where none is named."""
+    """Build the answer of `pefourier explain`: the named terms, by default all."""
     terms = [*read_terms(), *command_terms]
     is_all = list(words) in ([], ["all"])
     terms = terms if is_all else terms_of_words(words, terms)
@@ -145,7 +145,7 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
 
 
 def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
-    """The terms of all words together, as one of several words is typed, or else of each."""
+    """Find the terms of all words joined, as a term can have several words, or of each word."""
     together = " ".join(words)
     single = list(dict.fromkeys(together.split()))
     try:
@@ -158,7 +158,7 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
 
 
 def explanation(term: Term) -> str:
-    """A term: its meaning, and each fact that applies on its own line."""
+    """Format a term: its meaning, and each fact that applies on a separate line."""
     names = ("formula", "unit", "range", "good", "source")
     facts = {name: getattr(term, name) for name in names}
     facts["also"] = ", ".join(name.strip() for name in term.also)
@@ -168,7 +168,7 @@ def explanation(term: Term) -> str:
 
 
 def overview(terms: Sequence[Term]) -> str:
-    """The names of all terms, group by group."""
+    """List the names of all terms by group."""
     parts = []
     for group, members in groupby(terms, key=lambda term: term.group):
         names = dict.fromkeys(term.term for term in members)

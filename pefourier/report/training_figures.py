@@ -1,4 +1,4 @@
-"""Figures of training: scores, ranks, longer windows, and how runs learned."""
+"""Figures of training: scores, ranks, longer windows and learning curves."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVES = ("training loss", "score on validation", "loss on validation")
-MARKERS = "o^sDv"  # one for every so many curves of all colours
+MARKERS = "o^sDv"  # the next one is used when all colours are used up
 
 
-CAPTIONS = {  # of pictures, by the name of the file
+CAPTIONS = {  # by the name of the file
     "comparison": "F1 of every run (dots), and means (diamonds), with intervals.",
     "critical-difference": "Average ranks; bars join those without a significant difference.",
-    "lengths": "Accuracy on test windows of other lengths, with 95 % intervals over runs.",
-    "curves": "How runs learned, look by look: means of loss and score.",
-    "confusion": "Test windows of each class (rows) by the class predicted (columns), over all "
+    "lengths": "Accuracy on test windows of other lengths, with 95% intervals over runs.",
+    "curves": "Mean loss and score at each validation check of the runs.",
+    "confusion": "Test windows of each class (rows) by the predicted class (columns), over all "
     "runs; shade: share of the row.",
 }
 ACROSS = 5  # matrices in a row
-FEWEST_BARE = 5  # classes from which on cells have no numbers
+FEWEST_BARE = 5  # number of classes from which cells have no numbers
 
 
 def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
-    """What there is to draw, by the name of its file: how, of what, and what is to be seen."""
+    """Return the available figures by file name: function, data and caption."""
     lengthened = any(data.lengths for data in summary.datasets)
     kinds = {
         "comparison": (comparison, summary, True),
@@ -41,7 +41,7 @@ def pictures(summary: Any, curves: Sequence[Any]) -> dict[str, tuple[Any, Any, s
 
 
 def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
-    """Accuracy against the length of what is tested, a line with its 95 % interval an encoding."""
+    """Draw accuracy over the length of test windows, with a 95% interval per encoding."""
     shown = [dataset for dataset in summary.datasets if dataset.lengths]
     figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
     for panel, dataset in zip(axes[:, 0], shown, strict=True):
@@ -60,7 +60,7 @@ def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
-        panel.set(xlabel="rows of a test window; line: those of training", ylabel="accuracy")
+        panel.set(xlabel="rows of a test window; line: trained length", ylabel="accuracy")
         panel.set_title(plot.brief(dataset.dataset, 40), loc="right", fontsize=9)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
@@ -69,9 +69,9 @@ def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
 def learning_curves(
     runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: plot.Look = plot.USUAL
 ) -> Figure:
-    """Means over runs of training loss, and of score and loss on validation, look by look.
+    """Draw means over runs of training loss, validation score and validation loss.
 
-    A run that is done keeps its last values. `runs` are rows, each with its curve (looks, 3).
+    A finished run keeps its last values. `runs` are rows, each with its curve (checks, 3).
     """
     datasets = list(dict.fromkeys(row["dataset"] for row, _ in runs))
     size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
@@ -89,7 +89,7 @@ def learning_curves(
                 (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
         for panel, caption in zip(panels, CURVES, strict=True):
-            panel.set(xlabel="look at validation", ylabel=caption)
+            panel.set(xlabel="validation check", ylabel=caption)
         panels[0].set_title(plot.brief(dataset, 40), loc="left", fontsize=9)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
@@ -97,7 +97,7 @@ def learning_curves(
 
 
 def confusions(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
-    """A matrix an encoding: windows of each class by the class predicted, shaded by rows."""
+    """Draw a matrix per encoding: windows of each class by predicted class, shaded by rows."""
     matrices = [
         (d, e, np.array(table)) for d in summary.datasets for e, table in d.confusion.items()
     ]
@@ -117,13 +117,13 @@ def confusions(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
         if len(summary.datasets) > 1:
             name = f"{plot.brief(dataset.dataset, 14)}\n{name}"
         panel.set_title(name, fontsize=8)
-    figure.supxlabel("class predicted", fontsize=8)
+    figure.supxlabel("predicted class", fontsize=8)
     figure.supylabel("class", fontsize=8)
     return figure
 
 
 def comparison(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
-    """Every run's F1 with means, and beside it paired differences; a row of panels a dataset."""
+    """Draw F1 of every run with means, next to paired differences; one row per dataset."""
     panels = len(summary.datasets)
     count = max(len(dataset.scores) for dataset in summary.datasets)
     columns = 2 if any(dataset.differences for dataset in summary.datasets) else 1
@@ -135,26 +135,26 @@ def comparison(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
             draw_differences(row[1], dataset)
         leaky = ", leaky split" if dataset.leaky else ""
         title = f"{plot.brief(dataset.dataset, 40)}, {dataset.inputs}{leaky}"
-        row[-1].set_title(title, loc="right", fontsize=9)  # a long one has room at its left
+        row[-1].set_title(title, loc="right", fontsize=9)  # leaves room for a long title
     return figure
 
 
 def draw_scores(panel: Any, dataset: Any, runs: Sequence[Mapping[str, Any]]) -> None:
-    """F1 of every run of a dataset as a point, means with their intervals."""
+    """Draw F1 of every run of a dataset as a point, and means with intervals."""
     for row, (encoding, scores) in enumerate(dataset.scores.items()):
         key = (dataset.dataset, encoding)
         f1 = [run["f1"] for run in runs if (run["dataset"], run["encoding"]) == key]
         spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
         panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
-        mean, above = scores["f1"], row - 0.3  # where it hides no point
+        mean, above = scores["f1"], row - 0.3  # where no point is hidden
         draw_interval(panel, mean, above, "C0", "C0")
     name_rows(panel, [plot.brief(name, 28) for name in dataset.scores])
     panel.margins(x=0.08)
-    panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95 % interval")
+    panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95% interval")
 
 
 def draw_differences(panel: Any, dataset: Any) -> None:
-    """Differences from the reference with their intervals; hollow and grey without a verdict."""
+    """Draw differences from the reference with intervals; hollow and grey if undecided."""
     panel.axvline(0, color="0.7", linewidth=0.8, linestyle="-")
     differences = dataset.differences.values()
     references = {d.reference for d in differences}
@@ -168,24 +168,24 @@ def draw_differences(panel: Any, dataset: Any) -> None:
     panel.yaxis.tick_right()
     name_rows(panel, [dataset.verdicts.get(encoding, "") for encoding in dataset.scores])
     panel.set_xlabel(
-        f"F1 less {plot.brief(less, 20)}, 95 % interval over {over}; hollow: undecided"
+        f"F1 minus {plot.brief(less, 20)}, 95% interval over {over}; hollow: undecided"
     )
 
 
 def draw_interval(panel: Any, mean: Any, height: float, colour: str, face: str) -> None:
-    """A diamond at a mean, on a line from end to end of its interval."""
+    """Draw a diamond at the mean, on a line along the interval."""
     panel.plot([mean.low, mean.high], [height, height], color=colour, linestyle="-")
     panel.plot(mean.mean, height, "D", color=colour, markerfacecolor=face, markersize=4)
 
 
 def name_rows(panel: Any, names: Sequence[str]) -> None:
-    """Names of rows from top to bottom."""
+    """Label rows from top to bottom."""
     panel.set_yticks(range(len(names)), names)
     panel.set_ylim(len(names) - 0.4, -0.6)
 
 
 def critical_difference(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
-    """Average ranks over datasets, the best at the left; bars join those not told apart."""
+    """Draw average ranks over datasets, best at the left; bars join indistinguishable ones."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     ranks = [summary.ranks[name] for name in names]
     half, bars = (len(names) + 1) // 2, len(summary.cliques)

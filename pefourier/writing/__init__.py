@@ -1,1 +1,1 @@
-"""How anything is written: words and numbers, pages of an answer, curves in a terminal."""
+"""Output: words and numbers, pages of an answer, files, curves in a terminal."""

@@ -1,4 +1,4 @@
-"""Paths, failures of the system in one line, and files written whole or not at all."""
+"""Paths, one-line messages for system errors, and atomic writing of files."""
 
 import os
 import stat
@@ -11,25 +11,25 @@ from typing import Any, BinaryIO
 
 from pefourier.errors import PefourierError, shown, unknown
 
-DRAFT = ".pefourier-"  # what the name of a file begins with while it is written
-DRAFTS: set[Path] = set()  # paths of those that this process is writing
+DRAFT = ".pefourier-"  # prefix of a file name while the file is written
+DRAFTS: set[Path] = set()  # drafts that this process is writing
 
 
-@cache  # files of the package, which do not change while they are used
+@cache  # files of the package do not change while it runs
 def read_toml(path: Path) -> dict[str, Any]:
-    """A table of the package that is data."""
-    import tomllib  # commands that need none start without it
+    """Read a data file of the package."""
+    import tomllib  # imported only by commands that need it
 
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def label(path: str) -> str:
-    """How a path is called in a message."""
+    """Return the name of a path for messages."""
     return "standard input" if path == "-" else shown(path)
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """What the system knows of a path, links followed; None where nothing is there."""
+    """Return the status of a path, following links; None if it does not exist."""
     try:
         return Path(path).stat() if path else None
     except (FileNotFoundError, NotADirectoryError):
@@ -39,7 +39,7 @@ def status_of(path: str) -> os.stat_result | None:
 
 
 def is_folder(path: str) -> bool:
-    """Whether a path is a folder; refuses one that cannot be reached."""
+    """Whether a path is a folder; raise if it cannot be reached."""
     status = status_of(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
@@ -54,7 +54,7 @@ def os_errors(action: str, path: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """The system's description of a failure, or the first line of a library's."""
+    """Return the system's description of a failure, or the first line of a library's message."""
     text = getattr(error, "strerror", None) or str(error).partition("\n")[0]
     return text[:300] or type(error).__name__
 
@@ -63,7 +63,7 @@ UNREAD = {".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".html", ".py", ".md"
 
 
 def missing(path: str) -> PefourierError:
-    """The error for a file that is not there, with the nearest name in its folder."""
+    """Return the error for a missing file, with the closest name in its folder."""
     folder, name = os.path.split(path)
     if not is_folder(folder or "."):
         return PefourierError(f"no file {shown(path)}: there is no folder {shown(folder)}")
@@ -72,14 +72,14 @@ def missing(path: str) -> PefourierError:
 
 
 def data_names(folder: str, name: str) -> list[str]:
-    """The names in a folder that may be of data, but one."""
+    """Return the names in a folder that may be data, except one."""
     with os_errors("look into", folder or "."), os.scandir(folder or ".") as entries:
         names = [entry.name for entry in islice(entries, 10_000) if entry.name != name]
     return [name for name in names if suffix_of(name) not in UNREAD]
 
 
 def inside(folder: str, name: str) -> str:
-    """The path of a file in a folder, written as the folder is, not made plain.
+    """Return the path of a file in a folder, without normalizing the folder.
 
     >>> inside("./model", "config.json"), inside("", "a.npy")
     ('./model/config.json', 'a.npy')
@@ -88,7 +88,7 @@ def inside(folder: str, name: str) -> str:
 
 
 def split_spec(spec: str) -> tuple[str, str]:
-    """Path and what follows # in PATH[#PART]; of several readings the longest path that exists.
+    """Split PATH[#PART]; if there are several ways, the longest existing path is used.
 
     >>> split_spec("model.safetensors#wpe.weight"), split_spec("wpe.npy")
     (('model.safetensors', 'wpe.weight'), ('wpe.npy', ''))
@@ -102,13 +102,13 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def suffix_of(path: str) -> str:
-    """The suffix in lower case, with its dot; empty where there is none."""
+    """Return the suffix in lower case, with its dot; empty without a suffix."""
     name = os.path.split(path)[1].lstrip(".")
     return f".{name.rpartition('.')[2].lower()}" if "." in name else ""
 
 
 def suffix_among(path: str, allowed: Collection[str]) -> str:
-    """The suffix of a path in lower case, where it is an allowed one."""
+    """Return the suffix of a path in lower case; raise if it is not allowed."""
     suffix = suffix_of(path)
     if suffix not in allowed:
         raise unknown("suffix", suffix, allowed, f"{shown(path)} may end in {', '.join(allowed)}.")
@@ -116,14 +116,14 @@ def suffix_among(path: str, allowed: Collection[str]) -> str:
 
 
 def check_suffix(path: str, allowed: Collection[str]) -> str:
-    """The suffix of a file to be written; refuses what could not be written, before it is made."""
+    """Return the suffix of an output file; raise early if the file cannot be written."""
     suffix = suffix_among(path, allowed)
     check_place(path)
     return suffix
 
 
 def check_place(path: str) -> None:
-    """Refuse a folder, a path in no folder, and what may not be written."""
+    """Raise for a folder, a path in a missing folder, and a write-protected place."""
     status = status_of(path)
     folder = str(Path(os.path.realpath(path)).parent)
     if status and stat.S_ISDIR(status.st_mode):
@@ -136,18 +136,18 @@ def check_place(path: str) -> None:
     for place in places:
         if not os.access(place, os.W_OK):
             raise PefourierError(
-                f"cannot write {shown(path)}: {shown(place)} is write-protected; name another"
+                f"cannot write {shown(path)}: {shown(place)} is write-protected; choose another"
             )
 
 
 def in_place(path: str, status: os.stat_result) -> bool:
-    """Whether a path is a pipe, a device or an open stream: written in place, never replaced."""
-    folder = os.path.split(os.path.normpath(Path(path).absolute()))[0]  # links not followed
+    """Whether a path is a pipe, a device or an open stream, which is written in place."""
+    folder = os.path.split(os.path.normpath(Path(path).absolute()))[0]  # without following links
     return not stat.S_ISREG(status.st_mode) or folder in ("/dev", "/dev/fd", "/proc/self/fd")
 
 
 def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that it is there as a whole or, after any failure, as it was before."""
+    """Write a file atomically: after a failure, an existing file is unchanged."""
     from secrets import token_hex
     from shutil import copymode
 
@@ -158,7 +158,7 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
             with Path(path).open("wb") as stream:
                 write(stream)
             return
-        target = Path(os.path.realpath(path))  # a link keeps naming the file it named
+        target = Path(os.path.realpath(path))  # a link still refers to the same file
         draft = target.with_name(f"{DRAFT}{token_hex(8)}")
         DRAFTS.add(draft)
         try:
@@ -176,7 +176,7 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
 
 
 def remove_old_drafts(folders: Iterable[str | Path], moment: float) -> None:
-    """Remove what a killed process had not finished: nobody has written to it since a moment."""
+    """Remove drafts of killed processes: files that were not written to recently."""
     for folder in folders:
         for draft in Path(folder).glob(f"{DRAFT}*"):
             with suppress(OSError):
@@ -185,7 +185,7 @@ def remove_old_drafts(folders: Iterable[str | Path], moment: float) -> None:
 
 
 def remove_drafts() -> None:
-    """Remove what this process has not finished writing, before it ends."""
+    """Remove the unfinished drafts of this process before it ends."""
     for draft in list(DRAFTS):
         with suppress(OSError):
             draft.unlink()

@@ -1,6 +1,6 @@
-"""What every form of an answer is made from: a `Page` of functions, and records as JSON has them.
+"""Common source of all forms of an answer: a `Page` of functions, and records for JSON.
 
-Functions instead of texts, so that only the form asked for is made, by `report.forms`.
+A page holds functions instead of texts; `report.forms` calls only those of the requested form.
 """
 
 import dataclasses
@@ -10,24 +10,24 @@ from functools import cache
 from math import isfinite
 from typing import Any, Literal
 
-SCHEMA = 5  # of JSON; grows when a field changes its meaning or goes, not when one is added
+SCHEMA = 5  # of JSON; increases when a field changes its meaning or is removed, not when added
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an answer is "no", or what is worth a warning beside it."""
+    """A reason for a negative answer, or a warning."""
 
-    spec: str  # the SPEC it is about as shown to a person, "" where it is about none
+    spec: str  # SPEC as shown to a person, "" if it concerns no SPEC
     kind: Literal["refused", "unmet", "worse", "changed", "unknown", "left"]
-    words: str  # which follow the SPEC
+    words: str  # sentence after the SPEC
 
     @property
     def text(self) -> str:
-        """The whole sentence."""
+        """The complete sentence."""
         return f"{self.spec} {self.words}".lstrip()
 
     def record(self) -> dict[str, str]:
-        """The object of JSON."""
+        """The JSON object."""
         return {"spec": self.spec, "kind": self.kind, "message": self.text}
 
 
@@ -37,17 +37,17 @@ class Page:
 
     command: str
     words: Callable[[], str]
-    records: Callable[[], Iterable[Any]]  # mappings or dataclasses: the objects of JSON
+    records: Callable[[], Iterable[Any]]  # JSON objects: mappings or dataclasses
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
-    chart: Callable[..., str] | None = None  # drawn between both on a terminal, in colour?
-    conclusion: Callable[[], str] = str  # what the words begin with, in whole lines
-    reasons: Sequence[Reason] = ()  # why the answer is "no" to what was asked
-    remarks: Sequence[Reason] = ()  # what is no reason, and worth a warning
-    together: Callable[[], str] = str  # of the conclusion, what compares all SPECs
+    chart: Callable[..., str] | None = None  # with colour=, drawn between them on a terminal
+    conclusion: Callable[[], str] = str  # first lines of the text
+    reasons: Sequence[Reason] = ()  # for a negative answer
+    remarks: Sequence[Reason] = ()  # warnings that are not reasons
+    together: Callable[[], str] = str  # part of the conclusion that compares all SPECs
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: arrays as lists, numbers that are not finite as null.
+    """Convert a value for JSON: arrays to lists, numbers that are not finite to null.
 
     >>> plain({"a": (1.0, float("nan"))})
     {'a': [1.0, None]}
@@ -62,27 +62,27 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if dataclasses.is_dataclass(value):
         return plain(fields_of(value))
-    numbers = value.tolist()  # of an array, or a number of numpy
-    if value.dtype.kind == "f" and isfinite(value.sum()):  # no number has to be looked at
+    numbers = value.tolist()  # an array or a numpy scalar
+    if value.dtype.kind == "f" and isfinite(value.sum()):  # no need to check each number
         return numbers
     return plain(numbers)
 
 
 def fields_of(result: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, in their order, but for those that are not told."""
+    """Return the reported fields of a dataclass by name, in order."""
     kind: Any = type(result)
     return {label: getattr(result, name) for name, label in fields_told(kind).items()}
 
 
 @cache
 def fields_told(kind: Any) -> dict[str, str]:
-    """Fields of a dataclass with the names that they are told by."""
+    """Return the reported fields of a dataclass with their output names."""
     labels = {f.name: f.metadata.get("told", f.name) for f in dataclasses.fields(kind)}
     return {name: label for name, label in labels.items() if label}
 
 
 def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:
-    """Rows of the single values of records, a nested one under ``outer.inner``; the header first.
+    """Return a header and rows of the single values of records; nested names are ``outer.inner``.
 
     Sentences of a conclusion are left out.
 
@@ -91,13 +91,13 @@ def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:
     """
     rows = [dict(single_values(plain(record))) for record in records]
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    outer = {key.rpartition(".")[0] for key in keys} | {"conclusion"}  # some records have none
+    outer = {key.rpartition(".")[0] for key in keys} | {"conclusion"}  # missing in some records
     header = [key for key in keys if key not in outer]
     return [header, *([row.get(key) for key in header] for row in rows)]
 
 
 def single_values(record: Mapping[str, Any], within: str = "") -> Iterable[tuple[str, Any]]:
-    """Names and values that are neither lists nor mappings, at any depth."""
+    """Yield names and values that are neither lists nor mappings, at any depth."""
     for key, value in record.items():
         if isinstance(value, Mapping):
             yield from single_values(value, f"{within}{key}.")

@@ -1,4 +1,4 @@
-"""Curves in a terminal: braille dots with axes, for people who look before they read numbers."""
+"""Curves in a terminal: braille dots with axes."""
 
 from collections.abc import Sequence
 from shutil import get_terminal_size
@@ -15,13 +15,13 @@ DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 COLOURS = ("\x1b[34m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[36m", "\x1b[31m")
 SHADES = " ░▒▓█"
 PLAIN = "\x1b[0m"
-SEVERAL = -1  # owner of what more than one curve has drawn
-USUAL = 100  # letters of a line where nobody looks at a terminal
-MARKS = "●▲■◆▼★"  # tell the curves apart in the legend where there are no colours
+SEVERAL = -1  # owner of dots that several curves share
+USUAL = 100  # characters per line if the output is not a terminal
+MARKS = "●▲■◆▼★"  # distinguish curves without colours
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Curve = tuple[str, Floats, Floats]  # its label, x and y
+Curve = tuple[str, Floats, Floats]  # label, x and y
 Limits = tuple[float, float]
 
 
@@ -36,10 +36,10 @@ def chart(
     logarithmic: bool = False,
     ylimits: tuple[float, float] | None = None,
 ) -> str:
-    """Curves (label, x, y) on common axes, one line of text per row, as wide as the terminal.
+    """Draw curves (label, x, y) on common axes as lines of text, as wide as the terminal.
 
-    `ylimits` are by default those of the curves, and 0. With `logarithmic` the horizontal axis has
-    the logarithm of x. What several curves draw has the colour of none.
+    By default, `ylimits` include all values and 0. With `logarithmic` the horizontal axis shows
+    the logarithm of x. Dots that several curves share are drawn without a colour.
 
     >>> print(chart([("y = x", np.arange(3.0), np.arange(3.0))], "x", "y",
     ...             width=4, height=2, colour=False))
@@ -74,10 +74,10 @@ def chart(
 
 
 def shades(values: Floats, label: str, limit: int = 32) -> str:
-    """A picture of numbers (rows, columns): two characters a number, blank at 0 or below.
+    """Draw numbers (rows, columns) as shades: two characters per number, blank at 0 or below.
 
-    Of more than `most` rows or columns, or than the terminal has room for, neighbours are drawn as
-    the largest of them.
+    If there are more than `most` rows or columns, or more than fit on the terminal, each cell shows
+    the maximum of several neighbours.
 
     >>> print(shades(np.array([[0.0, 0.5], [0.1, 1.0]]), "two by two"))
     two by two; █ is 1
@@ -99,7 +99,7 @@ def shades(values: Floats, label: str, limit: int = 32) -> str:
 
 
 def limits_of(values: Floats) -> tuple[float, float]:
-    """The least, or 0 where none is below, and the largest of the finite values.
+    """Return the limits of finite values: the smallest value or 0, and the largest value.
 
     >>> limits_of(np.array([0.5, np.nan, 1.0]))
     (0.0, 1.0)
@@ -109,14 +109,14 @@ def limits_of(values: Floats) -> tuple[float, float]:
 
 
 def margin_of(low: float, high: float) -> int:
-    """Letters before the vertical axis: those of its limits."""
+    """Return the number of characters left of the vertical axis."""
     return max(len(f"{value:.3g}") for value in (low, high)) + 1
 
 
 def draw_curves(
     curves: Sequence[Curve], xlimits: Limits, ylimits: Limits, width: int, height: int
 ) -> tuple[Integers, Integers]:
-    """Braille bits (height, width) of all curves, and the curve that drew each, or `SEVERAL`."""
+    """Return braille bits (height, width) of all curves, and the owner of each cell."""
     cells = np.zeros((height, width), dtype=np.int64)
     owner = np.zeros((height, width), dtype=np.int64)
     for number, (_, x, y) in enumerate(curves):
@@ -129,7 +129,7 @@ def draw_curves(
 def raster(
     x: Floats, y: Floats, xlimits: Limits, ylimits: Limits, columns: int, rows: int
 ) -> NDArray[np.bool_]:
-    """Dots (rows, columns) of a polygon through the points, the first row on top."""
+    """Return the dots (rows, columns) of a polyline through points, with the first row on top."""
     dots = np.zeros((rows, columns), dtype=bool)
     good = np.isfinite(x) & np.isfinite(y)
     if not good.any():
@@ -137,7 +137,7 @@ def raster(
     column = index_between(x[good], xlimits, columns)
     row = rows - 1 - index_between(y[good], ylimits, rows)
     steps = np.maximum(np.abs(np.diff(column)), np.abs(np.diff(row)))
-    vertices = np.concatenate([[0], np.cumsum(steps)])  # by steps from the start of the polygon
+    vertices = np.concatenate([[0], np.cumsum(steps)])  # in steps from the start of the polyline
     path = np.arange(vertices[-1] + 1)
     places = (np.rint(np.interp(path, vertices, ends)).astype(int) for ends in (row, column))
     dots[tuple(places)] = True
@@ -145,20 +145,20 @@ def raster(
 
 
 def index_between(values: Floats, limits: Limits, count: int) -> Integers:
-    """Index 0 … count - 1 of each value between the limits."""
+    """Return the index 0 … count - 1 of each value between the limits."""
     low, high = limits
     share: Floats = (values - low) / (high - low) if high > low else np.zeros(len(values))
     return np.rint(share * (count - 1)).astype(np.int64)
 
 
 def braille_bits(dots: NDArray[np.bool_]) -> Integers:
-    """Braille bits (height, width) of dots (4 height, 2 width)."""
+    """Return braille bits (height, width) of dots (4 height, 2 width)."""
     blocks = dots.reshape(dots.shape[0] // 4, 4, dots.shape[1] // 2, 2)
     return np.asarray((blocks * DOTS[:, None, :]).sum(axis=(1, 3)))
 
 
 def paint_row(bits: Integers, owner: Integers, *, colour: bool) -> str:
-    """A row of braille characters, each in the colour of the curve that drew it."""
+    """Return a row of braille characters, each in the colour of its curve."""
     letters = [chr(0x2800 + int(b)) for b in bits]
     if not colour:
         return "".join(letters)
@@ -171,7 +171,7 @@ def paint_row(bits: Integers, owner: Integers, *, colour: bool) -> str:
 def with_marks(
     rows: list[str], curves: Sequence[Curve], xlimits: Limits, ylimits: Limits
 ) -> list[str]:
-    """Rows with each curve's mark at a few of its points, where there are no colours."""
+    """Add each curve's mark at a few of its points, for output without colours."""
     grid = [list(row) for row in rows]
     width, height = len(grid[0]), len(grid)
     for number, (_, x, y) in enumerate(curves):
@@ -181,7 +181,7 @@ def with_marks(
             if i is not None:
                 column = index_between(x[i : i + 1], xlimits, 2 * width)[0] // 2
                 row = (4 * height - 1 - index_between(y[i : i + 1], ylimits, 4 * height)[0]) // 4
-                if grid[row][column] not in MARKS:  # that of another curve stays
+                if grid[row][column] not in MARKS:  # keep the mark of another curve
                     grid[row][column] = MARKS[number % len(MARKS)]
     return ["".join(row) for row in grid]
 
@@ -195,7 +195,7 @@ def draw_frame(
     ylabel: str,
     columns: int,
 ) -> list[str]:
-    """Rows between axes with the limits written at their ends, the label beside or below them."""
+    """Draw axes around rows, with limits at their ends and the label next to or below them."""
     low, high = ylimits
     margin = margin_of(low, high)
     top, bottom = f"{high:.3g}", f"{low:.3g}"
@@ -213,7 +213,7 @@ def draw_frame(
 
 
 def legend(labels: Sequence[str], columns: int, *, colour: bool) -> str:
-    """The curves' names behind their colours or marks, in lines of the terminal's width."""
+    """Return the names of curves after their colours or marks, within the terminal's width."""
     lines, room = [""], 0
     for i, label in enumerate(labels):
         mark = f"{COLOURS[i % len(COLOURS)]}━━{PLAIN}" if colour else MARKS[i % len(MARKS)]

@@ -1,9 +1,9 @@
 """Columns and paragraphs of text, and numbers in few digits.
 
-Tables are set here and not by rich, which draws the progress of training: rich 15 would take 41 ms
-beside the 291 of `check-faithful sinusoidal dft` (processor time, medians of 17 alternating pairs),
-and on 40 columns it cuts words letter by letter where columns can follow in a second table. Given
-least widths that keep words whole, it crops the last column without a word.
+Tables do not use rich, which only draws the progress of training. rich 15 would add 41 ms to the
+291 ms of `check-faithful sinusoidal dft` (processor time, medians of 17 alternating pairs). On 40
+columns it cuts words, while this module continues in a second table. With minimum widths that keep
+words whole, rich crops the last column silently.
 """
 
 import re
@@ -16,13 +16,13 @@ from textwrap import wrap
 
 from pefourier.errors import PefourierError, shown
 
-RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # what a runner of workflows may take for a command
-MARKUP = re.compile(  # of Markdown; neither a_b nor an interval [0.1, 0.2] nor 1 < 2 is any
+RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # may be read as a command by workflow runners
+MARKUP = re.compile(  # of Markdown; not a_b, an interval [0.1, 0.2] or 1 < 2
     r"[\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\[(?![-+−.\d])|\](?=[(\[:])|<(?=[a-zA-Z/!?])"
     r"|&(?=#?\w+;)|:(?=//)|(?<=www)\."
 )
 BLOCK = re.compile(r"(?=[#=>]|[-+](?:[\s+-]|$))|\d+(?=[.)](?:\s|$))")  # at the start of a line
-FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")  # what a spreadsheet computes
+FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")  # computed by spreadsheets
 HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 TEX = {char: f"\\{char}" for char in "&%$#_{}"}
 TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -32,7 +32,7 @@ TEX |= {"ω": r"$\omega$", "ρ": r"$\rho$", "σ": r"$\sigma$", "−": "$-$", "²
 
 
 def visible(text: str) -> str:
-    r"""A text with control characters, turns of direction and broken Unicode escaped.
+    r"""Escape control characters, changes of text direction and broken Unicode.
 
     >>> print(visible("a\nb\u202e"))
     a\nb\u202e
@@ -41,7 +41,7 @@ def visible(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A text for a terminal or a log, in which runners of workflows find no command of theirs.
+    r"""Escape a text for a terminal or a log, including commands of workflow runners.
 
     >>> print(printable("::error::\x1b[31m"), printable("a::b"))
     \x3a:error::\x1b[31m a::b
@@ -50,7 +50,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    r"""The lines of a text for a terminal, whatever the names in them are.
+    r"""Escape each line of a text for a terminal.
 
     >>> printable_lines("a\n ::error::\x1b")
     'a\n \\x3a:error::\\x1b'
@@ -59,7 +59,7 @@ def printable_lines(text: str) -> str:
 
 
 def in_workflow_command(text: str) -> str:
-    r"""A text as the message of a workflow command of GitHub Actions.
+    r"""Escape a text as the message of a workflow command of GitHub Actions.
 
     >>> in_workflow_command("50 %\n")
     '50 %25%0A'
@@ -68,7 +68,7 @@ def in_workflow_command(text: str) -> str:
 
 
 def in_workflow_property(text: str) -> str:
-    """A text as the value of a property of a workflow command.
+    """Escape a text as the value of a property of a workflow command.
 
     >>> in_workflow_property("py:a,b")
     'py%3Aa%2Cb'
@@ -77,7 +77,7 @@ def in_workflow_property(text: str) -> str:
 
 
 def in_markdown(text: str) -> str:
-    r"""A text as Markdown that shows it: no emphasis, link, element, formula, list or cell.
+    r"""Escape a text for Markdown: no emphasis, link, element, formula, list or cell.
 
     >>> print(in_markdown("# a|b <i> _c_ rope_scaling"))
     \# a\|b \<i> \_c\_ rope_scaling
@@ -88,7 +88,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_latex(text: str) -> str:
-    r"""A text as LaTeX; behind the end of a row it would else begin an option.
+    r"""Escape a text for LaTeX; "[" or "*" after a row would begin an option.
 
     >>> print(in_latex("5 % of rank_tolerance"))
     5 \% of rank\_tolerance
@@ -98,7 +98,7 @@ def in_latex(text: str) -> str:
 
 
 def in_csv(text: str) -> str:
-    r"""A text as the value of a cell, which no spreadsheet computes; numbers stay as they are.
+    r"""Escape a text for a cell of CSV, against formulas of spreadsheets; numbers are unchanged.
 
     >>> print(in_csv("=1+1"), in_csv("-0.5"), in_csv("-"))
     '=1+1 -0.5 -
@@ -108,7 +108,7 @@ def in_csv(text: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text is a sign alone, a number, or a displacement such as -1×-2."""
+    """Whether a text is a single sign, a number, or a displacement such as -1×-2."""
     try:
         return len(text) == 1 or len([*map(float, text.split("×"))]) > 0
     except ValueError:
@@ -116,7 +116,7 @@ def is_plain(text: str) -> bool:
 
 
 def in_html(text: str) -> str:
-    r"""A text as HTML, also within the quotes of an attribute.
+    r"""Escape a text for HTML, also inside the quotes of an attribute.
 
     >>> print(in_html("<a\n>"))
     &lt;a\n&gt;
@@ -135,23 +135,23 @@ ESCAPES: dict[str, Callable[[str], str]] = {
 }
 
 
-WIDEST = 96  # letters of a line that is read with ease
-EXACT = 1e-12  # of a share: rounding
-PLAIN = 1e5  # smaller numbers are told without a power of ten
-ANY_WIDTH = 10**6  # letters of a line where nobody looks at a terminal
+WIDEST = 96  # characters of an easily readable line
+EXACT = 1e-12  # rounding of a share
+PLAIN = 1e5  # smaller numbers are written without a power of ten
+ANY_WIDTH = 10**6  # characters per line if the output is not a terminal
 GAP = 2  # spaces between columns
-KEY_SHARE = 0.5  # of a narrow terminal, for the columns that say what a row is about
-UNITS = {"k": 2**10, "M": 2**20}  # as context lengths are told: 128k is 131072
+KEY_SHARE = 0.5  # of a narrow terminal, for the columns that name a row
+UNITS = {"k": 2**10, "M": 2**20}  # as in context lengths: 128k is 131072
 
-TABLE = "\x1d"  # stands for a table in words whose tables are set aside
+TABLE = "\x1d"  # placeholder of a table that is kept in SET_ASIDE
 SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables", default=None)
 
 
 def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
-    """Rows of cells in columns, two spaces apart, within the width of a terminal.
+    """Align rows of cells in columns, two spaces apart, within the width of a terminal.
 
-    Where they do not fit cells are broken between words; where that is not enough, columns follow
-    in tables of their own, behind the `keys` columns that say what a row is about.
+    Cells that do not fit are broken between words. If that is not enough, the remaining columns
+    follow in further tables, each with the first `keys` columns.
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
@@ -170,7 +170,7 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
 
 
 def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
-    """What words say, for documents: paragraphs, and tables as rows of cells, in their order."""
+    """Return the paragraphs and tables (rows of cells) of a text in order, for documents."""
     tables: list[Sequence[Sequence[str]]] = []
     before = SET_ASIDE.set(tables)
     try:
@@ -182,7 +182,7 @@ def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Sequence[st
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    r"""A table of Markdown; its first row is the header.
+    r"""Return a Markdown table; the first row is the header.
 
     >>> print(markdown_table([["p", "|p|"], ["a", "1"]]))
     | p | \|p\| |
@@ -194,12 +194,12 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def breadth(widths: Sequence[int]) -> int:
-    """Letters of a line of such columns."""
+    """Return the width of a line with columns of these widths."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def parts_within(widths: Sequence[int], keys: int, width: int) -> list[slice]:
-    """Runs of the columns behind the keys that fit beside them, at least one column each."""
+    """Split the columns after the keys into parts that fit, with at least one column each."""
     parts, start = [], keys
     for end in range(keys + 1, len(widths) + 1):
         after = end == len(widths) or breadth([*widths[:keys], *widths[start : end + 1]]) > width
@@ -210,7 +210,7 @@ def parts_within(widths: Sequence[int], keys: int, width: int) -> list[slice]:
 
 
 def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """Rows in columns of these widths; a cell that is wider takes several lines."""
+    """Write rows in columns of these widths; wider cells use several lines."""
     lines = []
     for row in rows:
         cells = [broken(cell, w) for cell, w in zip(row, widths, strict=True)]
@@ -221,7 +221,7 @@ def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """A cell in lines of a width, words cut only where they are longer.
+    """Break a cell into lines of a width; only words longer than the width are cut.
 
     >>> broken("95 % lie at or below", 9), broken("  between positions", 11)
     (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
@@ -233,14 +233,14 @@ def broken(text: str, width: int) -> list[str]:
 
 
 def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
-    r"""Lines as wide as the terminal, at most `WIDEST`, those after the first indented.
+    r"""Wrap a text to the terminal's width, at most `WIDEST`; indent all lines but the first.
 
-    All but the last end with `goes_on`, such as the sign that a command has another line.
+    All lines but the last end with `goes_on`, such as a line continuation of a shell command.
 
     >>> paragraph("codes " * 20, "    ").splitlines()[1]
     '    codes codes codes codes'
     """
-    if SET_ASIDE.get() is not None:  # a document, which sets its own lines
+    if SET_ASIDE.get() is not None:  # a document wraps its own lines
         return f"{text}\n"
     width = max(min(WIDEST, get_terminal_size((WIDEST, 24)).columns), 24)
     lines = wrap(
@@ -254,7 +254,7 @@ def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
 
 
 def number(value: float | str | None, digits: int = 4, missing: str = "–") -> str:
-    """A value for a person: few digits for a float, `missing` where there is none.
+    """Format a value for a person: few digits for a float, `missing` for None.
 
     >>> number(0.1069871), number(5.2e-107), number(None), number(True), number(131.07, 2)
     ('0.107', '5.2e-107', '–', 'yes', '130')
@@ -270,7 +270,7 @@ def number(value: float | str | None, digits: int = 4, missing: str = "–") -> 
 
 
 def percent(share: float, digits: int = 3) -> str:
-    """A share in percent that says 100% of all alone, and 0% of nothing.
+    """Format a share in percent; 100% and 0% are only written for exactly all and nothing.
 
     >>> percent(0.25), percent(0.99996), percent(1 - 1e-16), percent(0.996, 2), percent(-1e-18)
     ('25%', 'more than 99.9%', '100%', 'more than 99%', '0%')
@@ -283,7 +283,7 @@ def percent(share: float, digits: int = 3) -> str:
 
 
 def short_number(value: float, digits: int) -> str:
-    """A number in few digits, in more where it is near 1 but not 1.
+    """Format a number in few digits, with more digits if it is near 1 but not 1.
 
     >>> short_number(0.99982, 3), short_number(1.0, 3), short_number(0.5, 3)
     ('0.9998', '1', '0.5')
@@ -294,7 +294,7 @@ def short_number(value: float, digits: int) -> str:
 
 
 def floor_to(value: float, digits: int) -> float:
-    """The largest number of few digits that is not above a positive one.
+    """Round a positive number down to few digits.
 
     >>> floor_to(9.677, 3), floor_to(2000.0, 3)
     (9.67, 2000.0)
@@ -306,7 +306,7 @@ def floor_to(value: float, digits: int) -> float:
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:
-    """The word that agrees with a number.
+    """Return the singular or plural form for a number.
 
     >>> agreeing(1, "claim fails", "claims fail"), agreeing(0, "is", "are")
     ('claim fails', 'are')
@@ -315,7 +315,7 @@ def agreeing(count: int, singular: str, plural: str) -> str:
 
 
 def joined_runs(numbers: Iterable[int], joint: str) -> list[str]:
-    """Ascending whole numbers, those that follow one another by the first and the last.
+    """Join runs of consecutive integers by their first and last number.
 
     >>> joined_runs([0, 3, 4, 5], " to ")
     ['0', '3 to 5']
@@ -325,7 +325,7 @@ def joined_runs(numbers: Iterable[int], joint: str) -> list[str]:
 
 
 def first_few(items: Sequence[str], limit: int = 4) -> str:
-    """The first of some items, and whether there are more.
+    """List the first items, with … if there are more.
 
     >>> first_few("abcde"), first_few("ab")
     ('a, b, c, d, …', 'a, b')
@@ -334,7 +334,7 @@ def first_few(items: Sequence[str], limit: int = 4) -> str:
 
 
 def ranges(index: Iterable[int], limit: int = 6) -> str:
-    """Ascending whole numbers with runs joined, the first few.
+    """List ascending integers with runs joined, the first few.
 
     >>> ranges([0, 1, 2, 4, 5, 6, 9])
     '0-2, 4-6, 9'
@@ -343,7 +343,7 @@ def ranges(index: Iterable[int], limit: int = 6) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """A whole number as people write it: digits, 3e5, 128k or 1M; None for any other text.
+    """Read a whole number: digits, 3e5, 128k or 1M; None for any other text.
 
     >>> whole_number("128k"), whole_number("3e5"), whole_number("1.5")
     (131072, 300000, None)
@@ -359,7 +359,7 @@ def whole_number(text: str) -> int | None:
 
 
 def read_sides(text: str) -> tuple[int, ...]:
-    """Sides of a grid as they are typed.
+    """Read the sides of a grid.
 
     >>> read_sides("14x14")
     (14, 14)
@@ -374,7 +374,7 @@ def read_sides(text: str) -> tuple[int, ...]:
 
 
 def capital(text: str) -> str:
-    """A text that begins a sentence; keys and names of another spelling than words keep theirs.
+    """Capitalize the beginning of a sentence, except keys and names.
 
     >>> capital("pairs differ"), capital("rope_scaling of a config"), capital("factor=4 is ignored")
     ('Pairs differ', 'rope_scaling of a config', 'factor=4 is ignored')
@@ -384,7 +384,7 @@ def capital(text: str) -> str:
 
 
 def join(items: Iterable[str], word: str = "and") -> str:
-    """Items as a sentence has them.
+    """Join items as in a sentence.
 
     >>> join(["float32", "float16", "bfloat16"])
     'float32, float16 and bfloat16'
