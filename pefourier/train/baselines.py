@@ -118,9 +118,9 @@ def mini_rocket(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    turned = [np.ascontiguousarray(windows.transpose(0, 2, 1)) for windows in (train, *queries)]
+    series = [np.ascontiguousarray(windows.transpose(0, 2, 1)) for windows in (train, *queries)]
     rocket = MiniRocket(random_state=0)
-    features = [np.asarray(rocket.fit_transform(turned[0])), *map(rocket.transform, turned[1:])]
+    features = [np.asarray(rocket.fit_transform(series[0])), *map(rocket.transform, series[1:])]
     ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10), class_weight="balanced")
     classifier = make_pipeline(StandardScaler(with_mean=False), ridge).fit(features[0], labels)
     return [classifier.decision_function(np.asarray(query)) for query in features[1:]]

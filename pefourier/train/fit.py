@@ -328,11 +328,11 @@ def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]
     tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     pairs = []
     for i, injection in enumerate(injections):
-        codes, waves = injection.table(), injection.frequencies
+        codes, rates = injection.table(), injection.frequencies
         if injection.act in tables:
             codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
-        if injection.learn and waves is not None:
-            moved = p["codes.rotate"].detach()[i, : len(waves)].cpu().double().numpy()
-            waves = np.where(waves != 0, moved, waves)
-        pairs.append((codes, waves))
+        if injection.learn and rates is not None:
+            moved = p["codes.rotate"].detach()[i, : len(rates)].cpu().double().numpy()
+            rates = np.where(rates != 0, moved, rates)
+        pairs.append((codes, rates))
     return pairs

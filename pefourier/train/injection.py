@@ -120,10 +120,10 @@ def load_injection(
         )
     trained = (learn or enc.untrained) and enc.name != "none"
     if enc.injection == "rotate":
-        waves = waves_of_rotation(enc, table)
+        known = waves_of_rotation(enc, table)
         indices = np.arange(length)
-        trained = trained and bool(waves)
-        return Injection("rotate", table, indices, trained, params=enc.params, **waves)
+        trained = trained and bool(known)
+        return Injection("rotate", table, indices, trained, params=enc.params, **known)
     codes, index = np.unique(table, axis=0, return_inverse=True)
     return Injection(enc.injection, codes, index.reshape(-1), trained, enc.params)
 
@@ -213,7 +213,9 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
     The choice of dimensions for a pair does not matter to a model with random initial weights.
     """
     if enc.name in OTHERWISE:
-        raise PefourierError(f"{enc.spec} {OTHERWISE[enc.name]}; this classifier rotates both")
+        raise PefourierError(
+            f"{enc.spec} {OTHERWISE[enc.name]}; this classifier rotates both equally"
+        )
     layout = enc.params.get("layout", "halves")
     if layout not in ("halves", "interleaved"):
         raise PefourierError(

@@ -95,9 +95,9 @@ def codes_of_act(
     learn, places = [np.full((1, m.codes.shape[1]), m.learn) for m in members], None
     if any(m.places is not None for m in members):
         none = np.zeros((0, 0))  # of a rotation without known frequencies
-        waves = [none if m.frequencies is None else m.frequencies for m in members]
-        learn = [m.learn & (wave != 0) for m, wave in zip(members, waves, strict=True)]
-        start = as_tensor(waves, device, dtype)
+        rates = [none if m.frequencies is None else m.frequencies for m in members]
+        learn = [m.learn & (rate != 0) for m, rate in zip(members, rates, strict=True)]
+        start = as_tensor(rates, device, dtype)
         of_members = [none if m.places is None else m.places for m in members]
         places = as_tensor(of_members, device, dtype)
     return StackCodes(

@@ -100,8 +100,8 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
     """Write the trained classifier of a run into a folder."""
     m, fold, injection = outcome.member, task.folds[outcome.member.fold], None
     if isinstance(model, Transformer):
-        codes, places, waves = outcome.codes, np.arange(len(outcome.codes)), outcome.frequencies
-        injection = Injection(m.injection.act, codes, places, learn=False, frequencies=waves)
+        codes, places, rates = outcome.codes, np.arange(len(outcome.codes)), outcome.frequencies
+        injection = Injection(m.injection.act, codes, places, learn=False, frequencies=rates)
     threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
     classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)
