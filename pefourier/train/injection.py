@@ -213,9 +213,7 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
     The choice of dimensions for a pair does not matter to a model with random initial weights.
     """
     if enc.name in OTHERWISE:
-        raise PefourierError(
-            f"{enc.spec} {OTHERWISE[enc.name]}; this classifier rotates both equally"
-        )
+        raise PefourierError(f"{enc.spec} {OTHERWISE[enc.name]}; this model rotates both equally")
     layout = enc.params.get("layout", "halves")
     if layout not in ("halves", "interleaved"):
         raise PefourierError(
