@@ -15,7 +15,7 @@ the variance due to training. S² contains v/N r⁻¹ and :math:`n_{test}/N` of 
 A mean difference :math:`\delta` over M windows of equally large classes has a variance of at least
 :math:`|\delta| (1 - |\delta|) / M`, because a share :math:`|\delta|` of the windows is classified
 differently. Over runs, which share their windows, this term is added; over folds it is a minimum.
-tests/tools/simulate_tests.py simulates the error rate and the power of these formulas.
+tests/tools/simulate_tests.py simulates the error rate and the power of both formulas.
 """
 
 from collections.abc import Mapping, Sequence

@@ -192,7 +192,7 @@ class Store:
     def settle(self, config: Mapping[str, Any], *, resume: bool) -> dict[str, Any]:
         """Write the configuration, or check it against the file; return the valid configuration.
 
-        Ranks of a job array start in any order: with --resume, the first of them writes the file.
+        Ranks of a job array start in any order: with --resume, the first rank writes the file.
         """
         if self.path is None:
             if resume:
@@ -381,7 +381,7 @@ class Checkpoint:
         return Checkpoint(self.path and self.path.with_suffix(f".{first}-{count}.safetensors"))
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """Load the last saved state; None if there is none."""
+        """Load the last saved state, or None."""
         if self.path is None or not self.path.is_file():
             return None
         from pefourier.encodings.sources.tables import open_arrays

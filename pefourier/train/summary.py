@@ -101,7 +101,7 @@ class DatasetSummary(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Decision):
-    """Summary of all datasets: average ranks and the decision over all of them."""
+    """Summary of all datasets: average ranks and the overall decision."""
 
     reference: str
     datasets: tuple[DatasetSummary, ...]

@@ -56,7 +56,7 @@ def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
     if names and not classes:
         raise PefourierError(
             f"--positive {shown(names[0])} needs a dataset of two classes; {tasks[0].name} has "
-            f"{len(tasks[0].classes)} and its scores are means over all of them; omit it"
+            f"{len(tasks[0].classes)} and its scores are means over all classes; omit it"
         )
     for name in names:
         if name not in classes:
