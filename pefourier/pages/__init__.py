@@ -1,1 +1,1 @@
-"""What is told on a page of HTML? Encodings side by side, and folders of training."""
+"""HTML pages: encodings in comparison, and training folders."""

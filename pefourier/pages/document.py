@@ -1,8 +1,8 @@
-"""A page for a browser: one file of HTML from which no request leaves and that runs nothing.
+"""HTML pages: one file per page, without scripts and without requests to other servers.
 
-Everything goes through `element`, which escapes what is not `Markup`, so that no name of a file, an
-array or an encoding can be more than text. Pictures are matplotlib's SVG as images, which no part
-of the page can reach into; in the dark their colours are turned by the page's style.
+All content passes through `element`, which escapes everything except `Markup`: names of files,
+arrays and encodings can only be text. Figures are embedded as matplotlib SVG images, which cannot
+affect the page; its style adapts their colours to dark mode.
 """
 
 import platform
@@ -23,21 +23,21 @@ from pefourier.writing.text import in_html, parts_of_words
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")
-FACTS = ("formula", "unit", "range", "good", "source")  # of a term, beside its meaning
-SEVERITIES = ("error", "warning")  # that a remark begins with
+FACTS = ("formula", "unit", "range", "good", "source")  # of a term, besides its meaning
+SEVERITIES = ("error", "warning")  # first words of remarks
 LIBRARIES = ("numpy", "scipy", "matplotlib")
 
 
 class Markup(str):
-    """Text of HTML, whose special characters are meant as they stand."""
+    """HTML text with special characters that are not escaped."""
 
     __slots__ = ()
 
 
 def element(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """An element; what is inside and in attributes is escaped, unless it is `Markup`.
+    """Make an element; content and attributes are escaped unless they are `Markup`.
 
-    An underscore at the end of an attribute's name goes, others become hyphens.
+    A final underscore in an attribute's name is removed, others become hyphens.
 
     >>> element("p", "a < b", element("b", "c"), class_="x")
     '<p class="x">a &lt; b<b>c</b></p>'
@@ -48,7 +48,7 @@ def element(name: str, *inside: Any, **attributes: Any) -> Markup:
 
 
 def markup(value: Any) -> str:
-    r"""A value as text of HTML.
+    r"""Return a value as HTML text.
 
     >>> markup("<a\n>")
     '&lt;a\\n&gt;'
@@ -57,7 +57,7 @@ def markup(value: Any) -> str:
 
 
 def flat(items: Iterable[Any]) -> Iterator[Any]:
-    """Items of lists of any depth, without what is None or empty."""
+    """Yield the items of nested lists, without None and empty strings."""
     for item in items:
         if isinstance(item, str | int | float):
             if item != "":
@@ -67,12 +67,12 @@ def flat(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def sentence_of(label: str, text: str) -> Markup:
-    """A paragraph that begins with what it is about."""
+    """Make a paragraph with a bold label."""
     return element("p", element("strong", label), f" {text}")
 
 
 def remark(text: str) -> Markup:
-    """A paragraph; of a finding with its severity in colour."""
+    """Make a paragraph; the severity of a finding is coloured."""
     severity, _, message = text.partition(":")
     if severity not in SEVERITIES:
         return element("p", text)
@@ -80,7 +80,7 @@ def remark(text: str) -> Markup:
 
 
 def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Markup:
-    """A table in a box in which a wide one scrolls; the first row and the first cells are heads."""
+    """Make a table that scrolls if it is wide; the first row and column are headers."""
     head, *body = ([str(cell).strip() for cell in row] for row in rows)
     lines = [
         element("tr", element("th", first, scope="row"), map(table_cell, cells))
@@ -95,36 +95,36 @@ def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Markup:
 
 
 def table_cell(text: str) -> Markup:
-    """A cell; a number stands to the right."""
+    """Make a table cell; numbers are right-aligned."""
     return element("td", text, class_="number" if NUMBER.fullmatch(text) else None)
 
 
 def markup_of_words(words: Callable[[], str]) -> list[Markup]:
-    """What an answer says in words, its tables among them."""
+    """Return the words of an answer and its tables as elements."""
     return [remark(p) if isinstance(p, str) else table(p) for p in parts_of_words(words)]
 
 
 def figure(draw: Callable[..., Any], answers: Any, caption: str, look: Look = USUAL) -> Markup:
-    """A picture of answers, with what is to be seen on it."""
+    """Draw answers as a figure with a caption."""
     picture = b64encode(render("svg", draw, answers, look)).decode()
     picture = Markup(f'<img src="data:image/svg+xml;base64,{picture}" alt="{in_html(caption)}">')
     return element("figure", picture, element("figcaption", caption))
 
 
 def details(summary: str, *inside: Any) -> Markup | None:
-    """What is long, shown when it is asked for; nothing of nothing."""
+    """Make a folded element for long content; None without content."""
     shown = list(flat(inside))
     return element("details", element("summary", summary), shown) if shown else None
 
 
 def command(line: str) -> Markup:
-    """A command that gives the numbers beside it."""
+    """Show a command line that reproduces numbers."""
     return element("pre", element("code", line))
 
 
 @cache  # the registry does not change while the program runs
 def terms_by_name() -> Mapping[str, list[Term]]:
-    """The terms of each spelling."""
+    """Group terms by spelling."""
     terms: dict[str, list[Term]] = {}
     for term in read_terms():
         for name in term.names:
@@ -133,7 +133,7 @@ def terms_by_name() -> Mapping[str, list[Term]]:
 
 
 def explanations(names: Iterable[str], groups: Sequence[str]) -> Markup | None:
-    """What names of rows, columns, verdicts and findings mean, by the first group that has one."""
+    """Explain names of rows, columns, verdicts and findings, by the first group that has them."""
     listed = []
     for name in dict.fromkeys(map(str.strip, names)):
         terms = terms_by_name().get(spelling(name), [])
@@ -142,11 +142,11 @@ def explanations(names: Iterable[str], groups: Sequence[str]) -> Markup | None:
             facts = [f"{fact}: {getattr(term, fact)}" for fact in FACTS if getattr(term, fact)]
             lines = filter(None, (term.meaning, "; ".join(facts)))
             listed += [element("dt", name), *(element("dd", line) for line in lines)]
-    return details("What the words mean", element("dl", listed) if listed else None)
+    return details("Glossary", element("dl", listed) if listed else None)
 
 
 def versions_table() -> Markup:
-    """What computed the numbers."""
+    """Table of the program versions that computed the numbers."""
     programs = {"pefourier": __version__, "Python": platform.python_version()}
     programs |= {name: version(name) for name in LIBRARIES}
     return table([("program", "version"), *programs.items()], "Versions")
@@ -154,14 +154,14 @@ def versions_table() -> Markup:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A part of a page."""
+    """A section of a page."""
 
     heading: str
     inside: Sequence[Any]
 
 
 def document(title: str, lead: Any, sections: Sequence[Chapter]) -> str:
-    """The whole file; the same parts give the same text."""
+    """Make the complete page; equal sections give equal text."""
     numbered = [(f"part-{i}", section) for i, section in enumerate(sections, 1)]
     links = [element("li", element("a", s.heading, href=f"#{anchor}")) for anchor, s in numbered]
     parts = [

@@ -1,7 +1,7 @@
-"""What is there to say of some encodings? All of it, side by side, on one page of HTML.
+"""HTML page about several encodings, with all results side by side.
 
-A section for each question, made from its answers alone as every other form is: conclusions,
-findings, a picture; numbers and the meanings of words are folded, with the command that gives them.
+Each section shows the results of one command: conclusions, findings and a figure. Numbers, the
+command that reproduces them and a glossary are folded.
 """
 
 import shlex
@@ -31,16 +31,16 @@ from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import number, paragraph, parts_of_words, printable
 
-SMOOTHED = ("spectrum", "reconstruct", "report")  # commands that take --lattice and --sigma
-OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of those that do not take all
+SMOOTHED = ("spectrum", "reconstruct", "report")  # commands with --lattice and --sigma
+OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of commands with fewer options
 PICTURED_ROWS = 128  # of a table
 HEADINGS = {
-    "context": "How far do rotations reach?",
-    "usage": "Which frequencies do the weights use?",
-    "check-faithful": "Can positions be distinguished and read back?",
-    "spectrum": "Which frequencies does it have?",
-    "reconstruct": "What is left of a position?",
-    "relations": "How do positions relate to one another?",
+    "context": "Context length of rotations",
+    "usage": "Frequencies used by the weights",
+    "check-faithful": "Distinguishing and reading back positions",
+    "spectrum": "Energy by frequency",
+    "reconstruct": "Reconstruction of positions",
+    "relations": "Relations between positions",
 }
 CAPTIONS = {
     "context": "Pairs by wavelength, coloured by what the scaling does (dashed: trained length). "
@@ -55,26 +55,26 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Study:
-    """All that is found about one SPEC: results by command."""
+    """All results about one SPEC, by command."""
 
     encoding: Encoding
     results: Mapping[str, Any]
 
     def answer(self, question: str) -> Answer:
-        """What one of the commands answers."""
+        """Return the answer of a command."""
         return Answer(self.encoding, self.results[question])
 
 
 @dataclass(frozen=True)
 class Inquiry:
-    """What a page is asked: with which options the encodings were named."""
+    """Options of a page, with which its encodings were loaded."""
 
     options: Mapping[str, Any] = field(default_factory=dict)  # of all commands, as typed
     lattice: int | None = None
     sigma: float | None = None
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
-        """Ask all questions about an encoding; rows that prove to be a grid's are one for all."""
+        """Run all commands on an encoding; a grid found by check-faithful is used by all."""
         faithful = check_faithful(enc, progress)
         (enc,) = faithful.encodings
         results: dict[str, Any] = {
@@ -85,12 +85,12 @@ class Inquiry:
         if not enc.domain.irregular:
             results["reconstruct"] = position_functions(enc, None, self.lattice, self.sigma)
         for question, ask in (("context", self.context), ("usage", self.usage)):
-            with suppress(PefourierError):  # the command says why there is no answer
+            with suppress(PefourierError):  # the command itself reports the reason
                 results[question] = ask(enc)
         return Study(enc, {q: result for q, result in results.items() if result is not None})
 
     def context(self, enc: Encoding) -> Any:
-        """How far a rotation reaches; `context` takes no base, so that with one nothing is said."""
+        """Context length of a rotation; None with a base, which `context` does not accept."""
         typed = {key for key, value in self.options.items() if value is not None}
         is_rotation = enc.injection == "rotate" and len(enc.domain.sides) == 1
         if not is_rotation or not typed <= set(OPTIONS["context"]):
@@ -100,7 +100,7 @@ class Inquiry:
         return context if context.rotations else None
 
     def usage(self, enc: Encoding) -> Any:
-        """Which frequencies a model's weights use, where they lie beside its config."""
+        """Frequencies that a model's weights use, if they are in the folder of its config."""
         path = str(enc.params.get("path", ""))
         if enc.injection != "rotate" or source_of(enc.spec) not in ("config", "gguf"):
             return None
@@ -112,7 +112,7 @@ class Inquiry:
         return use_of_model(f"{path}#{part}" if part else path, self.options.get("length"))
 
     def line(self, question: str, specs: Iterable[str]) -> str:
-        """The command that answers one of the questions about these encodings."""
+        """Return the command line of a section."""
         takes = OPTIONS.get(question, self.options)
         options = {k: v for k, v in self.options.items() if k in takes}
         if question in SMOOTHED:
@@ -128,14 +128,14 @@ class Inquiry:
 def encodings_document(
     studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, title: str = ""
 ) -> str:
-    """The page about some encodings, what matters most first, and why others have no answer."""
+    """Make the page about encodings, with the conclusions first, and errors of other SPECs."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
     refused = [
-        html.sentence_of(f"{refusal.spec}: not answered.", refusal.error) for refusal in refusals
+        html.sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals
     ]
     codes = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
-    caption = f"The codes themselves, {PICTURED_ROWS} rows at most."
+    caption = f"Values of the vectors, at most {PICTURED_ROWS} rows."
     pictures = (html.figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
     line = html.command(inquiry.line("report", [study.encoding.spec for study in studies]))
     parameters = html.details(
@@ -144,9 +144,7 @@ def encodings_document(
     sections = [
         html.Chapter("At a glance", [glance(studies), *refused]),
         *(question_section(question, studies, inquiry) for question in HEADINGS),
-        html.Chapter(
-            "What do the codes look like?", [html.details("Pictures of the codes", pictures)]
-        ),
+        html.Chapter("Values of the vectors", [html.details("Heatmaps of the vectors", pictures)]),
         html.Chapter("How these numbers were made", [line, parameters]),
     ]
     sections = [section for section in sections if any(section.inside)]
@@ -154,9 +152,9 @@ def encodings_document(
 
 
 def glance(studies: Sequence[Study]) -> html.Markup:
-    """The verdict on each question, a row for each encoding."""
+    """Table of verdicts, with a row for each encoding."""
     questions = [question for question in HEADINGS if question not in OPTIONS]
-    rows = [["encoding", "codes", *questions]]
+    rows = [["encoding", "vectors", *questions]]
     for study in studies:
         verdicts = [getattr(study.results.get(q), "verdict", "–") for q in questions]
         size = f"{len(study.encoding)} × {study.encoding.dim}"
@@ -165,7 +163,7 @@ def glance(studies: Sequence[Study]) -> html.Markup:
 
 
 def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> html.Chapter:
-    """Conclusions and findings, pictures; numbers, the command and what the words mean folded."""
+    """Make a section: conclusions, findings and figures, then folded numbers and glossary."""
     answers = [study.answer(question) for study in studies if question in study.results]
     if not answers:
         return html.Chapter(HEADINGS[question], [])
@@ -184,7 +182,7 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     groups = (renderer.command, "findings", "verdicts", "every answer", "check-faithful")
     line = inquiry.line(question, [a.encoding.spec for a in answers])
     numbers = html.details(
-        "Numbers, and the command that gives them", map(html.table, tables), html.command(line)
+        "Numbers and the command for them", map(html.table, tables), html.command(line)
     )
     pictures = [
         html.figure(
@@ -199,17 +197,17 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
 
 
 def parameters_table(studies: Sequence[Study]) -> html.Markup:
-    """All parameters that were used, as they are typed."""
+    """Table of all parameters in use, as typed."""
     rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
     for enc in (study.encoding for study in studies):
         params = {k: size_of(v) if k == "grid" and v else v for k, v in enc.params.items()}
         used = [f"{k}={number(v, 17)}" for k, v in params.items() if v is not None]
         rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])
-    return html.table(rows, "The encodings, with all parameters that were used")
+    return html.table(rows, "Encodings with all parameters in use")
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
-    """The answer of `pefourier report`: for each SPEC what the page says first, and where it is."""
+    """Answer of `pefourier report`: the conclusion on each SPEC, and the path of the page."""
     answers = [s.answer("check-faithful") for s in outcomes if isinstance(s, Study)]
     renderer = renderer_named("check_faithful")
     records = [
@@ -222,9 +220,9 @@ def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
 def page_written(
     records: Sequence[Mapping[str, Any]], out: str, words: Callable[[], str] = str
 ) -> Page:
-    """The answer of `pefourier report`, from the records of what is on the page."""
+    """Answer of `pefourier report`, from the records of the page."""
     written = [record if "error" in record else {**record, "out": out} for record in records]
-    sentence = f"The page is in {printable(out)}; open it in a browser, or send it as it is."
+    sentence = f"The page is in {printable(out)}. Open it in a browser, or share the single file."
     return Page(
         "report",
         words=words,

@@ -1,8 +1,7 @@
-"""What did training in a folder show? One page of HTML about what `pefourier train --out` left.
+"""HTML page about a folder of `pefourier train --out`.
 
-Nothing is trained and no data is read: runs come from results.jsonl, what they were asked from
-config.json, and both are checked before they are believed. The page is made from the answer of
-`pefourier train` as every other form is.
+Nothing is trained and no data are read: runs come from results.jsonl and options from config.json,
+and both are checked first. The page shows the same answer as `pefourier train`.
 """
 
 import shlex
@@ -37,12 +36,12 @@ from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
 RULES = ("choice", "size")  # of training, in words
-ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options that are the machine's
+ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options of the machine
 
 
 @dataclass(frozen=True)
 class TrainFolder:
-    """What a folder of `pefourier train` holds."""
+    """Content of a folder of `pefourier train`."""
 
     path: str
     config: Mapping[str, Any]
@@ -50,10 +49,10 @@ class TrainFolder:
 
 
 def read_train_folder(path: str) -> TrainFolder:
-    """Read and check a folder."""
+    """Read and check a folder of `pefourier train`."""
     config = read_configuration(Path(path) / "config.json")
     order = {name: place for place, name in enumerate([*config["dataset"], *config["encoding"]])}
-    rows = sorted(  # as they were asked for, and not as they were finished
+    rows = sorted(  # in the order of the options, not of completion
         Store(Path(path)).rows(),
         key=lambda row: [order.get(row[key], len(order)) for key in ("dataset", "encoding")],
     )
@@ -61,27 +60,27 @@ def read_train_folder(path: str) -> TrainFolder:
     if lacking or not rows:
         raise PefourierError(
             f"{shown(path)}: no seed and fold of {shown((lacking or config['dataset'])[0])} is "
-            "finished for every encoding yet; go on training with --resume"
+            "finished for every encoding yet; continue training with --resume"
         )
     for row in rows:
         classes = len(config.get("windows", {}).get(row["dataset"], ()))
         if len(row["confusion"]) != classes:
             raise PefourierError(
-                f"{shown(path)}: the confusion of a run of {shown(row['dataset'])} is not of the "
-                f"{classes} classes of config.json; delete the line to have it trained again"
+                f"{shown(path)}: the confusion matrix of a run of {shown(row['dataset'])} does not "
+                f"have the {classes} classes of config.json; delete the line to train it again"
             )
     return TrainFolder(path, config, summarize_runs(rows, training=common_settings(config)))
 
 
 def common_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What all runs of a folder have in common, options and rules."""
+    """Settings that all runs of a folder share: options and rules."""
     names = [option.name for option in fields(Options)]
     names = [name for name in (*names, *RULES) if name not in ("dataset", "encoding")]
     return {name: config[name] for name in names if name in config}
 
 
 def folder_document(folder: TrainFolder, title: str = "") -> str:
-    """The page about a folder."""
+    """Make the page about a folder."""
     summary = folder.summary
     answer, words = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
@@ -103,22 +102,22 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
 
 
 def settings_part(folder: TrainFolder) -> list[Markup | None]:
-    """The command, settings and the versions."""
+    """Commands, settings and versions of a folder."""
     settings = common_settings(folder.config)
-    settings.pop("data", None)  # where data lie is not stored; the sums of its numbers are
+    settings.pop("data", None)  # the data folder is not stored; checksums of data are
     rows = [("setting", "value"), *((name, str(value)) for name, value in settings.items())]
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     return [
         command(command_line(folder.config, folder.path)),
         command(shlex.join(["pefourier", "report", folder.path])),
-        details("Settings that all runs have in common", table(rows)),
+        details("Settings of all runs", table(rows)),
         explanations((row[0] for row in rows[1:]), ("train",)),
-        details("Versions", table(trained, "Versions that trained"), versions_table()),
+        details("Versions", table(trained, "Versions used in training"), versions_table()),
     ]
 
 
 def command_line(config: Mapping[str, Any], path: str) -> str:
-    """The options that a folder was asked last, where they are not those that nobody gives."""
+    """Return the command of a folder, with options that differ from their defaults."""
     words = ["pefourier", "train"]
     for option in fields(Options):
         value = option_of(config, option.name)
@@ -132,5 +131,5 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
 
 
 def folder_page(folder: TrainFolder, out: str) -> Page:
-    """The answer of `pefourier report DIR`."""
+    """Answer of `pefourier report DIR`."""
     return page_written([*summary_page(folder.summary).records()], out)

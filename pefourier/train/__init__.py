@@ -2,6 +2,6 @@
 
 import os
 
-# Threads that wait for one another would otherwise spin: where others use the cores too, that costs
-# several times what it gains. The threads read this when torch is loaded, which the rooms below do.
+# Waiting threads would otherwise spin; if others use the cores too, that costs several times what
+# it gains. OpenMP reads this when torch is loaded, which the modules below do.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,15 +1,15 @@
-"""Other methods beside the encodings, on the same parts: how strong are the models at all?
+"""Other methods for comparison, trained and tested on the same splits as the encodings.
 
 Conventions
 -----------
-A method learns from the training windows of a fold, its threshold is chosen on the validation
-windows, and it is tested as encodings are. ``trees`` are gradient-boosted trees (scikit-learn's
-histograms) on what the order-free arm sees: mean, deviation, least and greatest of each channel.
-``minirocket`` is MiniRocket (Dempster, Schmidt and Webb, 2021) of the package aeon with a ridge
-classifier; series of different length are stretched to the longest for it, so that length is no
-feature. Classes weigh alike, as in training. Trees draw nothing, and what MiniRocket draws
-matters little: a fold has one fit, whatever --seeds, and where encodings have several runs a fold
-their means are compared with it.
+A method is fitted on the training windows of a fold, its threshold is chosen on the validation
+windows, and it is scored on the test windows. ``trees`` are gradient-boosted trees (scikit-learn's
+histogram version) on the features of the order-free baseline: mean, standard deviation, minimum
+and maximum of each channel. ``minirocket`` is MiniRocket (Dempster, Schmidt and Webb, 2021) from
+the package aeon with a ridge classifier; shorter series are stretched to the longest to hide their
+length. Classes have equal weight, as in training. Trees use no random numbers and those of
+MiniRocket matter little: each fold has one fit, regardless of --seeds. If encodings have several
+runs per fold, their means are compared with it.
 """
 
 import time
@@ -22,12 +22,12 @@ from pefourier.train.data.split import Task
 from pefourier.train.options import BESIDE
 
 PACKAGES = {"trees": ("sklearn", "digits"), "minirocket": ("aeon", "data")}  # and pip's extra
-LEAST_ROWS = 9  # of MiniRocket's kernels
-LEAVES = 10  # of a tree that a class has room for
+LEAST_ROWS = 9  # width of MiniRocket's kernels
+LEAVES = 10  # per tree that each class has room for
 
 
 def check_methods(names: tuple[str, ...]) -> None:
-    """Refuse methods that there are not, or whose package is missing."""
+    """Reject unknown methods and methods with a missing package."""
     for name in names:
         if name not in BESIDE:
             raise unknown("method of --beside", name, BESIDE)
@@ -39,15 +39,15 @@ def check_methods(names: tuple[str, ...]) -> None:
 
 
 def check_method(name: str, task: Task) -> None:
-    """Refuse data that a method does not take."""
+    """Reject data that a method cannot use."""
     if name == "minirocket" and task.length < LEAST_ROWS:
         raise PefourierError(
-            f"{task.name}: minirocket needs {LEAST_ROWS} rows; these have {task.length}; omit it"
+            f"{task.name}: minirocket needs {LEAST_ROWS} rows, got {task.length}; omit it"
         )
 
 
 def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray, int, float]:
-    """Logits (n, K) of validation and test windows, the step 1, and the seconds they took."""
+    """Return logits (n, K) of validation and test windows, the step 1, and the seconds used."""
     began = time.perf_counter()
     parts = task.folds[fold]
     windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
@@ -59,7 +59,7 @@ def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray
 
 
 def windows_summed_up(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
-    """Mean, deviation, least and greatest (W, 4 C) of windows (W, L, C) without their padding."""
+    """Mean, standard deviation, minimum and maximum (W, 4 C) of unpadded windows (W, L, C)."""
     if lengths is not None:
         padding = np.arange(windows.shape[1]) >= lengths[:, None]
         windows = np.where(padding[..., None], np.nan, windows)
@@ -68,7 +68,7 @@ def windows_summed_up(windows: np.ndarray, lengths: np.ndarray | None) -> np.nda
 
 
 def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
-    """Windows (W, L, C) whose rows without padding fill all L, by linear interpolation.
+    """Stretch the unpadded rows of windows (W, L, C) to all L rows by linear interpolation.
 
     >>> two = np.array([[0.0, 1.0, 2.0], [0.0, 4.0, 9.0]])[..., None]
     >>> stretched(two, np.array([3, 2]))[..., 0]
@@ -84,7 +84,7 @@ def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
 
 
 def as_logits(scores: np.ndarray) -> np.ndarray:
-    """Decisions (n,) of two classes, or (n, K) of more, as logits.
+    """Decision values (n,) of two classes or (n, K) of more classes, as logits.
 
     >>> as_logits(np.array([-1.0, 2.0])).tolist()
     [[0.0, -1.0], [0.0, 2.0]]
@@ -95,10 +95,10 @@ def as_logits(scores: np.ndarray) -> np.ndarray:
 def boosted_trees(
     train: np.ndarray, labels: np.ndarray, queries: list[np.ndarray]
 ) -> list[np.ndarray]:
-    """Decisions of boosted trees on other windows."""
+    """Decision values of boosted trees on other windows."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    size = len(train) // (LEAVES * len(np.unique(labels)))  # scikit-learn's 20 split no small set
+    size = len(train) // (LEAVES * len(np.unique(labels)))  # scikit-learn's 20 fails on small sets
     trees = HistGradientBoostingClassifier(
         class_weight="balanced",
         early_stopping=False,
@@ -112,15 +112,15 @@ def boosted_trees(
 def mini_rocket(
     train: np.ndarray, labels: np.ndarray, queries: list[np.ndarray]
 ) -> list[np.ndarray]:
-    """Decisions of a ridge classifier on MiniRocket's features of other windows."""
+    """Decision values of a ridge classifier on MiniRocket features of other windows."""
     from aeon.transformations.collection.convolution_based import MiniRocket
     from sklearn.linear_model import RidgeClassifierCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    turned = [np.ascontiguousarray(windows.transpose(0, 2, 1)) for windows in (train, *queries)]
+    series = [np.ascontiguousarray(windows.transpose(0, 2, 1)) for windows in (train, *queries)]
     rocket = MiniRocket(random_state=0)
-    features = [np.asarray(rocket.fit_transform(turned[0])), *map(rocket.transform, turned[1:])]
+    features = [np.asarray(rocket.fit_transform(series[0])), *map(rocket.transform, series[1:])]
     ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10), class_weight="balanced")
     classifier = make_pipeline(StandardScaler(with_mean=False), ridge).fit(features[0], labels)
     return [classifier.decision_function(np.asarray(query)) for query in features[1:]]

@@ -1,21 +1,21 @@
-r"""How much of a difference chance makes: the standard error of the mean of folds or of runs.
+r"""Standard error of a mean difference over folds or runs.
 
-Folds share windows, so the variance of their mean is more than S²/J, S² that of J folds. Let r be
-n_test/n_train, N all windows, v the variance that one window adds to a difference. Test windows
-that all resamples share leave v/N, training windows that they share :math:`n_{train}/N` of the
-variance by training; S² holds v/N r⁻¹ and :math:`n_{test}/N` of that by training. So
+Folds share windows, so the variance of their mean exceeds S²/J, where S² is the variance over J
+folds. Let r = n_test/n_train, N the number of windows, and v the variance contributed by a window.
+Shared test windows leave v/N in the mean, and shared training windows leave :math:`n_{train}/N` of
+the variance due to training. S² contains v/N r⁻¹ and :math:`n_{test}/N` of that variance. Hence
 
-* up to r = 1 the variance is S² (1/J + r), as Nadeau and Bengio (2003, “Inference for the
-  generalization error”) have it, which is exact where training adds nothing;
-* beyond, that takes variance by training for r times what it leaves; solved for both parts, the
-  variance is S² (1/J + 1/r) + (1 - 1/r²) v/N. v is not known; that of two classifiers whose
-  mistakes are independent is not less, by the delta method from their confusions. The two agree at
-  r = 1, and resamples never have less than v/N.
+* up to r = 1, the variance is S² (1/J + r) (Nadeau and Bengio, 2003, “Inference for the
+  generalization error”), which is exact if training adds no variance;
+* for r > 1, that formula overestimates the variance due to training by a factor r². Solving for
+  both parts gives S² (1/J + 1/r) + (1 - 1/r²) v/N. The unknown v is replaced by that of two
+  classifiers with independent mistakes, which is no smaller, from their confusion matrices by the
+  delta method. Both formulas agree at r = 1, and resamples never have a variance below v/N.
 
-A mean difference of :math:`\delta` has at least the variance :math:`|\delta| (1 - |\delta|) / M`,
-that of windows which one of the two decides otherwise, of M windows of classes of equal size; over
-runs, which share their windows, it is added, over folds it is the least. How often all of this errs
-and finds is simulated in tests/tools/simulate_tests.py.
+A mean difference :math:`\delta` over M windows of equally large classes has a variance of at least
+:math:`|\delta| (1 - |\delta|) / M`, because a share :math:`|\delta|` of the windows is classified
+differently. Over runs, which share their windows, this term is added; over folds it is a minimum.
+tests/tools/simulate_tests.py simulates the error rate and the power of both formulas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,29 +27,29 @@ import numpy as np
 from pefourier.train.data.split import FOLDS
 
 TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
-REDRAWN = 2  # times that a window is tested, from which on folds are resamples
+REDRAWN = 2  # tests per window above which folds count as resamples
 
 
 @dataclass(frozen=True)
 class Chance:
-    """What standard errors of mean differences are made of, besides the spread of units."""
+    """Inputs of the standard error of mean differences, besides the spread of units."""
 
     folds: np.ndarray  # of each run
-    ratio: float = TEST_TO_TRAIN  # test windows for each training window
-    windows: float = np.inf  # different ones that are tested, as many as of classes of equal size
-    rarest: float = np.inf  # of the rarest class
+    ratio: float = TEST_TO_TRAIN  # test windows per training window
+    windows: float = np.inf  # distinct test windows, as if classes had equal size
+    rarest: float = np.inf  # test windows of the rarest class
     variances: Mapping[str, float] = field(default_factory=dict)  # of scores, by draw of windows
-    are_redrawn: bool = False  # folds are resamples, which test the same windows again
+    are_redrawn: bool = False  # folds are resamples, which test the same windows repeatedly
 
     @property
     def over(self) -> str:
-        """What differences are averaged over."""
+        """The units that differences are averaged over."""
         return "folds" if len(np.unique(self.folds)) > 1 else "runs"
 
     def error(
         self, variance: float, units: int, difference: float, pair: Sequence[str] = ()
     ) -> float:
-        """The standard error of a mean difference of two encodings over units of this variance.
+        """Return the standard error of a mean difference of two encodings over units.
 
         >>> five = Chance(np.arange(5)), Chance(np.arange(5), ratio=20)
         >>> [round(chance.error(0.005, 5, 0.1), 4) for chance in five]
@@ -65,9 +65,9 @@ class Chance:
 
 
 def window_variance(confusion: np.ndarray, *, positive: bool) -> float:
-    """Variance that one window adds to F1, of the second class or the mean of all (delta method).
+    """Variance of F1 per window (delta method), of the second class or the mean of all classes.
 
-    >>> round(window_variance(np.array([[40, 10], [10, 40]]), positive=False), 3)  # of .8: .8 × .2
+    >>> round(window_variance(np.array([[40, 10], [10, 40]]), positive=False), 3)  # 0.8 × 0.2
     0.16
     """
     p = confusion / confusion.sum()
@@ -82,10 +82,10 @@ def window_variance(confusion: np.ndarray, *, positive: bool) -> float:
 def chance_of(
     rows: Sequence[Mapping[str, Any]], confusions: Mapping[str, np.ndarray], folds: np.ndarray
 ) -> Chance:
-    """Of a dataset by its rows of results; `folds` are those of all runs.
+    """Return the `Chance` of a dataset from its result rows and the folds of all runs.
 
-    Folds that test windows again and again are resamples, of which each has all windows. Training
-    windows may overlap, so that there are not more of them for a test window than in five folds.
+    Folds that test windows repeatedly are resamples, each of which uses all windows. Training
+    windows may overlap, so the ratio is at least that of five folds.
     """
     tested = sum({row["fold"]: row["windows"] for row in rows}.values())
     whole = max(row["windows"] + row["trained"] for row in rows)
@@ -94,7 +94,7 @@ def chance_of(
     counts = next(iter(confusions.values())).sum(axis=1)
     classes = number * counts[counts > 0] / counts.sum()
     equal = len(classes) ** 2 / (1 / classes).sum()
-    if positive:  # a window moves F1 of its class by half a window of it
+    if positive:  # a window moves the F1 of its class by half a window of that class
         equal = min(number, 2 * max(1.0, number * counts[1] / counts.sum()))
     tables = confusions.items()
     variances = {e: window_variance(table, positive=positive) / number for e, table in tables}

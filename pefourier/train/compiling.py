@@ -1,7 +1,7 @@
-"""The step of a stack compiled by torch, where that saves more time than compiling takes.
+"""Compilation of training steps with torch, where it saves more time than it takes.
 
-What decides is a count of bytes and not a measured time, so that equal requests are compiled alike,
-and give equal numbers, run after run. What torch has compiled it keeps on disk itself.
+The decision depends on a count of bytes and not on a measured time. Equal requests are therefore
+compiled in the same way and give equal numbers in every run. Torch caches compiled steps on disk.
 """
 
 import warnings
@@ -16,17 +16,17 @@ from pefourier.errors import PefourierError
 from pefourier.train.model import Classifier, OrderFree
 from pefourier.train.options import Compile
 
-COMPILING = 15.0  # seconds for one kind of stack, of 16 cores
-CAPTURING = 0.5  # seconds for the graphs of a stack
-TIMES = 3  # as long as compiling must training last
-STARTING = 5e-4  # seconds in which a GPU starts the kernels of a step
-RATE = 6e11  # bytes of activations, as `bytes_between_layers` counts them, in a second
-KINDS = 256  # of stacks that torch keeps compiled
+COMPILING = 15.0  # seconds for one kind of stack, on 16 cores
+CAPTURING = 0.5  # seconds to capture the graphs of a stack
+TIMES = 3  # training must last this many times as long as compilation
+STARTING = 5e-4  # seconds in which a GPU launches the kernels of a step
+RATE = 6e11  # bytes of activations per second, as counted by `bytes_between_layers`
+KINDS = 256  # compiled kinds of stacks that torch caches
 T = TypeVar("T")
 
 
 def seconds_of_step(model: Classifier, batch: int, members: int) -> float:
-    """About how long a GPU takes for a step that is not compiled, from the bytes it moves."""
+    """Estimate the seconds of an uncompiled step on a GPU from the bytes that it moves."""
     if isinstance(model, OrderFree):
         return STARTING
     return STARTING + members * model.bytes_between_layers(batch) / RATE
@@ -34,7 +34,7 @@ def seconds_of_step(model: Classifier, batch: int, members: int) -> float:
 
 @cache
 def compile_function(function: Callable[..., T]) -> Callable[..., T]:
-    """A function compiled for each set of shapes that it meets."""
+    """Compile a function for each set of shapes that it receives."""
     from torch._dynamo import config
 
     config.cache_size_limit = KINDS
@@ -43,26 +43,26 @@ def compile_function(function: Callable[..., T]) -> Callable[..., T]:
 
 @dataclass(eq=False)
 class Compiler:
-    """Compiles what stacks do in a step; once it has failed, it lets all go on without."""
+    """Compiler of training steps; after one failure, stacks train without compilation."""
 
     choice: Compile
     say: Callable[[str], None]
     works: bool = field(init=False, default=True)
 
     def pays(self, device: torch.device, seconds: float) -> bool:
-        """Whether to compile what so many seconds would be spent with."""
+        """Whether to compile work that takes this many seconds."""
         if self.choice == "auto":
             return device.type == "cuda" and seconds >= TIMES * COMPILING
         return self.choice == "on"
 
     def run(self, work: Callable[[Callable[..., T]], Any], function: Callable[..., T]) -> Any:
-        """Do work with a function compiled, or as it is where torch cannot compile it."""
+        """Run work with a compiled function, or with the original if torch cannot compile it."""
         if not self.works:
             return work(function)
         from torch._dynamo.exc import TorchDynamoException
 
         try:
-            with warnings.catch_warnings(action="ignore"):  # of what compiling imports
+            with warnings.catch_warnings(action="ignore"):  # from imports of the compiler
                 return work(compile_function(function))
         except TorchDynamoException as error:
             lines = filter(None, str(error).splitlines())
@@ -72,5 +72,5 @@ class Compiler:
         if self.choice == "on":
             raise PefourierError(f"--compile on: torch cannot compile here: {cause}; leave it out")
         self.works = False
-        self.say(f"training goes on without compiling: {cause}")
+        self.say(f"training continues without compilation: {cause}")
         return work(function)

@@ -1,16 +1,16 @@
-"""Which encoding classifies best: one decision, which headline, tables, page and JSON read.
+"""Decision on the best encoding, shared by headline, tables, page and JSON.
 
-On a dataset it is
+The verdict on a dataset is
 
-* leaky, alone, cut short: nothing is compared, as windows leak or fewer than two encodings are
-  left that were trained to their end;
+* leaky, alone, cut short: nothing is compared, because windows leak or fewer than two encodings
+  with complete training are left;
 * best, tied: some encodings are significantly worse than another, and one or several are not;
-* no difference: none is, and for each pair there are units to find the difference asked about;
-* too few: none is, and for some pair there are not.
+* no difference: no encoding is worse, and every pair has enough units to detect the difference;
+* too few: no encoding is worse, and some pair has too few units to detect the difference.
 
-Baselines, encodings scaled by @rms beside others that are not, encodings whose training was cut
-short and those that give several tokens one vector are left out, by name. Each pair has one p: with
-a reference that of Holm's method over all differences from references, else that over all pairs.
+The decision excludes baselines, encodings scaled by @rms if others are not scaled, encodings whose
+training was cut short, and encodings that give several tokens one vector. Each pair has one p: with
+a reference, Holm's method adjusts over all differences from references, else over all pairs.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -24,23 +24,23 @@ from pefourier.train.options import LEVEL, WITHOUT_CODES
 from pefourier.train.statistics import LEAST_UNITS, Difference
 
 ALL = ("best", "tied", "no difference", "too few", "cut short", "alone", "leaky")
-KINDS = ("encoding", "scaled", "baseline")  # compared where there are not two of those before
+KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlier ones are too few
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The verdict on the encodings of a dataset, or over datasets, and what it says of each."""
+    """The verdict on the encodings of a dataset, or over datasets, with its reasons."""
 
-    verdict: str  # one of `ALL`, or those that hold on different datasets
-    best: tuple[str, ...] = ()  # the highest mean F1 or best rank, then those not told apart
-    worse: dict[str, float] = field(default_factory=dict)  # than one of them; less the highest
-    left_out: dict[str, str] = field(default_factory=dict)  # not compared, and why
-    pair: tuple[str, ...] = ()  # that needs most units, where there are too few
+    verdict: str  # from `ALL`, or those that hold on different datasets
+    best: tuple[str, ...] = ()  # highest mean F1 or best rank, then those tied with it
+    worse: dict[str, float] = field(default_factory=dict)  # encoding: mean F1 minus the highest
+    left_out: dict[str, str] = field(default_factory=dict)  # encoding: why it is not compared
+    pair: tuple[str, ...] = ()  # the pair that needs most units, if there are too few
     shortage: Difference | None = None  # of that pair
 
 
 def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The encodings that are compared with each other, and why each of the others is not.
+    """Return the encodings that are compared with each other, and why the others are not.
 
     >>> compared(["none", "rope", "trees", "dft"], {"dft": "cut short"})
     (['none', 'rope'], {'dft': 'cut short', 'trees': 'baseline'})
@@ -59,7 +59,7 @@ def decide(
     find: float,
     excluded: Mapping[str, str],
 ) -> Decision:
-    """The decision on a dataset by F1 of all runs and what differences from references there are.
+    """Return the decision on a dataset from the F1 of all runs and differences from references.
 
     >>> swing = np.array([0.01, -0.01, 0.01, -0.01])
     >>> runs = {"a": 0.8 + swing, "b": 0.801 - swing, "trees": 0.9 + swing, "c": 0.5 + swing}
@@ -93,12 +93,12 @@ def decide(
 
 
 def finds(d: Difference) -> bool:
-    """Whether there are units enough to find the difference asked about."""
+    """Whether there are enough units to detect the difference of --find."""
     return d.needed is not None and d.units >= max(d.needed, LEAST_UNITS)
 
 
 def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
-    """The verdict on a difference from a reference."""
+    """Return the verdict on a difference from a reference."""
     if leaky:
         return "leaky"
     if encoding in cut_short or d.reference in cut_short:
@@ -111,9 +111,9 @@ def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Containe
 def decide_ranks(
     names: Iterable[str], ranks: Mapping[str, float], p: np.ndarray, excluded: Mapping[str, str]
 ) -> Decision | None:
-    """The decision over datasets by average ranks; None where they tell nothing from the best.
+    """Return the decision over datasets by average ranks; None if all are tied with the best.
 
-    `p` is of every two encodings, in the order of `ranks`.
+    `p` is a matrix of all pairs of encodings, in the order of `ranks`.
 
     >>> apart = np.array([[1, 0.9, 0.01], [0.9, 1, 0.3], [0.01, 0.3, 1]])
     >>> found = decide_ranks("abc", {"a": 1.0, "b": 1.5, "c": 2.1}, apart, {})

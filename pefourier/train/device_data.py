@@ -1,4 +1,4 @@
-"""A task that lies on the device: windows gathered there by index, and who sees which when."""
+"""A task on the device: windows gathered by index, and the batches of each member."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from pefourier.train.data.split import Fold, Task, machine_memory
 
 @dataclass(frozen=True, eq=False)
 class Resident:
-    """A task's rows, starts and labels on the device, once."""
+    """Rows, starts and labels of a task, stored on the device once."""
 
     task: Task
     rows: Tensor  # (N, C)
     starts: Tensor  # (W,)
     labels: Tensor  # (W,)
     within: Tensor  # (L,)
-    lengths: Tensor | None  # (W,) rows of each window, the rest is padding
+    lengths: Tensor | None  # (W,) rows of each window; the rest is padding
     device: torch.device
 
     def windows(self, index: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-        """Windows (M, n, L, C) of indices (M, n), scaled by each member's fold."""
+        """Windows (M, n, L, C) of indices (M, n), scaled by the fold of each member."""
         rows = self.starts[index][:, :, None] + self.within  # (M, n, L)
         flat = self.rows.index_select(0, rows.flatten()).view(*rows.shape, -1)
         scaled = flat.sub_(mean).div_(scale)
@@ -47,7 +47,7 @@ def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.f
 
 
 def batch_and_steps(task: Task, batch_size: int) -> tuple[int, int]:
-    """Windows a step and steps an epoch that every fold has: facts of the task, not of a stack."""
+    """Windows per step and steps per epoch, equal for all folds of a task and for all stacks."""
     smallest = min(len(fold.train) for fold in task.folds)
     batch = min(batch_size, smallest)
     return batch, smallest // batch
@@ -56,7 +56,7 @@ def batch_and_steps(task: Task, batch_size: int) -> tuple[int, int]:
 def draw_batches(
     task: Task, seed: int, number: int, first: int, count: int, batch_size: int
 ) -> np.ndarray:
-    """Indices of windows (count, batch) of a seed and fold, of the steps from the first on."""
+    """Window indices (count, batch) of a seed and fold for `count` steps from `first` on."""
     fold = task.folds[number]
     batch, steps = batch_and_steps(task, batch_size)
     epochs = range(first // steps, (first + count - 1) // steps + 1)
@@ -67,33 +67,33 @@ def draw_batches(
 
 
 def padded_indices(indices: Sequence[np.ndarray]) -> Tensor:
-    """Indices of all members (M, n), filled up with their first."""
+    """Indices of all members (M, n), padded with the first index of each."""
     longest = max(map(len, indices))
     rows = [np.concatenate([i, np.full(longest - len(i), i[0])]) for i in indices]
     return torch.as_tensor(np.stack(rows))
 
 
 def class_weights(task: Task, fold: Fold) -> np.ndarray:
-    """Weights n / (K n_k), under which every class counts the same in training."""
+    """Weights n / (K n_k), which give every class the same total weight in training."""
     counts = np.bincount(task.labels[fold.train], minlength=len(task.classes))
     return np.asarray(len(fold.train) / (len(counts) * counts))
 
 
 def device_memory(device: torch.device) -> int:
-    """Bytes that a device has."""
+    """Bytes of memory of a device."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return machine_memory()
 
 
-PROBED = 2  # members of a trial step
-ROOM = 0.4  # share of a GPU's free memory that a step may take; a graph has memory of its own
+PROBED = 2  # members in a trial step
+ROOM = 0.4  # share of a GPU's free memory that a step may use; graphs need separate memory
 
 
 def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], object]) -> int:
-    """How many of so many members a GPU's memory holds, by an eager step of few of them.
+    """Count the members that fit into a GPU's memory, from an eager step of a few members.
 
-    A failed capture cannot be recovered from, so that none is tried that would fail.
+    A failed graph capture is fatal, which is why memory is checked before any capture.
     """
     if device.type != "cuda" or count <= PROBED:
         return count
@@ -106,14 +106,14 @@ def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], 
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on the device, without waiting for what that is at."""
+    """Copy a tensor to the device without waiting for the device's current work."""
     if device.type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def fetch(tensors: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
-    """Tensors of a device on the host, and what to call before their numbers are read."""
+    """Copy tensors to the host; also return a function to call before reading their numbers."""
     copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
     if tensors[0].device.type != "cuda":
         return copies, lambda: None

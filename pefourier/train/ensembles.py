@@ -1,7 +1,7 @@
-"""What is to be trained, and what its numbers depend on: an experiment, in stacks.
+"""An experiment in stacks: what is trained, and what the numbers depend on.
 
-An encoding as it is, or scaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
-dataset that fit into memory together are a `Stack`.
+An encoding, scaled or unscaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
+dataset that fit into memory together form a `Stack`.
 """
 
 import os
@@ -33,25 +33,25 @@ from pefourier.version import __version__
 from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
-COSTS = {"bias": "biases", "key": "keys"}  # acts that cost more than codes that add or turn
+COSTS = {"bias": "biases", "key": "keys"}  # acts that cost more than adding or rotating
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
-MOST_PROCESSES = 8  # started without being asked: each holds the data
-WORTH = 4 * 10**6  # tokens of training windows: less is trained sooner than processes start
-RULES = {  # that numbers depend on, where an earlier version had others
+MOST_PROCESSES = 8  # started by default: each holds the data
+WORTH = 4 * 10**6  # tokens of training windows: with fewer, starting processes takes longer
+RULES = {  # that the numbers depend on and that differed in an earlier version
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "
     "then least loss",
     "size": "@rms: of codes less their mean over positions",
 }
-# what a comparison is of, and what its numbers don't depend on
+# the subject of a comparison, and options that do not change its numbers
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
 APART |= {"device", "compile", "columns", "missing", *NOT_NUMBERS}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training to be done."""
+    """A single training: dataset, arm, seed and fold."""
 
     dataset: str
     arm: Arm
@@ -60,13 +60,13 @@ class Run:
 
     @property
     def key(self) -> Key:
-        """What its line in results.jsonl is found by."""
+        """Key of its line in results.jsonl."""
         return self.dataset, self.arm.name, self.seed, self.fold
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedTask:
-    """A task, its classifier, its arms with what they inject, and all runs of these."""
+    """A task with its classifier, arms, injections and runs."""
 
     task: Task
     model: Transformer
@@ -81,7 +81,7 @@ class Ensemble:
     """Runs of one dataset that are trained together."""
 
     resolved: ResolvedTask
-    model: Classifier | None  # None: another method, which its arm names
+    model: Classifier | None  # None: the arm names another method
     runs: Sequence[Run]
 
     @property
@@ -94,16 +94,16 @@ class Ensemble:
 
     @property
     def acts(self) -> set[str]:
-        """How what its runs inject enters the classifier."""
+        """The acts through which the encodings of its runs enter the classifier."""
         injections = (self.resolved.injections.get(run.arm.spec) for run in self.runs)
         return {injection.act for injection in injections if injection is not None}
 
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
-    """Load what the arms inject, each SPEC once; refuses those that cannot be trained."""
+    """Load the injection of each SPEC once, and reject arms that cannot be trained."""
     channels, classes = task.rows.shape[1], len(task.classes)
     patch, stride = sizes_of_tokens(task.length, options)
-    even = 2 * max(len(task.grid), 1) * options.heads  # a pair for each axis
+    even = 2 * max(len(task.grid), 1) * options.heads  # a rotary pair for each axis
     d = even if options.d is None else options.d
     sizes = d, options.heads, options.layers, patch, stride, options.ffn
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
@@ -130,7 +130,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
 
 
 def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
-    """Rows of a token and from one to the next, as given or so that there are few enough tokens.
+    """Rows per token and rows between token starts, as given or derived from --tokens.
 
     >>> sizes_of_tokens(251, Options(tokens=32)), sizes_of_tokens(24, Options(tokens=32))
     ((11, 10), (1, 1))
@@ -139,9 +139,7 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     if limit is None:
         return options.patch, None
     if limit < 2 or options.patch != Options.patch:
-        raise PefourierError(
-            f"--tokens must be 2 or more and stands in place of --patch; got {limit}"
-        )
+        raise PefourierError(f"--tokens must be at least 2 and excludes --patch, got {limit}")
     return next(
         (patch, stride)
         for patch in range(-(-length // limit), length + 1)
@@ -151,7 +149,7 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
 
 
 def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
-    """What a SPEC injects into a classifier of a task, at its times if it has some."""
+    """Load the injection of a SPEC for a task, at its times if it has any."""
     sizes, times = (model.tokens, model.d, model.heads, seed), None
     if task.times is not None:
         times = task.times_of_tokens(task.times, model.step, model.tokens)
@@ -159,28 +157,28 @@ def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: boo
 
 
 def check_scaling(arm: Arm, injection: Injection) -> None:
-    """Refuse to scale codes that are not added to the input, or that do not vary."""
+    """Reject scaling if vectors are not added to the input or do not vary."""
     if injection.act != "add" or not varies(injection):
         raise PefourierError(
-            f"{shown(arm.name)}: {arm.spec} has no size to match: it is not added to the input "
-            f"(act {injection.act!r}), or is the same at every position"
+            f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the input "
+            f"(act {injection.act!r}), or is constant over positions"
         )
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
-    """Refuse a classifier that the device's memory does not hold once, before anything is made."""
-    # half of them at least, and parameters, their gradients and two means of those
+    """Reject a classifier too large for the device's memory, before anything is allocated."""
+    # at least half of the activations, and parameters, gradients and Adam's two means
     needs = model.bytes_between_layers(batch) // 2 + 16 * model.size
     if needs > (memory := device_memory(device)):
         raise PefourierError(
             f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
             f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
-            f"a run; there are {memory / 2**30:,.0f} GiB: choose smaller ones"
+            f"per run, and {memory / 2**30:,.0f} GiB are available; choose smaller values"
         )
 
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
-    """How many members fit into the bytes a stack may take, roughly."""
+    """Estimate how many members fit into the memory allowed for a stack."""
     scores = 8 * batch * model.tokens * model.heads * model.tokens * model.layers
     members = STACK_BYTES[device.type] // (model.bytes_between_layers(batch) + scores)
     if device.type == "cuda":
@@ -190,14 +188,14 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
 
 
 def plan_runs(task: Task, arms: Sequence[Arm], seeds: int) -> list[Run]:
-    """The runs of a dataset, order-free ones last: a seed and fold has all its encodings near."""
+    """Plan the runs of a dataset, grouped by seed and fold, order-free ones last."""
     places = product(range(seeds), range(len(task.folds)), arms)
     runs = [Run(task.name, a, s, fold) for s, fold, a in places if s < seeds_of(a.spec, seeds)]
     return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_CODES)
 
 
 def facts_of_fold(task: Task, number: int) -> dict[str, Any]:
-    """What every run of a fold has in its row."""
+    """Facts that the result rows of all runs of a fold share."""
     fold = task.folds[number]
     facts = {"split": task.split, "leaky": task.leaky, "length": task.length}
     facts |= {"windows": len(fold.test), "trained": len(fold.train)}
@@ -205,7 +203,7 @@ def facts_of_fold(task: Task, number: int) -> dict[str, Any]:
 
 
 def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTask]) -> None:
-    """Refuse runs that these tasks could not have had."""
+    """Reject stored runs that do not match these tasks."""
     tasks = {entry.task.name: entry.task for entry in resolved}
     for row in rows:
         task, number = tasks.get(row["dataset"]), row["fold"]
@@ -216,17 +214,17 @@ def check_runs(rows: Sequence[Mapping[str, Any]], resolved: Sequence[ResolvedTas
             or not facts_of_fold(task, number).items() <= row.items()
         ):
             raise PefourierError(
-                f"--resume: the data cannot have had this run: {shown(row['dataset'])}, "
+                f"--resume: the data do not match the stored run of {shown(row['dataset'])}, "
                 f"{shown(row['encoding'])}, seed {row['seed']}, fold {row['fold']}; delete its "
                 "line or choose another --out"
             )
 
 
 def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
-    """Runs of a task in stacks of at most `size`, those beside one another that cost alike.
+    """Divide the runs of a task into stacks of at most `size` runs of similar cost.
 
-    Biases, and keys of lags, are paid for by all of a stack. Another method's runs are stored one
-    by one.
+    If one run of a stack has biases or keys of lags, all of its runs pay for them. Runs of other
+    methods are stored one by one.
     """
     model = resolved.model
     blind = OrderFree(model.length, model.channels, model.classes, model.d)
@@ -240,14 +238,14 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
         kind_runs = kinds.get(kind, [])
         kind_model = None if kind in BESIDE else blind if kind == ORDER_FREE else model
         limit = 1 if kind in BESIDE else size
-        even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small one at the end
+        even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small last stack
         starts = range(0, len(kind_runs), max(even, 1))
         ensembles += [Ensemble(resolved, kind_model, kind_runs[i : i + even]) for i in starts]
     return ensembles
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
-    """All parameters of each arm's encoding, defaults too, and whether its tokens share codes."""
+    """All parameters of each arm's encoding with defaults, and whether tokens share a vector."""
     params: dict[str, dict[str, Any]] = {}
     for arm in resolved.arms:
         params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
@@ -259,7 +257,7 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
 
 
 def remarks_on_task(task: Task) -> list[str]:
-    """What to know of a task before training: what is dropped, filled, and who its examples are."""
+    """Remarks on a task before training: dropped and filled data, groups and classes."""
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
     facts: list[tuple[str, Any, dict[str, Any]]] = [
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
@@ -279,12 +277,12 @@ def remarks_on_task(task: Task) -> list[str]:
 
 
 def collides(injection: Injection, tokens: int) -> bool:
-    """Whether codes that are added are fewer than tokens, some of which then share one."""
+    """Whether added vectors are fewer than tokens, which makes some tokens share one."""
     return injection.act == "add" and injection.has_codes and len(injection.codes) < tokens
 
 
 def list_remarks(resolved: ResolvedTask) -> list[str]:
-    """What to know before training, of encodings too that give several tokens one code."""
+    """Remarks before training, including encodings that give several tokens one vector."""
     remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
@@ -297,7 +295,7 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What is to be compared, on which data and device, by which rank, and where results go."""
+    """A comparison: its data, device, rank and result folder."""
 
     options: Options
     rank: int
@@ -309,18 +307,18 @@ class Experiment:
 
     @property
     def keys(self) -> list[Key]:
-        """All runs that are asked for."""
+        """All requested runs."""
         return [run.key for entry in self.resolved for run in entry.runs]
 
     @property
     def remarks(self) -> list[str]:
-        """What to know before training, each remark once."""
+        """All remarks before training, without repetition."""
         lines = [line for entry in self.resolved for line in list_remarks(entry)]
         return list(dict.fromkeys(lines))
 
     @property
     def description(self) -> dict[str, Any]:
-        """All that the numbers depend on, and how many runs are trained together at most."""
+        """All that the numbers depend on, including the largest number of runs in a stack."""
         sizes = [-(-len(self.keys) // self.ranks)]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
@@ -336,7 +334,7 @@ class Experiment:
 
 
 def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
-    """The data, with what can be trained on them."""
+    """Resolve options to data, classifiers and runs."""
     device = choose_device(options.device)
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
@@ -346,7 +344,7 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
 
 
 def choose_device(device: str) -> torch.device:
-    """The device to work on; auto is the GPU of this process where there is one."""
+    """Choose the device; auto is the GPU of this process if it has one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
@@ -355,7 +353,7 @@ def choose_device(device: str) -> torch.device:
     if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))):
         raise PefourierError(
             f"--device must be auto, cpu, cuda or cuda:0, below {torch.cuda.device_count()} CUDA "
-            f"devices of this machine; got {shown(device)}"
+            f"devices of this machine, got {shown(device)}"
         )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
@@ -363,11 +361,11 @@ def choose_device(device: str) -> torch.device:
 
 
 def store_of(options: Options, rank: int, ranks: int) -> Store:
-    """Where a rank writes: of ranks that meet the first alone, else each a file of its own."""
+    """Choose where a rank writes: only the first of ranks that meet, otherwise a file per rank."""
     meets = has_meeting_point(ranks)
     if ranks > 1 and options.out is None and not meets:
         raise PefourierError(
-            f"several ranks meet in a folder; give --out DIR, or unset RANK={rank} and "
+            f"several ranks need a shared folder; pass --out DIR, or unset RANK={rank} and "
             f"WORLD_SIZE={ranks} to train alone"
         )
     path = None if options.out is None or (meets and rank) else Path(options.out)
@@ -375,13 +373,13 @@ def store_of(options: Options, rank: int, ranks: int) -> Store:
 
 
 def count_processes(experiment: Experiment, ranks: int) -> int:
-    """How many processes share the work on this machine, where it is not one of many ranks."""
+    """Choose the number of processes on this machine, unless it is one of many ranks."""
     cores, count = torch.get_num_threads(), experiment.options.processes
     shared = ranks > 1 or experiment.device.type != "cpu"
     if count is not None and (shared or not 1 <= count <= cores):
         raise PefourierError(
-            f"--processes must be from 1 to {cores}, the cores that torch uses here; ranks of "
-            f"torchrun, and GPUs, share the work without it; got {count}"
+            f"--processes must be from 1 to {cores}, the cores that torch uses here, got {count}; "
+            "omit it with ranks of torchrun and on GPUs, which share the work anyway"
         )
     if count is not None or shared:
         return count or 1
@@ -394,7 +392,7 @@ def count_processes(experiment: Experiment, ranks: int) -> int:
 
 
 def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> dict[str, Any]:
-    """What the numbers depend on of data, of their splits, and of codes that no name tells."""
+    """Fingerprints of all data, splits and tables that the numbers depend on."""
     tasks = [entry.task for entry in resolved]
     timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
     arrays = {task.name: task.rows for task in tasks} | timed
@@ -413,7 +411,7 @@ def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> di
 
 
 def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
-    """A checksum of all parts; of resamples one of each, as more may be asked for later."""
+    """Checksums of all splits; one per resample, because more may be requested later."""
     cuts = {task.name: task.folds}
     if resamples is not None:
         cuts = {f"{task.name}, resample {i}": (fold,) for i, fold in enumerate(task.folds)}
@@ -426,13 +424,13 @@ def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
 
 
 def checksum(*arrays: np.ndarray) -> str:
-    """CRC-32 of whole numbers and of how many there are in each array."""
+    """CRC-32 of whole numbers and of the length of each array."""
     numbers = np.concatenate([np.array([len(array) for array in arrays]), *arrays])
     return f"{zlib.crc32(numbers.astype('<i8').tobytes()):08x}"
 
 
 def fingerprint(array: np.ndarray) -> list[float]:
-    """Two numbers that a change of (n, k) values, or of their order, moves, and rounding does not.
+    """Two numbers that change with the (n, k) values or their order, but not with rounding.
 
     >>> table = np.arange(6.0).reshape(3, 2)
     >>> fingerprint(table), fingerprint(table[::-1]), fingerprint(2 * table)
@@ -445,7 +443,7 @@ def fingerprint(array: np.ndarray) -> list[float]:
 
 
 def settings_in_common(experiment: Experiment) -> dict[str, Any]:
-    """What all models of a comparison have in common; d by dataset where it differs."""
+    """Settings that all models of a comparison share; d by dataset if it differs."""
     settings = {k: v for k, v in asdict(experiment.options).items() if k not in APART} | RULES
     sizes = {entry.task.name: entry.model.d for entry in experiment.resolved}
     return settings | {"d": sizes if len({*sizes.values()}) > 1 else max(sizes.values())}

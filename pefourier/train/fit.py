@@ -1,30 +1,30 @@
-"""Trains a stack of members, encoding × seed × fold, as one program; read it from top to bottom.
+"""Training of a stack of members (encoding × seed × fold) as one program, from top to bottom.
 
 Conventions
 -----------
-`fit` trains a stack from one look at validation to the next (`Training`), each a number of steps
-of all members (`program.Program`). A member's initial weights, batches and what it drops depend on
-its seed and fold alone, so that encodings are compared in pairs and a member in a stack is the
-member alone, up to rounding: a library may add in another order where it multiplies other numbers
-of matrices at once. Members may differ in rate and dropout. Data stay on the device, windows are
-gathered there by index, and nothing is read back between two looks.
+`fit` trains a stack from one validation look to the next (`Training`); between two looks, all
+members take a number of steps (`program.Program`). A member's initial weights, batches and dropout
+depend only on its seed and fold. Encodings are therefore compared in pairs, and a member trains in
+a stack as it does alone, up to rounding: a library may sum in another order for another number of
+matrices. Members may differ in rate and dropout. Data stay on the device, windows are gathered
+there by index, and nothing is read back between two looks.
 
-Every `schedule.every` steps weights are looked at on validation windows, and the best are kept, of
-equal ones those with the least loss: where a score reaches 1 early, the first weights that do are
-of a model that is not ready. Less by a hundredth of a nat does not count: the loss of a model that
-is right about everything falls for as long as it is trained. The score is what the test asks for:
-average precision of two classes, whose threshold is chosen afterwards, and the macro F1 of more,
-where the largest logit decides. The loss alone would end training too soon: weighted by class, it
-grows as soon as some windows are surely wrong, long before their ranking is best. A member that has
-not become better for `schedule.patience` steps is done and leaves the stack.
+Every `schedule.every` steps, weights are scored on the validation windows and the best are kept.
+Ties in the score go to the lower loss: where a score reaches 1 early, the first such weights belong
+to an unfinished model. Only a decrease by more than 0.01 nats counts, because the loss of a model
+without mistakes falls throughout training. The score matches the test: average precision for two
+classes, whose threshold is chosen afterwards, and macro F1 for more classes, where the largest
+logit decides. The loss alone would end training too early: weighted by class, it grows as soon as
+some windows are confidently wrong, long before their ranking is best. A member without better
+weights for `schedule.patience` steps is done and leaves the stack.
 
-A GPU is given the steps of the next look before the last one is scored. It then trains members that
-are done for one look more than a CPU does, which changes nothing that is kept. There members leave
-only where that saves more time than graphs of fewer members take to capture, as a count of bytes
-has it: measured times would make equal requests differ in rounding.
+A GPU receives the steps of the next look before the last look is scored. It therefore trains
+finished members for one look more than a CPU, which does not change the kept weights. On a GPU,
+members leave only if that saves more time than capturing graphs of fewer members. The estimate
+counts bytes: with measured times, equal requests would differ in rounding.
 
-A checkpoint has all that training goes on from: parameters now and at their best, Adam's means,
-who is done, and the step. Everything else is drawn from seed, fold and step.
+A checkpoint holds all that training needs to continue: current and best parameters, Adam's means,
+the members still in training, and the step. Everything else follows from seed, fold and step.
 """
 
 import time
@@ -46,48 +46,48 @@ from pefourier.train.program import Program, Replica, is_code
 from pefourier.train.request import Schedule
 from pefourier.train.store import Checkpoint
 
-LEAST_GAIN = 0.01  # of the loss, in nats, to be better at an equal score
-AHEAD = {"cpu": 0, "cuda": 1}  # looks that a device is given before the last one is scored
+LEAST_GAIN = 0.01  # decrease of the loss, in nats, that counts as better at an equal score
+AHEAD = {"cpu": 0, "cuda": 1}  # looks that a device receives before the last is scored
 SIZES = sorted({1, *(2**i for i in range(1, 21)), *(3 * 2**i for i in range(20))})  # of stacks
 MEMORY_ENDS = (
     *("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED"),
-    "CUBLAS_STATUS_NOT_INITIALIZED",  # there is no room for its workspace
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # no memory for its workspace
 )
 
 
 def no_rows() -> np.ndarray:
-    """What there is of codes that a model does not take, and of looks at one fitted at once."""
+    """An empty array of vectors, for models without them, or of looks, for methods without them."""
     return np.zeros((0, 3))
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one member came to: logits of validation and test windows with the weights kept."""
+    """Result of one member: logits of validation and test windows with the kept weights."""
 
     member: Replica
     valid: np.ndarray  # (n, K)
     test: np.ndarray
-    step: int  # 0 where training diverged at once: the weights it began with
-    seconds: float  # of its stack, over its members
-    codes: np.ndarray = field(default_factory=no_rows)  # trained ones of all places
-    frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, where they are known
-    parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but codes
-    curve: np.ndarray = field(default_factory=no_rows)  # (looks, 3): loss; score, loss validated
+    step: int  # 0 if training diverged at once: the initial weights
+    seconds: float  # of its stack, divided by its members
+    codes: np.ndarray = field(default_factory=no_rows)  # trained vectors of all places
+    frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, if known
+    parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but trained vectors
+    curve: np.ndarray = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
 
     @property
     def finite(self) -> bool:
-        """Whether its logits are finite; even the weights a member began with may give others."""
+        """Whether its logits are finite; even initial weights may give non-finite logits."""
         return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
 
 
 def score_members(program: Program, logits: Sequence[np.ndarray]) -> np.ndarray:
-    """Score and loss of each member's validation windows (M, 2), from their logits (n, K)."""
+    """Score and loss (M, 2) of each member's validation windows, from their logits (n, K)."""
     pairs = zip(program.members, logits, strict=True)
     return np.array([score_and_loss(program.data.task, m.fold, rows) for m, rows in pairs])
 
 
 def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, float]:
-    """Score and loss of the logits (n, K) of a fold's validation windows; nan where it diverged."""
+    """Score and loss of a fold's validation windows by logits (n, K); nan after divergence."""
     fold = task.folds[number]
     labels = task.labels[fold.valid]
     if not np.isfinite(logits).all():
@@ -108,7 +108,7 @@ def fit(
     checkpoint: Checkpoint | None = None,
     compiler: Compiler | None = None,
 ) -> list[Outcome]:
-    """Train members together, or as many at a time as memory holds."""
+    """Train members together, or as many at a time as fit into memory."""
     outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
     try:
         size = device_data.count_fitting(
@@ -125,19 +125,19 @@ def fit(
         if not memory and not any(text in str(error) for text in MEMORY_ENDS):
             raise
         raise PefourierError(
-            "memory does not hold the runs trained together; choose a smaller --batch-size or --d"
+            "the runs of a stack do not fit into memory; choose a smaller --batch-size or --d"
         ) from error
     return outcomes
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What a program came to at a look at validation, to be read once `wait` returns."""
+    """Results of a program at a validation look, readable once `wait` returns."""
 
     program: Program
     active: np.ndarray  # its members
     begun: int  # steps before the look
-    done: int  # and after it
+    done: int  # steps after the look
     results: Sequence[Tensor]  # mean training loss (M,) and logits of validation windows
     wait: Callable[[], None]
     parameters: Parameters
@@ -145,7 +145,7 @@ class Look:
 
 @dataclass(eq=False)
 class Training:
-    """Members trained together, with the best weights of each so far."""
+    """Training of a stack: its members and the best weights of each so far."""
 
     data: Resident
     model: Classifier
@@ -160,16 +160,16 @@ class Training:
         count = len(self.members)
         self.highest: np.ndarray = np.tile([-1.0, np.inf], (count, 1))  # score and loss
         self.best_step: np.ndarray = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
-        self.curve: np.ndarray = np.zeros((0, count, 3))  # of each look; nan of those who are done
+        self.curve: np.ndarray = np.zeros((0, count, 3))  # by look; nan for finished members
         self.active: np.ndarray = np.arange(count)  # members in `running`
         self.seconds = 0.0
 
     def program_of(self, members: Sequence[Replica], *, eager: bool = False) -> Program:
-        """A program of some of the members, as they begin."""
+        """Return a program of some of the members in their initial state."""
         return Program(self.data, self.model, members, self.schedule, self.compiler, eager)
 
     def run(self, progress: Progress) -> list[Outcome]:
-        """Train to the end, from a checkpoint if there is one."""
+        """Train to the end, from a checkpoint if one exists."""
         self.restore()
         looks = deque[Look]()
         ahead = AHEAD[self.data.device.type]
@@ -189,17 +189,17 @@ class Training:
         return self.collect_outcomes()
 
     def begin_look(self) -> Look:
-        """Train to the next look, without waiting for what comes of it."""
+        """Start training to the next look, without waiting for its results."""
         program, begun = self.running, self.running.done
         steps = min(self.schedule.every, self.schedule.steps - begun)
         results, wait = device_data.fetch([program.train(steps), program.logits_of("valid")])
         parameters = program.parameters
-        if AHEAD[self.data.device.type]:  # they change meanwhile
+        if AHEAD[self.data.device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
         return Look(program, self.active, begun, program.done, results, wait, parameters)
 
     def judge(self, look: Look) -> float:
-        """Keep what has become better at a look; the mean training loss."""
+        """Keep better weights of a look; return the mean training loss."""
         look.wait()
         patient = self.is_patient(look.active, look.begun)
         loss = look.results[0].double().numpy()
@@ -218,12 +218,12 @@ class Training:
         return float(loss.mean())
 
     def is_patient(self, members: np.ndarray, done: int) -> np.ndarray:
-        """Which members have steps left without better weights after so many steps."""
+        """Whether members have patience left after this many steps."""
         waited = done - self.best_step[members]
         return np.asarray(waited < (self.schedule.patience or np.inf))
 
     def leave(self, done: int) -> None:
-        """Let those leave whose patience has ended after so many steps."""
+        """Remove members without patience after this many steps."""
         patient = self.is_patient(self.active, done)
         if not patient.any():
             self.active = self.active[:0]
@@ -236,7 +236,7 @@ class Training:
                 self.active = self.active[stay]
 
     def choose_smaller(self, patient: np.ndarray) -> np.ndarray:
-        """Who stays on a GPU, some of them done: all, unless fewer save more than a new capture."""
+        """Return members that stay on a GPU: all, unless fewer save more than a capture costs."""
         size = next(size for size in SIZES if size >= patient.sum())
         batch = self.running.index.shape[1]
         now, then = (compiling.seconds_of_step(self.model, batch, n) for n in (len(patient), size))
@@ -249,7 +249,7 @@ class Training:
         return np.sort(np.concatenate([np.flatnonzero(patient), filled]))
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that training goes on from."""
+        """Return everything needed to continue training."""
         tensors = self.running.state() | {f"best.{name}": p for name, p in self.best.items()}
         return {name: value.cpu().numpy() for name, value in tensors.items()} | {
             "highest": self.highest,
@@ -260,7 +260,7 @@ class Training:
         }
 
     def restore(self) -> None:
-        """Go on from a checkpoint of these members, if there is one."""
+        """Resume from a checkpoint of these members, if one exists."""
         arrays = self.checkpoint.load()
         if arrays is None:
             return
@@ -277,7 +277,7 @@ class Training:
             self.running.set_state(tensors, int(done))
 
     def collect_outcomes(self) -> list[Outcome]:
-        """What each member came to, with its best weights."""
+        """Return the outcome of each member with its best weights."""
         program = self.running
         if len(program.members) < len(self.members):
             program = self.program_of(self.members, eager=True)
@@ -308,7 +308,7 @@ class Training:
 
 
 def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Whether scores with their losses (M, 2) are above others, or as high with clearly less loss.
+    """Whether scores with losses (M, 2) are higher, or equal with clearly less loss, than before.
 
     >>> is_better(np.array([[0.9, 3.0], [0.8, 1.0], [np.nan, 0.0]]), np.array([[0.8, 2.0]] * 3))
     array([ True,  True, False])
@@ -319,7 +319,7 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """The codes of all places of each member, and the frequencies of its rotation."""
+    """Return the vectors of all places of each member, and the frequencies of its rotation."""
     injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
         return [(no_rows(), injection.frequencies) for injection in injections]
@@ -328,11 +328,11 @@ def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]
     tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     pairs = []
     for i, injection in enumerate(injections):
-        codes, waves = injection.table(), injection.frequencies
+        codes, rates = injection.table(), injection.frequencies
         if injection.act in tables:
             codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
-        if injection.learn and waves is not None:
-            moved = p["codes.rotate"].detach()[i, : len(waves)].cpu().double().numpy()
-            waves = np.where(waves != 0, moved, waves)
-        pairs.append((codes, waves))
+        if injection.learn and rates is not None:
+            moved = p["codes.rotate"].detach()[i, : len(rates)].cpu().double().numpy()
+            rates = np.where(rates != 0, moved, rates)
+        pairs.append((codes, rates))
     return pairs

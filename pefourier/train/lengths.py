@@ -1,11 +1,12 @@
-"""Trained at one length, tested on longer ones: which encoding goes on where training ended?
+"""Length extrapolation: encodings trained at one length and tested at longer lengths.
 
 Conventions
 -----------
-A built-in task is drawn anew at each length; inputs are scaled and the threshold is chosen as at
-the length of training, and nothing is trained further. An encoding has what the longer windows
-need, or says why not: codes that were trained must all have been, and what is added must tell
-positions apart. Fixed codes of the first positions may change with the length, which is said.
+A built-in task is drawn again at each length. Inputs are scaled and the threshold is chosen as at
+the training length, without further training. If an encoding cannot supply vectors for longer
+windows, the result states why: trained vectors must all have been trained, and added vectors must
+distinguish positions. If fixed vectors of the first positions depend on the length, they may
+change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +29,9 @@ from pefourier.writing.text import agreeing
 def score_lengths(
     stack: Ensemble, outcome: Outcome, tasks: Sequence[Task], load: Callable[..., Injection]
 ) -> list[dict[str, Any]]:
-    """Scores of a trained run at the lengths of tasks, or why there are none.
+    """Score a trained run at the lengths of tasks, or state why it has no scores.
 
-    `load` gives what a SPEC injects, by classifier, SPEC, seed and task.
+    `load` returns the injection for a classifier, SPEC, seed and task.
     """
     fold, rows = stack.task.folds[outcome.member.fold], []
     labels, macro = stack.task.labels[fold.valid], stack.task.positive is None
@@ -38,7 +39,7 @@ def score_lengths(
         scores: Mapping[str, Any] = dict.fromkeys(Scores.__dataclass_fields__)
         try:
             if stack.model is None:
-                raise PefourierError("it takes windows as long as those that it has learned")
+                raise PefourierError("it needs windows of the length used in training")
             longer, reason = replace(stack.model, length=task.length), ""
             injection = injection_at(stack, outcome, longer, load)
         except PefourierError as error:
@@ -56,7 +57,7 @@ def score_lengths(
 def injection_at(
     stack: Ensemble, outcome: Outcome, model: Classifier, load: Callable[..., Injection]
 ) -> Injection | None:
-    """What a run injects at another length; refused where it has not got that."""
+    """Return the injection of a run at another length; reject a run that has none."""
     if isinstance(model, OrderFree):
         return None
     run = stack.runs[outcome.member.number]
@@ -69,11 +70,11 @@ def injection_at(
 
 
 def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
-    """Codes of a longer window, the trained ones as they were trained."""
+    """Return the injection of a longer window, with trained vectors as trained."""
     injection = outcome.member.injection
     if longer.act == "add" and 1 < len(longer.codes) < tokens:
         raise PefourierError(
-            f"it has {len(longer.codes)} codes for {tokens} tokens, so that some share one"
+            f"it has {len(longer.codes)} distinct vectors for {tokens} tokens, so some share one"
         )
     if not injection.learn:
         return longer
@@ -84,7 +85,7 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     lacking = sum(code.tobytes() not in trained for code in longer.codes)
     if lacking:
         raise PefourierError(
-            f"{lacking} of its {len(longer.codes)} codes for {tokens} tokens "
+            f"{lacking} of its {len(longer.codes)} vectors for {tokens} tokens "
             f"{agreeing(lacking, 'was', 'were')} never trained"
         )
     return replace(longer, codes=np.stack([trained[code.tobytes()] for code in longer.codes]))

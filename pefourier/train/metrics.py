@@ -1,8 +1,8 @@
 """Scores of one run: precision, recall, F1 at a threshold from validation, and average precision.
 
-Two classes: the score is the difference of the logits, the threshold the one with the best F1 on
-validation. More classes, or two of which neither is to be detected (`macro`): the largest logit
-decides, and all four are means over classes.
+With two classes, the score is the difference of the logits, and the threshold maximizes F1 on
+validation. With more classes, or two without a positive class (`macro`), the largest logit decides,
+and all four scores are means over classes.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scores:
-    """Of the test windows of one fold, none point-adjusted."""
+    """Scores of the test windows of one fold, without point adjustment."""
 
     precision: float
     recall: float
     f1: float
     auprc: float  # average precision: area under precision over recall
-    accuracy: float  # share of windows whose class is the one that is said
+    accuracy: float  # share of windows with the correct predicted class
 
 
 def score(predicted: np.ndarray, logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> Scores:
-    """Scores of the classes that are said, and of logits (n, K)."""
+    """Compute scores of predicted classes and of logits (n, K)."""
     if macro:
         scores = macro_scores(predicted, labels)
     else:
@@ -39,7 +39,7 @@ def score(predicted: np.ndarray, logits: np.ndarray, labels: np.ndarray, *, macr
 def decide(
     valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray, *, macro: bool
 ) -> np.ndarray:
-    """The class that is said of each logits (n, K): from a threshold on, or the largest one's."""
+    """Predict classes from logits (n, K), by the validation threshold or the largest logit."""
     if macro:
         return np.asarray(logits.argmax(axis=1))
     limit = best_threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
@@ -47,7 +47,7 @@ def decide(
 
 
 def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-    """How many windows of each class (rows) are said to be of each (columns).
+    """Count windows by true class (rows) and predicted class (columns).
 
     >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
     [[1, 1], [0, 1]]
@@ -56,10 +56,10 @@ def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) ->
 
 
 def validation_score(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> float:
-    """What epochs are chosen by: average precision of two classes, macro F1 of more.
+    """Score that selects weights: average precision of two classes, macro F1 of more.
 
-    Of more classes the largest logit decides, and average precision, class by class, may be 1
-    where that is wrong:
+    With more classes, the largest logit decides, and average precision by class may be 1 although
+    that decision is wrong:
 
     >>> labels, logits = np.arange(3), np.eye(3) + [2.0, 0.0, 0.0]
     >>> mean_precision(logits, labels, macro=True), validation_score(logits, labels, macro=True)
@@ -71,7 +71,7 @@ def validation_score(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> 
 
 
 def macro_scores(chosen: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
-    """Means over the classes there are of precision, recall and F1."""
+    """Mean precision, recall and F1 over the classes present."""
     per_class = [precision_recall_f1(chosen == c, labels == c) for c in np.unique(labels)]
     precision, recall, f1 = (float(np.mean(column)) for column in zip(*per_class, strict=True))
     return precision, recall, f1
@@ -89,7 +89,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -
 
 
 def mean_precision(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> float:
-    """Average precision of logits (n, K): of class 1, or over the classes there are."""
+    """Average precision of logits (n, K): of class 1, or the mean over the classes present."""
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
         if not macro:
@@ -99,7 +99,7 @@ def mean_precision(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> fl
 
 
 def precision_recall_f1(predicted: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
-    """Precision, recall and F1 of truth values; 0 where nothing is said or true.
+    """Precision, recall and F1 of booleans; 0 if nothing is predicted or true.
 
     >>> precision_recall_f1(np.array([True, True, False]), np.array([True, False, False]))
     (0.5, 1.0, 0.6666666666666666)
@@ -112,14 +112,14 @@ def precision_recall_f1(predicted: np.ndarray, true: np.ndarray) -> tuple[float,
 def count_from_top(
     score: np.ndarray, true: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct scores from the highest, and how many are true, and how many said, from there up."""
+    """Distinct scores in descending order, with counts of true and of all windows down to each."""
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
     return score[order][last], np.cumsum(true[order])[last], last + 1
 
 
 def best_threshold(score: np.ndarray, true: np.ndarray) -> float:
-    """The score from which on to say yes, for the best F1; halfway to the next score below.
+    """Threshold with the best F1, halfway to the next score below.
 
     >>> best_threshold(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
     1.5
@@ -147,7 +147,7 @@ TERMS = ("content-content", "content-position", "position-content", "position-po
 def score_terms(
     model: "Transformer", parameters: Mapping[str, np.ndarray], codes: np.ndarray, x: np.ndarray
 ) -> list[list[float]]:
-    """Shares (heads, 4) of `TERMS` for scaled windows x (n, length, channels) and codes (T, d)."""
+    """Shares (heads, 4) of `TERMS` for scaled windows x (n, length, channels), vectors (T, d)."""
     starts = np.arange(model.tokens) * model.step
     rows = x[:, starts[:, None] + np.arange(model.patch)]  # (n, T, patch, C)
     content = rows.reshape(*rows.shape[:2], -1) @ parameters["project.w"] + parameters["project.b"]
@@ -167,5 +167,5 @@ def score_terms(
 
 
 def by_head(x: np.ndarray, heads: int) -> np.ndarray:
-    """Rows (n, T, d) as those of each head, (n, H, T, d / H)."""
+    """Split rows (n, T, d) by head into (n, H, T, d / H)."""
     return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)

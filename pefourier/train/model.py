@@ -2,19 +2,19 @@
 
 Conventions
 -----------
-M members, B windows a batch, L rows and C channels a window, T tokens of `patch` rows, d
-dimensions, H heads of c = d / H, K classes. Every parameter has the member first: (M, …). Layers
-are those of ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) without biases on
-queries, keys and values; logits are read from the mean of the tokens. Codes that are added to the
-input enter as they are, or with inject "concat" by a map of their own, which is the first map of
-input and codes side by side. Dropout stands where torch has it, but for the weights of attention,
-which its fused kernels drop for all members alike.
+M members, B windows per batch, L rows and C channels per window, T tokens of `patch` rows, d
+dimensions, H heads of c = d / H, K classes. The first axis of every parameter is the member: (M,
+…). Layers follow ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) without biases on
+queries, keys and values; logits are computed from the mean of the tokens. Added vectors enter
+unchanged, or with inject "concat" through a separate linear map, which equals the first linear map
+of input and vector concatenated. Dropout follows torch, except for attention weights, where torch's
+fused kernels use one rate for all members.
 
-Every member takes one path through attention, whatever it injects: scores = q·k / √c + bias (M, 1
-or B, H, T, T), with q and k turned. Codes that are not its own add nothing, turn by nothing and
-bias nothing; what no member has is left out. Codes of lags are added to keys, and where they are
-twice as long as a key their second half to values. Keys that are `hidden`, those of padding, get no
-attention.
+All members share one path through attention, whatever they inject: scores = q·k / √c + bias (M, 1
+or B, H, T, T), with q and k rotated. For acts of other members, a member adds 0, rotates by 0 and
+has bias 0; acts of no member are skipped. Vectors of lags are added to keys; if they are twice as
+long as a key, their second half is added to values. Keys marked `hidden`, those of padding, receive
+no attention.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,34 +32,34 @@ from pefourier.errors import PefourierError
 from pefourier.train.injection import ACTS, Injection
 from pefourier.train.options import LEAST_D, Inject, Options
 
-FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to which attention is written out
+FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to this count, attention is computed explicitly
 Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
-Shapes = dict[str, tuple[int, ...]]  # without the member
+Shapes = dict[str, tuple[int, ...]]  # without the member axis
 
 
 @dataclass(frozen=True, eq=False)
 class StackCodes:
-    """Codes of one act for all members of a stack, padded to the largest number of them."""
+    """Vectors of one act for all members of a stack, padded to the largest count."""
 
     codes: Tensor  # (M, U, k)
-    index: Tensor  # (M, places), or of times (M, W, places) of all windows
-    trained: bool  # some of them
-    learn: Tensor  # which are, to be broadcast to `start`, bool
-    start: Tensor  # of training: the codes, or (M, axes, k / 2) frequencies of rotations
+    index: Tensor  # (M, places), or (M, W, places) for times of all windows
+    trained: bool  # whether any are trained
+    learn: Tensor  # bool mask of trained numbers, broadcast to `start`
+    start: Tensor  # of training: the vectors, or (M, axes, k / 2) frequencies of rotations
     places: Tensor | None = None  # (M, U, axes) of rotations
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
-        """Codes of all places, those under training from `trained`, which began as `start`.
+        """Return the vectors of all places, with trained numbers from `trained`.
 
-        They are (M, places, k), or (M, B, places, k) where places are times of `windows` (M, B).
+        The shape is (M, places, k), or (M, B, places, k) if places are times of `windows` (M, B).
         """
         codes = self.codes
         if trained is not None and self.places is not None:
-            from pefourier.nn import turn  # with all that it imports, for rotations alone
+            from pefourier.nn import turn  # imports much more, only for rotations
 
             change = torch.where(self.learn, trained - self.start, 0.0)
-            # no matrix product: on a GPU its angles would be of bfloat16
+            # no matrix product: a GPU would compute its angles in bfloat16
             angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k / 2)
             codes = turn(codes, angle.cos(), angle.sin())
         elif trained is not None:
@@ -72,14 +72,14 @@ class StackCodes:
 
 
 def of_windows(table: Tensor) -> Tensor:
-    """Codes (M, B, places, k) of windows, (M, 1, places, k) where all have the same."""
+    """Vectors (M, B, places, k) of windows, (M, 1, places, k) if all windows share them."""
     return table if table.dim() == 4 else table[:, None]
 
 
 def stack_codes(
     injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
 ) -> dict[str, StackCodes]:
-    """The codes of each act that some member has; the others' do nothing."""
+    """Stack the vectors of each act that some member has; other members get no effect."""
     acts = [act for act in ACTS if any(m.act == act and m.has_codes for m in injections)]
     return {act: codes_of_act(act, injections, device, dtype) for act in acts}
 
@@ -87,17 +87,17 @@ def stack_codes(
 def codes_of_act(
     act: str, injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
 ) -> StackCodes:
-    """The codes of an act for all members."""
+    """Stack the vectors of an act for all members."""
     first = next(m for m in injections if m.act == act)
     nothing = first.without_effect()
     members = [m if m.act == act else nothing for m in injections]
     codes = start = as_tensor([m.codes for m in members], device, dtype)
     learn, places = [np.full((1, m.codes.shape[1]), m.learn) for m in members], None
     if any(m.places is not None for m in members):
-        none = np.zeros((0, 0))  # of a rotation that says no frequencies
-        waves = [none if m.frequencies is None else m.frequencies for m in members]
-        learn = [m.learn & (wave != 0) for m, wave in zip(members, waves, strict=True)]
-        start = as_tensor(waves, device, dtype)
+        none = np.zeros((0, 0))  # of a rotation without known frequencies
+        rates = [none if m.frequencies is None else m.frequencies for m in members]
+        learn = [m.learn & (rate != 0) for m, rate in zip(members, rates, strict=True)]
+        start = as_tensor(rates, device, dtype)
         of_members = [none if m.places is None else m.places for m in members]
         places = as_tensor(of_members, device, dtype)
     return StackCodes(
@@ -111,18 +111,18 @@ def codes_of_act(
 
 
 def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Arrays of all members as one tensor, filled up with zeros."""
+    """Arrays of all members as one tensor, padded with zeros."""
     largest = np.max([array.shape for array in arrays], axis=0)
     full = [np.pad(array, [(0, n) for n in largest - array.shape]) for array in arrays]
     return torch.as_tensor(np.stack(full)).to(device=device, dtype=dtype)
 
 
 def most_windows(heads: int, tokens: int, size: int) -> int:
-    """How many windows of all members CUDA's attention can index at once.
+    """Largest number of windows, over all members, that CUDA attention can index at once.
 
-    A grid has 2^16 - 1 rows, and flash attention's backward pass counts elements, tokens padded to
-    multiples of 128 and a head of `size` to one of 32, in 31 bits (pytorch issues 142228 and
-    146704, TabPFN 1184).
+    A grid has at most 2^16 - 1 rows. The backward pass of flash attention counts elements in 31
+    bits, with tokens padded to multiples of 128 and a head of `size` to multiples of 32 (pytorch
+    issues 142228 and 146704, TabPFN 1184).
 
     >>> most_windows(4, 25, 8), most_windows(16, 1024, 64), most_windows(16, 1024, 40)
     (65535, 2048, 2048)
@@ -132,9 +132,9 @@ def most_windows(heads: int, tokens: int, size: int) -> int:
 
 
 def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys (M, B, T, H, c) turned by their position (Su et al., 2021).
+    """Rotate queries and keys (M, B, T, H, c) by their positions (Su et al., 2021).
 
-    A code's length relative to that of position 0 decays in xpos; keys have its inverse.
+    In xpos, a vector's norm relative to position 0 decays; keys get the inverse.
     """
     from pefourier.nn import turn
 
@@ -145,25 +145,25 @@ def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tens
 
 
 def bias_of_pairs(table: Tensor, length: int) -> Tensor:
-    """A number for each pair of positions and head, (M, 1 or B, H, T, T), from codes (…, H)."""
+    """Bias of each pair of positions and head, (M, 1 or B, H, T, T), from a table (…, H)."""
     return torch.unflatten(of_windows(table), 2, (length, length)).permute(0, 1, 4, 2, 3)
 
 
 def lags_of_pairs(shape: Sequence[int], device: torch.device) -> Tensor:
-    """The lag key - query + T - 1 of each pair of positions, (…, T, T)."""
+    """Lag key - query + T - 1 of each pair of positions, (…, T, T)."""
     positions = torch.arange(shape[-1], device=device)
     return (positions - positions[:, None] + shape[-1] - 1).expand(shape)
 
 
 def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
-    """Scores (M, B, H, T, T) of a vector of the lag added to each key (Shaw et al., 2018)."""
+    """Scores (M, B, H, T, T) from a lag vector added to each key (Shaw et al., 2018)."""
     by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
     lags = lags_of_pairs((*by_lag.shape[:4], q.shape[2]), q.device)
     return torch.mul(by_lag.gather(4, lags), q.shape[4] ** -0.5)
 
 
 def sum_lag_values(weights: Tensor, table: Tensor) -> Tensor:
-    """Rows (M, B, H, T, c) of a vector of the lag added to each value (Shaw et al., 2018)."""
+    """Rows (M, B, H, T, c) from a lag vector added to each value (Shaw et al., 2018)."""
     by_lag = weights.new_zeros(*weights.shape[:4], table.shape[1])
     by_lag = by_lag.scatter(4, lags_of_pairs(weights.shape, weights.device), weights)
     return torch.einsum("mbhtl,mlc->mbhtc", by_lag, table.to(weights.dtype))
@@ -177,7 +177,7 @@ def attend_in_full(
     hidden: Tensor | None,
     values: Tensor | None,
 ) -> Tensor:
-    """Attention (M, B, H, T, c) of rows (M, B, H, T, c), written out."""
+    """Attention (M, B, H, T, c) of rows (M, B, H, T, c), computed explicitly."""
     rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
     scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).view(*q.shape[:4], q.shape[3])
     scores = scores * q.shape[4] ** -0.5
@@ -200,8 +200,8 @@ def attend(
 ) -> Tensor:
     """Attention (M, B, T, H c) of queries, keys and values (M, B, T, H, c).
 
-    Few tokens, and `values` of lags, have it written out: the fused kernel is made for long rows,
-    and gives no weights.
+    Few tokens, and `values` of lags, use the explicit computation: the fused kernel is designed for
+    long rows and does not return weights.
     """
     m, batch, length, heads, _ = q.shape
     q, k, v = (x.transpose(2, 3) for x in (q, k, v))  # (M, B, H, T, c)
@@ -209,7 +209,7 @@ def attend(
         return attend_in_full(q, k, v, bias, hidden, values).transpose(2, 3).flatten(3)
     if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)
-    if bias is not None and bias.shape[1] == 1:  # once for all windows: heads of all members
+    if bias is not None and bias.shape[1] == 1:  # shared by windows: heads of all members in one
         q, k, v = (x.transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # (B, M H, T, c)
         mask = bias.transpose(0, 1).flatten(1, 2).to(q.dtype)
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -224,7 +224,7 @@ def attend(
 
 @dataclass(frozen=True)
 class Transformer:
-    """Sizes of the classifier."""
+    """Transformer classifier, defined by its sizes."""
 
     length: int  # rows of a window
     channels: int
@@ -232,10 +232,10 @@ class Transformer:
     d: int = LEAST_D
     heads: int = Options.heads
     layers: int = Options.layers
-    patch: int = Options.patch  # rows a token
-    stride: int | None = None  # rows from a token to the next; those of a token
-    ffn: int | None = None  # twice d
-    grid: tuple[int, ...] = ()  # sides, where rows are points in raster order
+    patch: int = Options.patch  # rows per token
+    stride: int | None = None  # rows from one token to the next; default: patch
+    ffn: int | None = None  # default: 2 d
+    grid: tuple[int, ...] = ()  # sides, if rows are points in raster order
     inject: Inject = "add"
 
     def __post_init__(self) -> None:
@@ -246,12 +246,12 @@ class Transformer:
             raise PefourierError(f"--inject must be one of {', '.join(get_args(Inject))}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
-                f"--d must be an even multiple of --heads {self.heads}; got {self.d}"
+                f"--d must be an even multiple of --heads {self.heads}, got {self.d}"
             )
         if not self.step <= self.patch <= self.length or (self.length - self.patch) % self.step:
             raise PefourierError(
-                f"tokens of --patch {self.patch} rows, one every {self.step}, must cover the "
-                f"{self.length} rows of a window: choose a --patch that divides them, or --tokens"
+                f"tokens of --patch {self.patch} rows, starting every {self.step}, must cover the "
+                f"{self.length} rows of a window; choose a --patch that divides them, or --tokens"
             )
 
     @property
@@ -265,21 +265,21 @@ class Transformer:
 
     @property
     def wide(self) -> int:
-        """Width within the feed-forward layer."""
+        """Width of the feed-forward layer."""
         return 2 * self.d if self.ffn is None else self.ffn
 
     @property
     def size(self) -> int:
-        """How many numbers the parameters of one member are."""
+        """Number of parameters of one member."""
         return sum(map(prod, self.shapes().values()))
 
     def bytes_between_layers(self, batch: int) -> int:
-        """Bytes of what one member has between its layers, scores apart, roughly."""
+        """Estimate the bytes between the layers of one member, without attention scores."""
         layer = 20 * self.d + 2 * self.wide
         return 4 * batch * self.tokens * (self.patch * self.channels + layer * self.layers)
 
     def shapes(self) -> Shapes:
-        """Parameters of one member; weights are (inputs, outputs)."""
+        """Parameter shapes of one member; weights are (inputs, outputs)."""
         d, wide = self.d, self.wide
         shapes: Shapes = {"project.w": (self.patch * self.channels, d), "project.b": (1, d)}
         if self.inject == "concat":
@@ -305,10 +305,10 @@ class Transformer:
         lengths: Tensor | None = None,
         windows: Tensor | None = None,
     ) -> Tensor:
-        """Logits (M, B, K) of windows (M, B, L, C); `drop` is given in training.
+        """Logits (M, B, K) of windows (M, B, L, C); pass `drop` in training.
 
-        Of `lengths` (M, B) rows are there, and what follows is padding, which must be finite.
-        `windows` (M, B) say which they are, for codes of their times.
+        `lengths` (M, B) counts the rows of each window; the rest is padding, which must be finite.
+        `windows` (M, B) are the indices of the windows, for encodings of their times.
         """
         drop = drop or keep_all
         tables = {a: codes.table(p.get(f"codes.{a}"), windows) for a, codes in injected.items()}
@@ -325,8 +325,8 @@ class Transformer:
         return affine(p, "head", mean_of(h, padding, p["head.w"].dtype))
 
     def tokens_with_codes(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
-        """Tokens (M, B, T, d) of windows (M, B, L, C), with codes (M, T, d) that are added."""
-        # of one type whoever stands beside: added codes would make all of a stack float32
+        """Tokens (M, B, T, d) of windows (M, B, L, C), plus added vectors (M, T, d)."""
+        # one type in every stack: added vectors would make all members float32
         h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
         h = torch.unflatten(h, 1, (x.shape[1], self.tokens))
         if table is None:
@@ -336,7 +336,7 @@ class Transformer:
         return torch.add(h, of_windows(table)).to(x.dtype)
 
     def find_padding(self, lengths: Tensor) -> Tensor:
-        """Which tokens (M, B, T) begin behind those that cover so many rows (M, B)."""
+        """Whether tokens (M, B, T) start after those that cover the rows (M, B)."""
         tokens = 1 + ((lengths - self.patch).clamp(min=0) + self.step - 1) // self.step
         return torch.ge(torch.arange(self.tokens, device=lengths.device), tokens[:, :, None])
 
@@ -355,9 +355,9 @@ class Transformer:
         bias: Tensor | None,
         hidden: Tensor | None,
     ) -> Tensor:
-        """H-head self-attention of h (M, B, T, d); `hidden` keys get none."""
+        """H-head self-attention of h (M, B, T, d); `hidden` keys receive none."""
         size = (*h.shape[1:3], self.heads, self.d // self.heads)
-        # one product on a GPU; a processor makes three sooner than it copies three gradients to one
+        # one product on a GPU; on a CPU, three products cost less than joining three gradients
         count = 3 if h.device.type == "cpu" else 1
         products = [torch.bmm(h.flatten(1, 2), w) for w in p[f"{i}.qkv.w"].chunk(count, dim=2)]
         parts = (part for product in products for part in product.chunk(3 // count, dim=2))
@@ -375,12 +375,12 @@ class Transformer:
 
 
 def keep_all(x: Tensor) -> Tensor:
-    """What is dropped where nothing is."""
+    """Drop nothing: the default of `drop`."""
     return x
 
 
 def mean_of(x: Tensor, padding: Tensor | None, dtype: torch.dtype | None = None) -> Tensor:
-    """Mean (M, B, C) over what is no padding (M, B, T) of x (M, B, T, C), summed in a type."""
+    """Mean (M, B, C) of unpadded tokens (M, B, T) of x (M, B, T, C), summed in `dtype`."""
     if padding is None:
         return x.mean(dim=2, dtype=dtype)
     present = ~padding[..., None]
@@ -388,17 +388,17 @@ def mean_of(x: Tensor, padding: Tensor | None, dtype: torch.dtype | None = None)
 
 
 def greatest_of(x: Tensor, padding: Tensor | None) -> Tensor:
-    """The greatest (M, B, C) of what is no padding (M, B, T) of x (M, B, T, C)."""
+    """Maximum (M, B, C) of unpadded tokens (M, B, T) of x (M, B, T, C)."""
     if padding is None:
         return x.amax(dim=2)
     return x.masked_fill(padding[..., None], -torch.inf).amax(dim=2)
 
 
 class Dropout:
-    """Drops from (M, …) in training, for each member its own share; the rest is scaled up.
+    """Dropout on (M, …) in training, with a rate per member; the rest is scaled up.
 
-    On a processor what drops is drawn for each member from its key, the step and the layer of
-    dropout, so that it does not depend on who stands beside it; elsewhere by torch's generator.
+    On a CPU, the random numbers of a member depend on its key, the step and the dropout layer, but
+    not on other members of the stack; elsewhere, torch's generator draws them.
     """
 
     def __init__(self, shares: Sequence[float], keys: Sequence[int], device: torch.device) -> None:
@@ -408,12 +408,12 @@ class Dropout:
         self.generator = torch.Generator()
 
     def begin(self, step: int) -> "Dropout":
-        """Begin the forward pass of a step."""
+        """Start the forward pass of a step."""
         self.step, self.site = step, 0
         return self
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Drop from x (M, …)."""
+        """Apply dropout to x (M, …)."""
         self.site += 1
         share = self.share.view(-1, *(1,) * (x.dim() - 1))
         if x.device.type == "cpu":
@@ -430,7 +430,7 @@ class Dropout:
 
 @dataclass(frozen=True)
 class OrderFree:
-    """A baseline blind to order: two layers on mean, deviation, least and greatest of channels."""
+    """Order-free baseline: two layers on mean, deviation, minimum and maximum of channels."""
 
     length: int
     channels: int
@@ -438,7 +438,7 @@ class OrderFree:
     d: int = LEAST_D
 
     def shapes(self) -> Shapes:
-        """Parameters of one member."""
+        """Parameter shapes of one member."""
         return {
             "project.w": (4 * self.channels, self.d),
             "project.b": (1, self.d),
@@ -455,7 +455,7 @@ class OrderFree:
         lengths: Tensor | None = None,
         _windows: Tensor | None = None,
     ) -> Tensor:
-        """Logits (M, B, K) of windows (M, B, L, C) as a `Transformer` gives them."""
+        """Logits (M, B, K) of windows (M, B, L, C), with the signature of `Transformer.logits`."""
         padding = None
         if lengths is not None:
             padding = torch.arange(self.length, device=x.device) >= lengths[:, :, None]
@@ -470,23 +470,23 @@ Classifier = Transformer | OrderFree
 
 
 def affine(p: Parameters, name: str, x: Tensor) -> Tensor:
-    """x (M, n, inputs) times each member's weights, plus its biases."""
+    """Multiply x (M, n, inputs) by each member's weights and add its biases."""
     weights, biases = p[f"{name}.w"], p[f"{name}.b"]
     if x.device.type == "cpu":
         return torch.baddbmm(biases, x, weights)
-    return torch.bmm(x, weights) + biases  # a GPU would first write the biases of all rows
+    return torch.bmm(x, weights) + biases  # baddbmm on a GPU first copies biases to all rows
 
 
 def norm_of_sum(p: Parameters, name: str, x: Tensor, y: Tensor) -> Tensor:
-    """Layer normalisation of x + y with each member's gain and shift; statistics in float32."""
+    """Layer normalization of x + y with each member's gain and shift; statistics in float32."""
     scaled = F.layer_norm(x + y, x.shape[-1:])
     return torch.addcmul(p[f"{name}.shift"], scaled, p[f"{name}.gain"])
 
 
 def draw_parameters(shapes: Shapes, seed: int) -> Parameters:
-    """Draw one member's parameters: Glorot-uniform weights, zero biases and shifts, gains of one.
+    """Draw one member's parameters: Glorot-uniform weights, zero biases and shifts, gains of 1.
 
-    They are drawn in float64 in the order of the names, so that they depend on the seed alone.
+    They are drawn in float64 in the order of the names and depend only on the seed.
     """
     generator = torch.Generator().manual_seed(seed)
     begun = {}

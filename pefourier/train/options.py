@@ -1,25 +1,25 @@
-"""What `pefourier train` can be asked: each option once, with its type, help and default.
+"""Options of `pefourier train`: each option once, with its type, help and default.
 
-Neither torch nor the shell, which makes command-line options of these fields, is imported.
+This module imports neither torch nor the shell, which makes command-line options from the fields.
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
-SYNTHETIC = ("grid", "irregular", "lags", "order")  # tasks drawn when asked for
+SYNTHETIC = ("grid", "irregular", "lags", "order")  # tasks drawn on request
 ORDER_FREE = "order-free"
-BESIDE = ("trees", "minirocket")  # other methods, fitted once a fold
-WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer that no encoding makes
+BESIDE = ("trees", "minirocket")  # other methods, fitted once per fold
+WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer without an encoding
 MOST_SEEDS = 10_000
-# Small sets have a step or two an epoch, in a hundred of which nothing is learned
+# Small sets have a step or two per epoch; a hundred such epochs are too few to learn
 STEPS, EPOCHS = 1000, 100
 PATIENCE_STEPS, PATIENCE = 250, 10
-LEAST_D = 32  # dimension of the model, where nothing is said, of windows of few tokens
-LOOK = 25  # steps between two looks at validation windows, at least
-LEVEL = 0.05  # of Holm-adjusted p, below which encodings are told apart
-FIND = 0.1  # difference in F1 asked about, where nothing is said
-FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short one
+LEAST_D = 32  # default dimension of the model, for windows of few tokens
+LOOK = 25  # minimum of steps between two looks at validation windows
+LEVEL = 0.05  # Holm-adjusted p below this is significant
+FIND = 0.1  # default difference in F1 to detect
+FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short flag
 HEADINGS = {  # of help, each by the first option below it
     "dataset": "Data",
     "encoding": "Comparison",
@@ -35,7 +35,7 @@ Compile = Literal["auto", "on", "off"]
 
 
 def seeds_of(encoding: str, seeds: int) -> int:
-    """Runs with an encoding in each fold of so many seeds; another method is fitted once.
+    """Runs of an encoding per fold with this many seeds; other methods are fitted once.
 
     >>> seeds_of("rope", 4), seeds_of("trees", 4)
     (4, 1)
@@ -44,7 +44,7 @@ def seeds_of(encoding: str, seeds: int) -> int:
 
 
 def flag_of(name: str) -> str:
-    """An option as it is typed.
+    """Return an option as typed on the command line.
 
     >>> flag_of("batch_size"), flag_of("encoding")
     ('--batch-size', '-e')
@@ -54,9 +54,9 @@ def flag_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """What `pefourier train` was asked; fields of more than one value may be given repeatedly.
+    """Options of `pefourier train`; fields with several values may be repeated.
 
-    A type stands with what the shell shows of the option: the name of its value, if any, and help.
+    Each type is annotated for the shell with the name of the value, if any, and the help.
     """
 
     dataset: Annotated[
@@ -70,16 +70,16 @@ class Options:
     ] = ("order:length=24,noise=0.25",)
     data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
-    stride: Annotated[int | None, "Rows from one training window to the next."] = None
+    stride: Annotated[int | None, "Rows between the starts of training windows."] = None
     columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
-    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (else refused)."] = None
+    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (default: error)."] = None
     split: Annotated[Split, "How windows are split; random leaks, for comparison only."] = "blocks"
     positive: Annotated[
         tuple[str, ...],
         "NAME",
-        "Class of which precision, recall and F1 are reported if there are two (default: the "
-        "rarer; of recordings the anomaly, of built-in tasks the second; if the rarer has 40% or "
-        "more, neither: scores are means over both). Repeatable, one name per dataset.",
+        "Class for precision, recall and F1 in data with two classes (default: the rarer; the "
+        "anomaly in recordings, the second class in built-in tasks; none if the rarer has 40% or "
+        "more, which averages scores over both). Repeatable, one name per dataset.",
     ] = ()
     test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
     encoding: Annotated[
@@ -88,26 +88,26 @@ class Options:
     beside: Annotated[
         tuple[str, ...], "METHOD", "Another method: trees (boosted) or minirocket. Repeatable."
     ] = ()
-    seeds: Annotated[int, "Runs with each encoding."] = 8
+    seeds: Annotated[int, "Runs of each encoding per fold."] = 8
     folds: Annotated[int | None, "Cross-validation folds to run (default: all, 5 or 1)."] = None
     resamples: Annotated[
-        int | None, "Splits of a set with a test part: its own, then drawn ones."
+        int | None, "Splits of data with a test part: the published one, then random ones."
     ] = None
     learn: Annotated[bool, "Also train fixed vectors, and the frequencies of rotations."] = False
     find: Annotated[
         float | None, f"Difference in F1 to be detected with 80% power (default: {FIND})."
     ] = None
     steps: Annotated[
-        int | None, f"Most updates of the weights (default: {STEPS}, or {EPOCHS} epochs if more)."
+        int | None, f"Limit of weight updates (default: {STEPS}, or {EPOCHS} epochs if more)."
     ] = None
-    epochs: Annotated[int | None, "The same in passes over the training windows."] = None
+    epochs: Annotated[int | None, "Same limit in passes over the training windows."] = None
     patience_steps: Annotated[
         int | None,
         "End a run after this many steps without better weights on validation; 0: never "
         f"(default: {PATIENCE_STEPS}, or {PATIENCE} epochs if that is more).",
     ] = None
-    patience: Annotated[int | None, "The same in epochs, in place of --patience-steps."] = None
-    batch_size: Annotated[int, "Windows in a step."] = 32
+    patience: Annotated[int | None, "Same limit in epochs, instead of --patience-steps."] = None
+    batch_size: Annotated[int, "Windows per step."] = 32
     rate: Annotated[float, "Learning rate of Adam."] = 3e-3
     warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
     dropout: Annotated[float, "Share dropped from inputs, and after and within sub-layers."] = 0.0
@@ -117,30 +117,30 @@ class Options:
     d: Annotated[
         int | None, f"Dimension of the model (default: {LEAST_D}, or a window's tokens if more)."
     ] = None
-    heads: Annotated[int, "Heads of attention."] = 4
-    layers: Annotated[int, "Layers of attention."] = 1
-    ffn: Annotated[int | None, "Width within the feed-forward layer (default: twice --d)."] = None
-    patch: Annotated[int, "Rows in a token."] = 1
-    tokens: Annotated[int | None, "Most tokens of a window, which set --patch by dataset."] = None
-    inject: Annotated[Inject, "How vectors enter: added to the mapped input, or beside it."] = "add"
-    positions: Annotated[Positions, "What is encoded: numbers of tokens, or their times."] = "index"
+    heads: Annotated[int, "Attention heads."] = 4
+    layers: Annotated[int, "Attention layers."] = 1
+    ffn: Annotated[int | None, "Width of the feed-forward layer (default: twice --d)."] = None
+    patch: Annotated[int, "Rows per token."] = 1
+    tokens: Annotated[int | None, "Limit of tokens per window; sets --patch by dataset."] = None
+    inject: Annotated[Inject, "How vectors enter: added to input or concatenated."] = "add"
+    positions: Annotated[Positions, "What is encoded: token numbers or token times."] = "index"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
     compile: Annotated[
         Compile,
-        "Compile training steps with torch.compile: auto does it on a GPU where training is long "
+        "Compile training steps with torch.compile; auto compiles on a GPU if training is long "
         "enough to save more time than compiling takes.",
     ] = "auto"
     processes: Annotated[
-        int | None, "Processes that share the work here (default: one per core if it is long)."
+        int | None, "Processes on this machine (default: one per core for long training)."
     ] = None
-    out: Annotated[str | None, "DIR", "Folder for results, written as they come."] = None
+    out: Annotated[str | None, "DIR", "Folder for results, written during training."] = None
     resume: Annotated[bool, "Continue in --out with the options of its config.json."] = False
     save_models: Annotated[str | None, "DIR", "Folder for classifiers (.safetensors)."] = None
     plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
 
     def __post_init__(self) -> None:
-        """Names of encodings are those that synonyms stand for; lists of the shell are tuples."""
-        from pefourier.encodings.registry import canonical_spec  # and numpy, once one is made
+        """Replace synonyms of encodings by their names, and lists from the shell by tuples."""
+        from pefourier.encodings.registry import canonical_spec  # imports numpy: only when needed
 
         object.__setattr__(self, "encoding", tuple(map(canonical_spec, self.encoding)))
         for name in ("dataset", "positive", "beside", "search"):
@@ -148,5 +148,5 @@ class Options:
 
     @property
     def cut(self) -> tuple[int | None, int | None, Split]:
-        """How recordings are cut into windows, and split."""
+        """Window, stride and split of recordings."""
         return self.window, self.stride, self.split

@@ -1,9 +1,8 @@
-"""What would be trained? Told without training.
+"""Plan of a training: what would be trained, without training it.
 
-The same steps as before a training check what is asked, so that what it refuses is refused here,
-and nothing is written. The time is that of a few steps, whose weights are thrown away; the
-difference that can be found is that of folds which differ as much as those of this project's
-results do.
+A plan checks its options like a training, rejects the same options, and writes nothing. The time
+is extrapolated from a few steps, whose weights are discarded. The detectable difference assumes
+that folds differ as much as in the results of this project.
 """
 
 import time
@@ -39,7 +38,7 @@ GRID = [i / 100 for i in range(1, 101)]  # differences in F1
 
 @dataclass(frozen=True)
 class PlannedFold:
-    """How many windows of each class train, validate and test in a fold."""
+    """Counts of training, validation and test windows of each class in a fold."""
 
     fold: int
     train: tuple[int, ...]
@@ -49,30 +48,30 @@ class PlannedFold:
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """What would be trained on a dataset."""
+    """Plan of the training on a dataset."""
 
     dataset: str
     encodings: tuple[str, ...]
     seeds: int
     folds: tuple[PlannedFold, ...]
-    classes: tuple[str, ...]  # of which windows are counted
-    positive: str | None  # class whose scores are told; without one they are means over classes
+    classes: tuple[str, ...]  # in the order of window counts
+    positive: str | None  # class that scores describe; None: scores are means over classes
     split: str
     leaky: bool
     length: int  # rows of a window
     d: int  # dimension of the model
-    runs: int  # that would be trained
-    finished: int  # that are there before
+    runs: int  # not yet trained
+    finished: int  # stored already
     candidates: int  # of --search
     budget: Mapping[str, int]
     dropped: tuple[Dropped, ...]
-    seconds: float  # that training takes at most, roughly; other methods apart
-    detectable: float | None  # difference in F1 that so many folds or runs find; None: none
+    seconds: float  # estimated limit of training time, without other methods
+    detectable: float | None  # smallest difference in F1 that these folds or runs detect
     conclusion: str
 
 
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
-    """What would be trained on each dataset; nothing is, and nothing is written."""
+    """Plan the training on each dataset, without training or writing anything."""
     with without_new_folders(options.out, options.save_models):
         options = settle_options(options)
         rank, ranks = read_rank()
@@ -89,7 +88,7 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
 
 
 def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) -> DatasetPlan:
-    """What would be trained on a dataset, in numbers and in words."""
+    """Plan the training on a dataset, in numbers and in words."""
     task = resolved.task
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
@@ -121,7 +120,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
 
 
 def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
-    """What all runs of a dataset take if none ends early, by a few steps of the first stack."""
+    """Estimate the seconds of all runs, if none ends early, from a few steps of the first stack."""
     size, injections = experiment.description["stack"], resolved.injections
     runs = next(stack.runs for stack in ensembles.plan_ensembles(resolved, size))
     members = [Replica(r.arm.name, injections.get(r.arm.spec, NOTHING), 0, r.fold) for r in runs]
@@ -136,7 +135,7 @@ def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
 
 
 def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
-    """The least difference in F1 that folds, or runs of one fold, find, and what they are."""
+    """Find the smallest detectable difference in F1, and name its units: folds, or runs of one."""
     numbers = range(len(task.folds))
     facts = [ensembles.facts_of_fold(task, number) | {"fold": number} for number in numbers]
     several = len(facts) > 1
@@ -152,14 +151,14 @@ def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
 
 
 def count_windows(task: Task, number: int) -> PlannedFold:
-    """Windows of each class in each part of a fold."""
+    """Count the windows of each class in each part of a fold."""
     labels = (task.labels[getattr(task.folds[number], part)] for part in PARTS)
     counts = (np.bincount(y, minlength=len(task.classes)) for y in labels)
     return PlannedFold(number, *(tuple(count.tolist()) for count in counts))
 
 
 def plan_page(plans: Sequence[DatasetPlan]) -> Page:
-    """The answer of `pefourier train --plan`."""
+    """Page of `pefourier train --plan`."""
     runs = sum(plan.runs for plan in plans)
     first = f"NOTHING TRAINED. Runs that would be trained: {runs}."
     lines = [first, *(plan.conclusion for plan in plans)]
@@ -174,7 +173,7 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
 
 
 def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
-    """A title and a table: how many windows of each class each part of each fold has."""
+    """Title and table of the windows of each class in each part of each fold."""
     body = []
     for fold in plan.folds:
         parts = (getattr(fold, part) for part in PARTS)

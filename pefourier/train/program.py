@@ -1,11 +1,11 @@
-"""The state of a stack in training: parameters, one step of all members, logits of windows.
+"""State of a stack in training: parameters, a step of all members, logits of windows.
 
 Precision
 ---------
-float32 on a CPU. On a GPU with bfloat16 a step begins by copying the weights of a Transformer to
-bfloat16, all in one kernel, and activations are of that type; statistics of norms, codes, the map
-to classes, the loss and Adam stay in float32, and so do logits of windows that are scored. The step
-is captured as one CUDA graph, compiled before where that pays (see `compiling`).
+A CPU uses float32. On a GPU with bfloat16, each step first copies the weights of a Transformer to
+bfloat16 in one kernel, and activations have that type. Statistics of norms, vectors, the map to
+classes, the loss, Adam and the logits of scored windows stay in float32. The step is captured as a
+CUDA graph, after compilation if that saves time (see `compiling`).
 """
 
 import warnings
@@ -35,61 +35,61 @@ from pefourier.train.model import (
 )
 from pefourier.train.request import FASTER, Schedule, Tuning
 
-AT_ONCE = 64  # windows a member in evaluation
+AT_ONCE = 64  # windows per member in evaluation
 WARM_UP = 3  # steps before a CUDA graph is captured
-BFLOAT16 = (8, 0)  # compute capability from which on a GPU has it
-# Not cuDNN's: at lengths that 128 does not divide its backward pass gave nan, its graphs broke
+BFLOAT16 = (8, 0)  # minimum compute capability of a GPU for bfloat16
+# cuDNN is excluded: its backward pass gave nan at lengths not divisible by 128, its graphs failed
 # (pytorch issues 196678 and 169849), and it builds a plan for every shape
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """One training: an encoding's codes, a seed, a fold."""
+    """A single training: an encoding's injection, a seed, a fold."""
 
     encoding: str
     injection: Injection
     seed: int
     fold: int
-    tuning: Tuning | None = None  # that of the schedule
-    number: int = 0  # of the run that it is a candidate of
+    tuning: Tuning | None = None  # default: the schedule's
+    number: int = 0  # of its run, which may have several candidates
 
     @property
     def key(self) -> int:
-        """What its weights and what it drops are drawn from: its seed and fold alone."""
+        """Seed of its weights and dropout, from its seed and fold alone."""
         return 1_000_003 * self.fold + self.seed
 
 
 def is_code(name: str) -> bool:
-    """Whether a parameter is one of codes."""
+    """Whether a parameter is a table of vectors or frequencies."""
     return name.startswith("codes.")
 
 
 def step_precision(device: torch.device, model: Classifier) -> torch.dtype | None:
-    """The type that weights and activations of a step are copied to, if they are."""
+    """Type to which a step copies weights and activations, or None."""
     if device.type != "cuda" or isinstance(model, OrderFree):
         return None
     return torch.bfloat16 if torch.cuda.get_device_capability(device) >= BFLOAT16 else None
 
 
 def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
-    """The kernels of attention that a GPU may choose among."""
+    """Allow the attention kernels that a GPU may use."""
     return nullcontext() if device.type == "cpu" else sdpa_kernel(KERNELS)
 
 
 @dataclass(frozen=True, eq=False)
 class Adam:
-    """Adam (Kingma and Ba, 2015) by torch's fused kernel.
+    """Adam (Kingma and Ba, 2015) with torch's fused kernel.
 
-    The class of ``torch.optim`` would import torch's compiler, which takes a second.
+    The class in ``torch.optim`` would import torch's compiler, which takes a second.
     """
 
-    groups: Sequence[tuple[list[Tensor], float]]  # parameters and their rate
+    groups: Sequence[tuple[list[Tensor], float]]  # parameters with their learning rate
     state: Mapping[Tensor, dict[str, Tensor]]  # means of gradients and of their squares, and steps
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the parameters that have a gradient."""
+        """Update the parameters that have a gradient."""
         for parameters, rate in self.groups:
             used = [p for p in parameters if p.grad is not None]
             means, squares, steps = (
@@ -115,7 +115,7 @@ class Adam:
 
 
 def make_adam(groups: Sequence[tuple[list[Tensor], float]]) -> Adam:
-    """Adam before its first step."""
+    """Return Adam before its first step."""
     state = {
         p: {
             "exp_avg": torch.zeros_like(p, requires_grad=False),
@@ -136,8 +136,8 @@ class Program:
     model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
-    compiler: Compiler | None = None  # of the loss of a step; without one it is not compiled
-    eager: bool = False  # on a GPU: no graphs are captured
+    compiler: Compiler | None = None  # of the loss of a step; None: no compilation
+    eager: bool = False  # no graph capture on a GPU
     done: int = field(init=False, default=0)  # steps
     replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
     replay_look: Callable[[], None] | None = field(init=False, default=None)
@@ -145,7 +145,7 @@ class Program:
     def __post_init__(self) -> None:
         task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
         injections = [m.injection for m in self.members]
-        blind = isinstance(self.model, OrderFree)  # it takes no codes
+        blind = isinstance(self.model, OrderFree)  # has no injection
         self.injected = {} if blind else stack_codes(injections, device, dtype)
         self.parameters = self.draw_parameters()
         self.rounded = self.round_parameters()
@@ -167,7 +167,7 @@ class Program:
             self.capture()
 
     def draw_parameters(self) -> Parameters:
-        """Every member's first parameters, the same for all encodings of a seed and fold."""
+        """Draw the initial parameters of members, equal for all encodings of a seed and fold."""
         shapes, kind = self.model.shapes(), self.data.rows
         of_members = [draw_parameters(shapes, m.key) for m in self.members]
         begun = {name: torch.stack([weights[name] for weights in of_members]) for name in shapes}
@@ -175,7 +175,7 @@ class Program:
         return {name: p.to(kind).clone().requires_grad_() for name, p in begun.items()}
 
     def round_parameters(self) -> Parameters:
-        """Copies of the weights in the type of a step, all but codes and the map to classes."""
+        """Copy weights in the type of a step, except vectors and the map to classes."""
         dtype = step_precision(self.data.device, self.model)
         if dtype is None:
             return {}
@@ -186,7 +186,7 @@ class Program:
         }
 
     def set_pace(self) -> None:
-        """Prepare what members drop, and how far they go: Adam at the rate of the fastest."""
+        """Prepare dropout and step sizes: Adam runs at the highest learning rate."""
         device = self.data.device
         tunings = [m.tuning or self.schedule for m in self.members]
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
@@ -213,7 +213,7 @@ class Program:
     def logits(
         self, index: Tensor, parameters: Parameters | None = None, drop: Dropout | None = None
     ) -> Tensor:
-        """Logits (M, n, K) of each member's windows (M, n); `drop` is given in training."""
+        """Logits (M, n, K) of each member's windows (M, n); pass `drop` in training."""
         p = self.parameters if parameters is None else parameters
         x = self.data.windows(index, self.mean, self.scale).to(p["project.w"].dtype)
         lengths = None if self.data.lengths is None else self.data.lengths[index]
@@ -221,7 +221,7 @@ class Program:
         return logits.to(self.weights.dtype)
 
     def step(self) -> None:
-        """One step of Adam for every member on the windows in `index`."""
+        """Take one step of Adam for every member on the windows in `index`."""
         if self.compiler is None:
             loss = self.differentiate(Program.loss)
         else:
@@ -236,7 +236,7 @@ class Program:
         self.total += loss
 
     def differentiate(self, loss_of: Callable[..., Tensor]) -> Tensor:
-        """Mean loss (M,) of the windows in `index`, and the gradient of every parameter."""
+        """Compute the mean loss (M,) of the windows in `index` and the gradients."""
         copies, masters = list(self.rounded.values()), [self.parameters[n] for n in self.rounded]
         self.forget_gradients()
         if copies:
@@ -245,7 +245,7 @@ class Program:
         with attention_kernels(self.data.device):
             drop = self.drop and self.drop.begin(self.done)
             loss = loss_of(self, self.index, drop).mean(dim=1)
-            # members share no parameter: each gets its own gradient
+            # members share no parameter, so each gets its separate gradient
             torch.autograd.backward(loss.sum())
         pairs = zip(copies, masters, strict=True)
         used = [(c.grad, p) for c, p in pairs if c.grad is not None]
@@ -257,19 +257,19 @@ class Program:
         return loss.detach()
 
     def forget_gradients(self) -> None:
-        """Take the gradients away from parameters and their copies."""
+        """Remove the gradients of parameters and their copies."""
         for p in (*self.parameters.values(), *self.rounded.values()):
             p.grad = None
 
     @torch.no_grad()
     def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
-        """Go back part of the way to the parameters before a step, each member its own."""
+        """Scale the last step of each member by its share of the learning rate."""
         share = pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
         for start, p in zip(before, self.parameters.values(), strict=True):
             p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
-        """Train for some steps; mean training loss of each member."""
+        """Train for some steps; return the mean training loss of each member."""
         span = self.done, steps, self.schedule.batch_size
         keys = [(m.seed, m.fold) for m in self.members]
         batches = {
@@ -290,7 +290,7 @@ class Program:
         self.answers.copy_(self.logits(self.seen))
 
     def evaluated(self, index: Tensor) -> Tensor:
-        """Logits (M, n, K) of at most AT_ONCE windows (M, n); a graph looks at as many always."""
+        """Logits (M, n, K) of at most AT_ONCE windows (M, n); a graph always has that many."""
         if self.replay_look is None:
             return self.logits(index)
         count = index.shape[1]
@@ -300,7 +300,7 @@ class Program:
 
     @torch.no_grad()
     def logits_of(self, part: str) -> Tensor:
-        """Logits (M, n, K) of each member's windows of a part, where some have fewer filled up."""
+        """Logits (M, n, K) of each member's windows of a part, padded if some have fewer."""
         if part not in self.parts:
             indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
             index = device_data.padded_indices(indices).to(self.data.device)
@@ -309,7 +309,7 @@ class Program:
         return torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)
 
     def cut(self, logits: Tensor, part: str) -> list[np.ndarray]:
-        """Logits (n, K) of each member's windows of a part, of those that `logits_of` gave."""
+        """Remove padding from `logits_of`: logits (n, K) of each member's windows of a part."""
         _, counts = self.parts[part]
         padded = logits.double().numpy()
         return [rows[:count] for rows, count in zip(padded, counts, strict=True)]
@@ -319,7 +319,7 @@ class Program:
         return self.cut(self.logits_of(part).cpu(), part)
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters and Adam's means, all with the member first, by name."""
+        """Return parameters and Adam's means by name; the first axis is the member."""
         tensors: dict[str, Tensor] = {}
         for name, p in self.parameters.items():
             now = {"now": p.detach(), **self.optimizer.state[p]}
@@ -328,19 +328,19 @@ class Program:
 
     @torch.no_grad()
     def set_state(self, tensors: Mapping[str, Tensor], done: int) -> None:
-        """Go on from parameters and means; codes may have been padded for more members."""
+        """Restore parameters and means; vectors may have been padded for more members."""
         self.done = done
         self.count.fill_(done)
         for name, p in self.parameters.items():
             shape = tuple(map(slice, p.shape))
             p.copy_(tensors[f"now.{name}"][shape])
-            state = self.optimizer.state[p]  # a graph has the tensors that there are
+            state = self.optimizer.state[p]  # in place: a graph refers to these tensors
             for key in ("exp_avg", "exp_avg_sq"):
                 state[key].copy_(tensors[f"{key}.{name}"][shape])
             state["step"].fill_(done)
 
     def with_members(self, chosen: Sequence[int]) -> "Program":
-        """A program of some of the members, at the same point of their training."""
+        """Return a program of some of the members at the same point of training."""
         members = [self.members[i] for i in chosen]
         fewer = Program(self.data, self.model, members, self.schedule, self.compiler)
         index = torch.as_tensor(chosen, device=self.data.device)
@@ -348,12 +348,12 @@ class Program:
         return fewer
 
     def capture(self) -> None:
-        """Capture a look and a step as CUDA graphs; steps that warm up leave no trace."""
+        """Capture a look and a step as CUDA graphs; warm-up steps leave no trace."""
         before = {name: p.detach().clone() for name, p in self.parameters.items()}
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of steps not captured, and of compiling
+            warnings.simplefilter("ignore")  # from eager steps and compilation
             for _ in range(WARM_UP):
                 self.step()
                 self.look()
@@ -369,7 +369,7 @@ class Program:
         replays = []
         for work in (self.look, self.step):
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=side):  # whose workspaces are there already
+            with torch.cuda.graph(graph, stream=side):  # which has its workspaces already
                 work()
             replays.append(graph.replay)
         self.replay_look, self.replay = replays

@@ -1,4 +1,4 @@
-"""What is going on: one line on a terminal, notes elsewhere, nothing where nobody takes notes."""
+"""Progress reports: one line on a terminal, notes elsewhere, nothing without a recipient."""
 
 import sys
 import time
@@ -10,24 +10,24 @@ from rich.console import Console
 from rich.markup import escape
 
 LINE_EVERY = 10.0  # seconds between notes
-Note = Callable[[str], None]  # shows a person a line while training goes on
+Note = Callable[[str], None]  # shows a line to the user during training
 
 
 @dataclass(eq=False)
 class Reporter:
-    """Says how far the stacks of a comparison are."""
+    """Reports the progress of the stacks of a comparison."""
 
-    ensembles: int  # to be trained, by all who share them
+    ensembles: int  # unfinished stacks of all processes that share them
     note: Note | None = None
     interval: float = 0.0  # seconds between two notes
 
     def __post_init__(self) -> None:
-        self.after_look: Callable[[], None] = lambda: None  # what else a look is an occasion for
-        self.finished = self.steps = 0  # stacks, and steps of the present one at most
+        self.after_look: Callable[[], None] = lambda: None  # called after each look
+        self.finished = self.steps = 0  # finished stacks, and the step limit of the current stack
         self.began = self.shown = time.perf_counter()
 
     def count_steps(self, steps: int, members: int, loss: float) -> None:
-        """A stack, or a part of it, has taken so many steps."""
+        """Report the step that a stack, or a part of it, has reached."""
         self.after_look()
         moment = time.perf_counter()
         if self.note is not None and moment - self.shown >= self.interval:
@@ -35,14 +35,14 @@ class Reporter:
             minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
             self.shown = moment
             self.note(
-                f"{100 * share:.0f} % · {members} members · step {steps}/{self.steps} · loss "
+                f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
                 f"{loss:.3f} · {minutes}:{seconds:02d} left"
             )
 
 
 @contextmanager
 def report_progress(ensembles: int, note: Note | None) -> Iterator[Reporter]:
-    """A `Reporter` of so many stacks: one line on a terminal, else a note now and then."""
+    """Yield a `Reporter` for a number of stacks: one line on a terminal, notes elsewhere."""
     if note is None or sys.stderr is None or not sys.stderr.isatty():
         yield Reporter(ensembles, note, LINE_EVERY)
         return

@@ -1,13 +1,14 @@
-"""Several processes at one comparison: who takes what, and who has what.
+"""Parallel processes of one comparison: distribution of stacks and collection of results.
 
-Ranks that torchrun starts, or that are told MASTER_ADDR and MASTER_PORT, meet in the store of
-torch.distributed's rendezvous; no process group is formed. Rank 0 plans; every rank takes the next
-stack from a counter, and hands finished rows and traces to rank 0, which alone writes the folder:
-no common file system is needed. --processes has torch.distributed's launcher start such ranks here.
+Ranks started by torchrun, or with MASTER_ADDR and MASTER_PORT set, meet in the store of
+torch.distributed's rendezvous, without a process group. Rank 0 plans; every rank takes the next
+stack from a counter and sends finished rows and traces to rank 0, the only rank that writes the
+folder, so no shared file system is needed. --processes starts such ranks on this machine with
+torch.distributed's launcher.
 
-Ranks that are told RANK and WORLD_SIZE alone, such as jobs of an array, share a folder: stack
-number i is that of rank i modulo their number, each writes a file of results of its own, and the
-last to finish sums up.
+Ranks with only RANK and WORLD_SIZE set, such as jobs of an array, share a folder: rank i trains the
+stacks whose number is i modulo the number of ranks. Each rank writes a separate file of results,
+and the last to finish writes the summary.
 """
 
 import json
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from os import _exit  # `os._exit` is refused while a user's code runs
+from os import _exit  # `os._exit` is forbidden while user code runs
 from typing import Any, TypeVar
 
 import torch
@@ -32,12 +33,12 @@ from pefourier.errors import PefourierError
 from pefourier.writing.text import printable
 
 Result = TypeVar("Result")
-LOOK = 0.1  # seconds between looks at what others have done
+LOOK = 0.1  # seconds between checks of the other ranks
 TIMEOUT = 300.0  # seconds that ranks wait for one another
 
 
 def read_rank() -> tuple[int, int]:
-    """This process's rank and the number of ranks, from the environment."""
+    """Read this process's rank and the number of ranks from the environment."""
     numbers = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
     rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in numbers)
     if not 0 <= rank < ranks:
@@ -49,13 +50,13 @@ def read_rank() -> tuple[int, int]:
 
 
 def has_meeting_point(ranks: int) -> bool:
-    """Whether ranks are told where to meet; without that they meet in a folder."""
+    """Whether ranks have an address to meet at; otherwise they share a folder."""
     return ranks > 1 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
 @dataclass(eq=False)
 class Group:
-    """The ranks at work, seen from one of them."""
+    """The group of all ranks, as seen from one rank."""
 
     rank: int
     ranks: int
@@ -63,29 +64,29 @@ class Group:
     finished: set[int] = field(default_factory=set)  # finished stacks whose rows rank 0 has
 
     def publish(self, plan: Mapping[str, Any]) -> None:
-        """Tell the others what there is to do."""
+        """Publish the plan to other ranks."""
         self.store.set("plan", json.dumps(plan))
 
     def plan(self) -> dict[str, Any]:
-        """What rank 0 has planned."""
+        """Return the plan of rank 0."""
         try:
             self.store.wait(["plan"], timedelta(seconds=TIMEOUT))
-        except RuntimeError as error:  # DistError is one
+        except RuntimeError as error:  # includes DistError
             raise PefourierError(
-                f"rank {self.rank}: rank 0 has planned nothing in {TIMEOUT:g} s; see what it says"
+                f"rank {self.rank}: no plan from rank 0 in {TIMEOUT:g} s; check its messages"
             ) from error
         plan: dict[str, Any] = json.loads(self.store.get("plan"))
         return plan
 
     def claims(self, total: int) -> Iterator[int]:
-        """Numbers of stacks to be trained by this rank."""
+        """Claim stacks for this rank; yield their numbers."""
         while (number := self.store.add("next", 1) - 1) < total:
             yield number
 
     def finish(
         self, number: int, rows: Sequence[Mapping[str, Any]], traces: Sequence[bytes]
     ) -> None:
-        """Say that a stack is finished, and hand its rows and traces to rank 0."""
+        """Mark a stack as finished, and send its rows and traces to rank 0."""
         if self.rank == 0:
             self.finished.add(number)
         else:
@@ -93,11 +94,11 @@ class Group:
             self.store.set(f"finished/{number}", json.dumps([list(rows), texts]))
 
     def fail(self, message: str) -> None:
-        """Say that this rank ends before its work is done."""
+        """Report that this rank ends before its work is done."""
         self.store.set("failed", message)
 
     def arrived(self, total: int) -> Iterator[tuple[int, list[dict[str, Any]], list[bytes]]]:
-        """Stacks, with rows and traces, that others have handed over since the last look."""
+        """Yield stacks, with rows and traces, received from other ranks since the last call."""
         for number in sorted(set(range(total)) - self.finished):
             if not self.store.check([f"finished/{number}"]):
                 continue
@@ -107,7 +108,7 @@ class Group:
             yield number, rows, [b64decode(text) for text in texts]
 
     def wait_for_all(self, total: int, take: Callable[[], None]) -> None:
-        """Take what others hand over until all stacks are finished, on rank 0."""
+        """Collect results of other ranks on rank 0 until all stacks are finished."""
         since, count = time.monotonic(), -1
         while len(self.finished) < total:
             take()
@@ -117,13 +118,13 @@ class Group:
                 raise PefourierError(self.store.get("failed").decode())
             if time.monotonic() - since > TIMEOUT:
                 raise PefourierError(
-                    f"{total - count} of {total} stacks are unfinished, and no rank has finished "
-                    f"one for {TIMEOUT:g} s; what is finished is kept, --resume goes on"
+                    f"{total - count} of {total} stacks are unfinished, and no rank has finished a "
+                    f"stack for {TIMEOUT:g} s; finished runs are kept, continue with --resume"
                 )
             time.sleep(LOOK)
 
     def leave(self) -> None:
-        """Say goodbye; rank 0, who may keep the store, waits for the others for a while."""
+        """Leave the group; rank 0, which may hold the store, waits for other ranks for a while."""
         self.store.set(f"left/{self.rank}", "")
         until = time.monotonic() + (TIMEOUT if self.rank == 0 else 0)
         goodbyes = [f"left/{rank}" for rank in range(1, self.ranks)]
@@ -133,7 +134,7 @@ class Group:
 
 @contextmanager
 def join_group(rank: int, ranks: int) -> Iterator[Group]:
-    """Meet the other ranks; leave when this one is done."""
+    """Join the other ranks, and leave at the end of the context."""
     from torch.distributed.rendezvous import rendezvous
 
     try:
@@ -141,8 +142,8 @@ def join_group(rank: int, ranks: int) -> Iterator[Group]:
     except (dist.DistError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise PefourierError(
-            f"rank {rank} of {ranks} has not met the others at {where} within {TIMEOUT:g} s; start "
-            "every rank (torchrun does), and see that they reach it"
+            f"rank {rank} of {ranks} has not reached the others at {where} within {TIMEOUT:g} s; "
+            "start every rank (torchrun does), and check the network"
         ) from error
     group = Group(rank, ranks, store)
     try:
@@ -154,12 +155,12 @@ def join_group(rank: int, ranks: int) -> Iterator[Group]:
     except dist.DistError as error:
         raise PefourierError(
             f"rank {rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); "
-            "what rank 0 has written is kept, --resume goes on"
+            "results written by rank 0 are kept, continue with --resume"
         ) from error
 
 
 def launch(count: int, work: Callable[[], Result]) -> Result:
-    """What `work` returns on rank 0 of so many ranks on this machine, or the error that it met."""
+    """Run `work` on several ranks on this machine; return its result on rank 0, or its error."""
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -181,8 +182,8 @@ def launch(count: int, work: Callable[[], Result]) -> Result:
         answers = elastic_launch(config, take_part)(os.getpid(), threads, work)
     except ChildFailedError as error:
         raise PefourierError(
-            f"a process that shared the work ended early ({len(error.failures)} of {count}); what "
-            "is finished is kept, --resume goes on, --processes 1 has one"
+            f"a worker process ended early ({len(error.failures)} of {count}); finished runs are "
+            "kept, continue with --resume; --processes 1 starts no workers"
         ) from error
     except SignalException as error:
         raise KeyboardInterrupt from error
@@ -196,7 +197,7 @@ def launch(count: int, work: Callable[[], Result]) -> Result:
 
 
 def take_part(parent: int, threads: int, work: Callable[[], Result]) -> Result | PefourierError:
-    """Work as one of the ranks that `launch` starts; this one ends with its parent."""
+    """Run `work` as a rank started by `launch`; the rank ends with its parent."""
     threading.Thread(target=leave_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -208,7 +209,7 @@ def take_part(parent: int, threads: int, work: Callable[[], Result]) -> Result |
 
 
 def leave_with(parent: int) -> None:
-    """End this process when its parent has gone."""
+    """End this process when its parent ends."""
     while os.getppid() == parent:
         time.sleep(LOOK)
     sys.stderr.flush()

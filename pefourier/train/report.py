@@ -1,6 +1,6 @@
-"""How it is told what training found: words of words.toml by code, tables and records of a summary.
+"""Report of a training: texts of words.toml by code, tables and records of a summary.
 
-A verdict is taken from the summary as it is; nothing is judged here.
+Verdicts come from the summary; this module makes no decisions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,19 +29,19 @@ WORDS = Path(__file__).with_name("words.toml")
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", "AUPRC")
 MARKS = {"better": "▲", "worse": "▼"}
-# of a dataset, the same for all of its encodings
+# of a dataset, equal for all of its encodings
 ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
 OF_ENCODINGS = ("confusion", "terms")
-Table = tuple[str, list[list[str]]]  # a title, and rows whose first is the head
+Table = tuple[str, list[list[str]]]  # a title, and rows with the header first
 
 
 def words(room: str, code: str, /, **slots: Any) -> str:
-    """Words of words.toml with numbers and names filled in."""
+    """Text of words.toml with its slots filled."""
     return str(read_toml(WORDS)[room][code]).format(**slots)
 
 
 def three_decimals(value: float) -> str:
-    """Three decimals, without the zero before the point.
+    """Format a number with three decimals, without the zero before the point.
 
     >>> three_decimals(0.5), three_decimals(1.0)
     ('.500', '1.000')
@@ -50,7 +50,7 @@ def three_decimals(value: float) -> str:
 
 
 def score_cell(mean: Mean) -> str:
-    """A mean with its interval, where there is one.
+    """Format a mean with its interval, if it has one.
 
     >>> score_cell(Mean(0.5, 0.4, 0.6))
     '.500 [.400, .600]'
@@ -60,14 +60,14 @@ def score_cell(mean: Mean) -> str:
 
 
 def difference_cell(d: Difference | None) -> str:
-    """A difference with its interval, where there is one."""
+    """Format a difference with its interval, if it has one."""
     if d is None:
         return "–"
     return f"{d.mean:+.3f}" + f" [{d.low:+.3f}, {d.high:+.3f}]" * (d.low == d.low)
 
 
 def triple_cell(data: DatasetSummary, encoding: str) -> str:
-    """Precision, recall and F1 as in Table 1, marked where training was cut short."""
+    """Precision, recall and F1 as in Table 1, with a mark if the encoding is not compared."""
     if encoding not in data.scores:
         return "–"
     triple = " / ".join(three_decimals(data.scores[encoding][m].mean) for m in MEASURES[:3])
@@ -75,7 +75,7 @@ def triple_cell(data: DatasetSummary, encoding: str) -> str:
 
 
 def exclusion_mark(data: DatasetSummary, encoding: str) -> str:
-    """The mark of an encoding that is not compared: training was cut short, or vectors collide."""
+    """Mark of an encoding that is not compared: training was cut short, or vectors collide."""
     return {"cut short": "†", COLLIDES: "‡"}.get(data.excluded.get(encoding, ""), "")
 
 
@@ -88,26 +88,26 @@ def marked_f1(data: DatasetSummary, encoding: str) -> str:
 
 
 def title(data: DatasetSummary) -> str:
-    """A dataset, its split unless that is the default, and a warning where it leaks."""
+    """Name of a dataset, with its split unless that is the default, and a warning if it leaks."""
     how = f", {LEAKY}" if data.leaky else "" if data.split == "blocks" else f", {data.split}"
     return data.dataset + how
 
 
 def scores_title(data: DatasetSummary) -> str:
-    """What a table of scores is of."""
+    """Title of a table of scores."""
     positive = f"; positive: {data.positive}" if data.positive is not None else ""
     chance = f"; one class always: F1 {three_decimals(data.chance['f1'])}"
     runs = f"seeds {data.seeds} × folds {data.folds}"
-    return f"{title(data)}, {data.inputs}: mean [95 % interval], {runs}{positive}{chance}"
+    return f"{title(data)}, {data.inputs}: mean [95% interval], {runs}{positive}{chance}"
 
 
-# What all of it says
+# Sentences
 
 
 def fill_verdict(
     room: str, code: str, summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
 ) -> dict[str, str]:
-    """What a verdict, on a difference or on a dataset, means, and what to do."""
+    """Meaning and action of a verdict on a difference or a dataset."""
     slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
         slots["more"] = words("more", "data" if d.needed is None else d.over, needed=d.needed)
@@ -116,7 +116,7 @@ def fill_verdict(
 
 
 def conclude_all(summary: Summary) -> str:
-    """The verdict on all encodings, which is best, and where training was cut short."""
+    """Conclusion on all encodings, with the best, and those with training cut short."""
     parts, left_out = [f"{summary.verdict.upper()}."], dict(summary.left_out)
     if len(summary.datasets) == 1:
         parts, left_out = [conclude_dataset(summary, summary.datasets[0])], {}
@@ -140,7 +140,7 @@ def conclude_all(summary: Summary) -> str:
 
 
 def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
-    """The verdict on a dataset: which encoding is best, and what is not compared."""
+    """Conclusion on a dataset, with the best encoding and those not compared."""
     f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
     over = next((d.over for d in data.differences.values()), "folds")
     slots = {"dataset": words("over", over, dataset=data.dataset), "pair": data.pair}
@@ -151,14 +151,14 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
 
 
 def leaders(decision: Decision, form: str) -> dict[str, Any]:
-    """The best of a decision, what ties with it, and what is worse, with numbers in a form."""
+    """Texts for the best encoding of a decision, its ties, and worse encodings with numbers."""
     ties, worse = decision.best[1:], decision.worse.items()
     slots = {"best": "".join(decision.best[:1]), "ties": join(ties) if ties else ""}
     return slots | {"worse": ", ".join(form.format(*one) for one in worse)}
 
 
 def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str:
-    """Which encodings are not compared, with their scores, and why."""
+    """Sentence on encodings that are not compared, with their scores and the reason."""
     names = ", ".join(f"{e}{f1.get(e, '')} ({why})" for e, why in left_out.items())
     return words("sentences", "left out", names=names) if names else ""
 
@@ -167,7 +167,7 @@ def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str
 
 
 def answer_table(summary: Summary) -> Table:
-    """The table of the answer: encodings of a dataset, or mean F1 on several with their marks."""
+    """Table of the answer: encodings of a dataset, or marked mean F1 on several datasets."""
     if len(summary.datasets) > 1:
         names = list(dict.fromkeys(e for data in summary.datasets for e in data.scores))
         body = [[e, *(marked_f1(data, e) for data in summary.datasets)] for e in names]
@@ -176,8 +176,8 @@ def answer_table(summary: Summary) -> Table:
         return "▲ better, ▼ worse than its reference, † cut short, ‡ vectors collide", [head, *body]
     (data,) = summary.datasets
     references = dict.fromkeys(d.reference for d in data.differences.values())
-    several = len(references) > 1  # scaled encodings have one of their size
-    less = ["against", "F1 less that"] if several else [f"F1 less {'–'.join(references)}"]
+    several = len(references) > 1  # scaled encodings have a reference of their size
+    less = ["against", "F1 difference"] if several else [f"F1 minus {'–'.join(references)}"]
     head, body = ["encoding", "P / R / F1", "AUPRC", *less, "Holm p", "verdict"], []
     for e, scores in data.scores.items():
         d = data.differences.get(e)
@@ -188,7 +188,7 @@ def answer_table(summary: Summary) -> Table:
 
 
 def tables(summary: Summary) -> list[Table]:
-    """Titles and rows: Table 1, each dataset's intervals and differences, ranks."""
+    """Titles and rows of all tables: Table 1, intervals and differences by dataset, ranks."""
     encodings = list(dict.fromkeys(e for data in summary.datasets for e in data.scores))
     body = [[title(o), *(triple_cell(o, e) for e in encodings)] for o in summary.datasets]
     entries = [("", [["P / R / F1", *encodings], *body])]
@@ -201,7 +201,7 @@ def tables(summary: Summary) -> list[Table]:
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
-    """Scores and differences of a dataset, and what its runs did on longer windows, and chose."""
+    """Tables of a dataset: scores, differences, scores at other lengths, terms, chosen settings."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
     over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
     heads = {
@@ -226,7 +226,7 @@ def tables_of(data: DatasetSummary) -> list[Table]:
 
 
 def difference_row(data: DatasetSummary, encoding: str) -> list[str]:
-    """The verdict on a difference from the reference, with its numbers."""
+    """Verdict on a difference from the reference, with its numbers."""
     d = data.differences[encoding]
     tests = [number(d.p, 2), number(d.p_holm, 2), f"{d.better:.2f}", number(d.needed)]
     auprc = difference_cell(data.auprc_differences[encoding])
@@ -245,7 +245,7 @@ def length_row(data: DatasetSummary, encoding: str) -> list[str]:
 
 
 def sentences(summary: Summary) -> list[str]:
-    """What to keep in mind when reading conclusions and tables."""
+    """Notes for the reader of conclusions and tables."""
     codes = {code for data in summary.datasets for code in data.verdicts.values()}
     one_fold = any(data.folds == 1 and data.differences for data in summary.datasets)
     conditions = {"test": codes, "one fold": one_fold, "too few": "too few" in codes}
@@ -268,7 +268,7 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def summary_page(summary: Summary) -> Page:
-    """The answer of `pefourier train`."""
+    """Page of `pefourier train`."""
     return Page(
         "train",
         words=lambda: tables_in_words([answer_table(summary)]),
@@ -280,13 +280,13 @@ def summary_page(summary: Summary) -> Page:
 
 
 def all_words(summary: Summary) -> str:
-    """Every table and all that is to be kept in mind, for a page."""
+    """All tables and notes in words, for an HTML page."""
     notes = "".join(paragraph(printable(line)) for line in sentences(summary))
     return f"{tables_in_words(tables(summary))}\n{notes}"
 
 
 def tables_in_words(entries: Iterable[Table]) -> str:
-    """Tables with their titles for a terminal."""
+    """Format tables with their titles for a terminal."""
     return "\n".join(
         (paragraph(printable(caption)) if caption else "")
         + aligned([list(map(printable, row)) for row in rows])
@@ -295,7 +295,7 @@ def tables_in_words(entries: Iterable[Table]) -> str:
 
 
 def as_markdown(summary: Summary) -> str:
-    """The answer as summary.md."""
+    """Format the answer as summary.md."""
     lines = [conclude_all(summary)]
     if len(summary.datasets) > 1:
         lines += [f"{d.dataset}: {conclude_dataset(summary, d)}" for d in summary.datasets]
@@ -308,12 +308,12 @@ def as_markdown(summary: Summary) -> str:
 
 
 def json_records(summary: Summary) -> list[dict[str, Any]]:
-    """The answer for JSON: one record for each dataset and encoding."""
+    """Records of the answer for JSON: one for each dataset and encoding."""
     return [record_of(summary, data, name) for data in summary.datasets for name in data.scores]
 
 
 def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, Any]:
-    """What is known of an encoding on a dataset."""
+    """Record of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
     verdict = fill_verdict("verdicts", code, summary, data, d)

@@ -1,7 +1,6 @@
-"""What is requested, judged before torch is loaded: arms, schedules, candidates, lengths.
+"""Requests, checked before torch is loaded: arms, schedules, candidates, lengths.
 
-An encoding as it is, or scaled, is an `Arm`. What only data can refuse is refused once they are
-read.
+An encoding, scaled or unscaled, is an `Arm`. Checks that need data happen after they are read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,23 +38,23 @@ MOST_STEPS = 10**9
 MOST_EPOCHS = 1_000_000
 MOST_DROPPED = 0.95
 MOST_CHOICES = 64
-# Tables that begin at .02 hardly move at the rate of the rest; five seeds each on windows of 24
-# rows: `learned` on order reaches F1 .66, and .97 at ten times the rate, t5 .990 and .997
+# Tables that begin at 0.02 hardly change at the rate of the rest. Ten times that rate raises F1 on
+# windows of 24 rows (five seeds): `learned` on order from 0.66 to 0.97, t5 from 0.990 to 0.997
 FASTER = 10
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What members of one stack may differ in."""
+    """Settings that may differ between members of a stack."""
 
     rate: float  # of Adam
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a rate or a share that nothing could be trained with."""
+        """Reject a learning rate or dropout that cannot be trained with."""
         check_above("--rate", self.rate)
         if not 0 <= self.dropout <= MOST_DROPPED:
-            raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}; got {self.dropout}")
+            raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}, got {self.dropout}")
 
 
 TUNED = tuple(f.name for f in fields(Tuning))
@@ -63,12 +62,12 @@ TUNED = tuple(f.name for f in fields(Tuning))
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Tuning):
-    """How long and how fast to train, all in steps; the tuning is of members without their own."""
+    """Duration and pace of training in steps; its tuning is for members without a tuning."""
 
     steps: int
     batch_size: int
     every: int = LOOK  # steps between two looks at validation windows
-    patience: int = 0  # steps without better weights, after which a member is done; 0: never
+    patience: int = 0  # steps without better weights until a member is done; 0: no limit
     warmup: int = 0
 
     def __post_init__(self) -> None:
@@ -78,12 +77,12 @@ class Schedule(Tuning):
 
     @property
     def budget(self) -> dict[str, int]:
-        """How long a run may last, and how often it is looked at."""
+        """Limits of a run, and its interval between looks."""
         return {"steps": self.steps, "patience": self.patience, "every": self.every}
 
 
 def schedule_of(options: Options, epoch: int) -> Schedule:
-    """How long and how fast to train on data of so many steps an epoch.
+    """Return the schedule of options for data with `epoch` steps per epoch.
 
     >>> schedule_of(Options(epochs=3, patience=2), 20).budget
     {'steps': 60, 'patience': 40, 'every': 25}
@@ -107,9 +106,9 @@ def schedule_of(options: Options, epoch: int) -> Schedule:
 def count_steps(
     flags: tuple[str, str], steps: int | None, epochs: int | None, fewest: int, epoch: int
 ) -> int | None:
-    """Steps that two options give, one in steps and one in epochs, if either is given."""
+    """Combine two options, one in steps and one in epochs; None if neither is given."""
     if steps is not None and epochs is not None:
-        raise PefourierError(f"{flags[0]} and {flags[1]} say the same; give one of them")
+        raise PefourierError(f"{flags[0]} and {flags[1]} set the same limit; use only one")
     if steps is not None:
         check_count(flags[0], steps, fewest, MOST_STEPS)
     if epochs is not None:
@@ -120,7 +119,7 @@ def count_steps(
 
 @dataclass(frozen=True)
 class Arm:
-    """One row of the answer: an encoding as it is, or scaled to a root mean square."""
+    """A row of the answer: an encoding, unscaled or scaled to a root mean square."""
 
     name: str
     spec: str
@@ -128,7 +127,7 @@ class Arm:
 
 
 def parse_arm(name: str) -> Arm:
-    """SPEC, or SPEC@rms=SIZE; one size has one name.
+    """Parse SPEC or SPEC@rms=SIZE; equal sizes give equal names.
 
     >>> parse_arm("dft@rms=.50").name
     'dft@rms=0.5'
@@ -138,20 +137,20 @@ def parse_arm(name: str) -> Arm:
         return Arm(name, name)
     rms = convert("rms", size, float)
     if rms <= 0:
-        raise PefourierError(f"{shown(name)}: rms must be above 0; got {size}")
+        raise PefourierError(f"{shown(name)}: rms must be above 0, got {size}")
     if spec in ("none", *WITHOUT_CODES):
-        raise PefourierError(f"{shown(name)}: {spec} adds nothing, so that it has no size to match")
+        raise PefourierError(f"{shown(name)}: {spec} adds nothing, so @rms cannot scale it")
     short = f"{rms:g}"
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
 def list_candidates(options: Options) -> list[Tuning]:
-    """All choices that --search leaves; one without a choice where nothing is searched."""
+    """Return all combinations of --search, or a single candidate without --search."""
     searched = parse_search(options.search)
     count = int(np.prod([len(values) for values in searched.values()], dtype=object))
     if count > MOST_CHOICES:
         raise PefourierError(
-            f"--search has {count} combinations; at most {MOST_CHOICES} are trained"
+            f"--search has {count} combinations, and at most {MOST_CHOICES} are allowed"
         )
     fixed = {name: [getattr(options, name)] for name in TUNED if name not in searched}
     settings = searched | fixed
@@ -160,7 +159,7 @@ def list_candidates(options: Options) -> list[Tuning]:
 
 
 def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
-    """The values of each setting, in the order given.
+    """Return the values of each setting in the given order.
 
     >>> parse_search(["rate=3e-4,1e-3 dropout=0,.2"])["dropout"]
     [0.0, 0.2]
@@ -178,7 +177,7 @@ def parse_search(texts: Sequence[str]) -> dict[str, list[float]]:
 
 
 def parse_lengths(text: str | None) -> tuple[int, ...]:
-    """Lengths as --test-length names them.
+    """Parse the lengths of --test-length.
 
     >>> parse_lengths("24,48"), parse_lengths(None)
     ((24, 48), ())
@@ -187,31 +186,31 @@ def parse_lengths(text: str | None) -> tuple[int, ...]:
     lengths = tuple(int(p) if p.strip().isdecimal() and len(p) < 10 else 0 for p in parts)
     if len(set(lengths)) < len(lengths) or not all(4 <= part <= MOST_ROWS for part in lengths):
         raise PefourierError(
-            f"--test-length must be different whole numbers of 4 to {MOST_ROWS} with commas, such "
-            f"as 24,48,96; got {shown(text)}"
+            f"--test-length must be distinct whole numbers from 4 to {MOST_ROWS} with commas, such "
+            f"as 24,48,96, got {shown(text)}"
         )
     return lengths
 
 
 def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
-    """The task of a name at other lengths."""
+    """Draw the task of a name at other lengths."""
     if lengths and (name.partition(":")[0] not in SYNTHETIC or sides_of_task(name)):
         raise PefourierError(
-            f"--test-length needs a built-in task of one axis, order or lags; {shown(name)} is as "
-            "long as it is"
+            f"--test-length needs a built-in task of one axis, order or lags; {shown(name)} has a "
+            "fixed length"
         )
     return [load_task(with_length(name, length)) for length in lengths]
 
 
 def name_once(options: Options) -> Options:
-    """The same request with each name once, in one spelling, and other methods among encodings."""
+    """Remove repeated names, normalize spelling, and move other methods to encodings."""
     arms = dict.fromkeys(parse_arm(spec).name for spec in (*options.encoding, *options.beside))
     datasets = dict.fromkeys(n if n in SYNTHETIC else str(Path(n)) for n in options.dataset)
     return replace(options, beside=(), encoding=tuple(arms), dataset=tuple(datasets))
 
 
 def check_options(options: Options) -> None:
-    """Refuse numbers that no run could have, and what is named twice."""
+    """Reject invalid values and repeated settings before training."""
     schedule_of(options, 1)
     list_candidates(options)
     if methods := (*options.beside, *(e for e in options.encoding if e in BESIDE)):
@@ -231,7 +230,7 @@ def check_options(options: Options) -> None:
         check_suffix(options.plot, (".png", ".pdf", ".svg"))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
     if options.find is not None and not 1e-6 <= options.find <= 1:
-        raise PefourierError(f"--find must be from 1e-06 to 1; got {options.find}")
+        raise PefourierError(f"--find must be from 1e-06 to 1, got {options.find}")
     without_times = options.learn or options.save_models or options.test_length
     if without_times and options.positions == "time":
         raise PefourierError("--positions time excludes --learn, --save-models and --test-length")
@@ -241,24 +240,24 @@ def check_options(options: Options) -> None:
 
 @contextmanager
 def without_new_folders(*paths: str | None) -> Iterator[None]:
-    """Take away, at the end, the empty folders that are made for paths meanwhile."""
+    """Remove, at the end, empty folders that were created for paths in the context."""
     folders = [Path(path) for path in paths if path is not None]
     new = [folder for path in folders for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield
     finally:
-        for folder in sorted(new, reverse=True):  # a folder before those that it lies in
+        for folder in sorted(new, reverse=True):  # inner folders first
             with suppress(OSError, ValueError):
                 folder.rmdir()
 
 
 def make_folder(flag: str, folder: str) -> None:
-    """Make a folder and see that files can be written there, before hours of training."""
+    """Make a folder and check that files can be written there, before hours of training."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder) as trial:
             trial.write(b"codes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise PefourierError(
-            f"{flag} {shown(folder)}: {reason(error)}; name another folder"
+            f"{flag} {shown(folder)}: {reason(error)}; choose another folder"
         ) from error

@@ -1,4 +1,4 @@
-"""The comparison from options to answer: `run_comparison`, whose other rooms load torch late."""
+"""The comparison from options to answer: `run_comparison` loads torch only after its checks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def run_comparison(
     deliver: Callable[[Summary], None] | None = None,
     note: Note | None = None,
 ) -> Summary | None:
-    """Train, score and compare; results go to `out` as they come. Only one rank has the answer.
+    """Train, score and compare; results are written to `out` during training.
 
-    `deliver` has it before the files that sum it up are written, which a full disk may prevent.
-    `note` is given what to know meanwhile, a line at a time; without it nothing is shown.
+    Only one rank returns the answer. `deliver` receives it before the summary files are written,
+    which a full disk may prevent. `note` receives messages during training, one line at a time.
     """
     options = settle_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train import ensembles, ranks, work
@@ -59,7 +59,7 @@ def run_comparison(
 
 
 def settle_options(options: Options) -> Options:
-    """What is asked, with --resume as config.json says; what differs from it is refused by name."""
+    """Check the options and merge them with config.json for --resume; reject differing options."""
     check_options(options)
     options, out = name_once(options), options.out
     file = Path(out) / "config.json" if out is not None else None
@@ -71,7 +71,7 @@ def settle_options(options: Options) -> Options:
         value, was = getattr(options, name), getattr(old, name)
         if name not in {*NOT_NUMBERS, "device"} and value not in (getattr(default, name), was):
             raise PefourierError(
-                f"--resume: {file} has {name} {shown(was)}; leave {flag_of(name)} out, or choose "
+                f"--resume: {file} has {name} {shown(was)}; omit {flag_of(name)}, or choose "
                 f"another --out for {shown(value)}"
             )
     here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
@@ -82,19 +82,19 @@ def settle_options(options: Options) -> Options:
 
 @contextmanager
 def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
-    """Say what Ctrl-C leaves behind."""
+    """Report after Ctrl-C which results are kept."""
     try:
         yield
     except KeyboardInterrupt:
         if note is not None and store.path is None:
-            note("nothing is kept: --out DIR keeps what is finished, and --resume goes on")
+            note("nothing is kept: use --out DIR to keep finished runs and --resume to continue")
         elif note is not None:
-            note(f"finished runs in {store.path}: {len(store.rows())}; --resume goes on")
+            note(f"finished runs in {store.path}: {len(store.rows())}; continue with --resume")
         raise
 
 
 def write_summary(store: Store, result: Summary, picture: str | None = None) -> None:
-    """Write summary.json, summary.md and the figures, and the picture that is named."""
+    """Write summary.json, summary.md, the figures, and the figure of --plot."""
     if picture is None and store.path is None:
         return
     from pefourier.report import plot, training_figures
@@ -110,7 +110,7 @@ def write_summary(store: Store, result: Summary, picture: str | None = None) -> 
     write_json(store.path / "summary.json", content)
     text = as_markdown(result).encode()
     write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
-    for name in ("critical-difference", "lengths", "curves"):  # maybe of what was asked before
+    for name in ("critical-difference", "lengths", "curves"):  # from earlier options
         (store.path / f"{name}.png").unlink(missing_ok=True)
     curves = read_curves(store.path, result.runs)
     for name, (draw, answers, _) in training_figures.pictures(result, curves).items():

@@ -1,11 +1,11 @@
-"""What each run left behind: logits of validation and test windows, and how it learned.
+"""Artifacts of each run: logits of validation and test windows, and learning curves.
 
-DIR/scores has an .npz a run, written before its line of results.jsonl: `valid` and `test`, logits
+DIR/scores has an .npz per run, written before its line of results.jsonl: `valid` and `test`, logits
 (n, K) of float32; `valid_labels` and `test_labels` (n,), classes from 0; `valid_rows` and
-`test_rows` (n,), the first row of each window in the data; `threshold`, the difference of two
-logits from which on the second class is said, nan where the largest logit decides; `classes`, their
-names; `curve` (looks, 3), mean training loss, score and loss on validation; and `dataset`,
-`encoding`, `seed`, `fold`. Others can compute their own metrics of them.
+`test_rows` (n,), the first row of each window in the data; `threshold`, the smallest difference of
+two logits that predicts the second class, nan if the largest logit decides; `classes`, their names;
+`curve` (looks, 3), mean training loss, score and loss on validation; and `dataset`, `encoding`,
+`seed`, `fold`. Other programs can compute further metrics from these files.
 """
 
 import io
@@ -30,7 +30,7 @@ LONGEST_PART = 60  # characters of a name
 
 
 def plain_name(text: str) -> str:
-    """A part of a file's name.
+    """Replace unsafe characters in a part of a file name.
 
     >>> plain_name("../my codes.npy@rms=0.5")
     '.._my_codes.npy@rms=0.5'
@@ -39,7 +39,7 @@ def plain_name(text: str) -> str:
 
 
 def name_of_run(key: Key) -> str:
-    """A run's name as a file's; a checksum tells apart runs whose names are cut."""
+    """Return a run's name for files; a checksum distinguishes runs with truncated names."""
     dataset, encoding, seed, fold = key
     name = "-".join(plain_name(part)[-LONGEST_PART:] for part in (dataset, encoding))
     name = name.encode("ascii", "replace").decode().replace("?", "_")
@@ -47,12 +47,12 @@ def name_of_run(key: Key) -> str:
 
 
 def file_of_run(folder: Path, key: Key) -> Path:
-    """Where a run's trace lies."""
+    """Return the path of a run's trace."""
     return folder / FOLDER / f"{name_of_run(key)}.npz"
 
 
 def trace_of(task: Task, outcome: "Outcome") -> bytes:
-    """What a run left behind, as a file."""
+    """Return the trace of a run as the bytes of a file."""
     member, fold = outcome.member, task.folds[outcome.member.fold]
     key = task.name, member.encoding, member.seed, member.fold
     arrays = {
@@ -73,7 +73,7 @@ def trace_of(task: Task, outcome: "Outcome") -> bytes:
 
 
 def threshold_of(task: Task, outcome: "Outcome") -> float:
-    """The difference of logits from which on the positive class is said; nan without one."""
+    """Smallest difference of logits that predicts the positive class; nan without such a class."""
     if task.positive is None:
         return float("nan")
     labels = task.labels[task.folds[outcome.member.fold].valid]
@@ -81,7 +81,7 @@ def threshold_of(task: Task, outcome: "Outcome") -> float:
 
 
 def write_trace(folder: Path, key: Key, trace: bytes) -> None:
-    """Write what a run left behind, as a whole."""
+    """Write the trace of a run, complete or not at all."""
     path = file_of_run(folder, key)
     path.parent.mkdir(exist_ok=True)
     write_whole(str(path), lambda out: out.write(trace))
@@ -90,7 +90,7 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
 def read_curves(
     folder: Path, rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], np.ndarray]]:
-    """How runs learned (looks, 3), of those of which that is stored."""
+    """Read the learning curves (looks, 3) of runs that have one."""
     curves = []
     for row in rows:
         path = file_of_run(folder, key_of(row))

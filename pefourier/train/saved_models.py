@@ -1,11 +1,11 @@
-"""Trained classifiers in files, and back: one .safetensors a run.
+"""Trained classifiers in files: one .safetensors per run, written and read back.
 
 >>> from pefourier.train.saved_models import load_classifier            # doctest: +SKIP
 >>> load_classifier("models/smd-dft-seed0-fold0-c0ffee12.safetensors").predict(x)   # doctest: +SKIP
 
-A file has the numbers of the classifier by their names, `codes` of what it injects, of rotations
-their frequencies, `mean` and `scale` of the channels, and `settings`, bytes of JSON: sizes,
-classes, threshold. Other commands take it as a SPEC and say what its codes became.
+A file has the parameters of the classifier by name, `codes` (the vectors of its encoding),
+`frequencies` of rotations, `mean` and `scale` of the channels, and `settings`, bytes of JSON with
+sizes, classes and threshold. Other commands read it as a SPEC and describe the trained vectors.
 """
 
 import json
@@ -42,9 +42,9 @@ def apply_classifier(
     x: np.ndarray,
     lengths: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Logits (n, K) of windows x (n, length, channels) that are scaled already; float32.
+    """Logits (n, K) of scaled windows x (n, length, channels), in float32.
 
-    Rows from `lengths` (n,) on are padding, whatever they hold.
+    Rows from `lengths` (n,) on are padding; their values are ignored.
     """
     p = {name: torch.as_tensor(w, dtype=torch.float32)[None] for name, w in parameters.items()}
     injected = {} if injection is None else stack_codes([injection], CPU, torch.float32)
@@ -70,18 +70,18 @@ class TrainedClassifier:
     mean: np.ndarray  # (channels,)
     scale: np.ndarray
     classes: tuple[str, ...]
-    threshold: float | None  # of two classes: the difference of logits from which on it says yes
+    threshold: float | None  # of two classes: smallest difference of logits for the second class
 
     def logits(self, x: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
-        """Logits (n, K) of windows x (n, length, channels), as they were before scaling.
+        """Logits (n, K) of unscaled windows x (n, length, channels).
 
-        Shorter ones are padded, and have `lengths` (n,) rows.
+        Shorter windows are padded and have `lengths` (n,) rows.
         """
         x = np.asarray(x, dtype=float)
         shape = (self.model.length, self.model.channels)
         if x.ndim != 3 or x.shape[1:] != shape:
             raise PefourierError(
-                f"expected windows of shape (n, {shape[0]}, {shape[1]}); got {x.shape}"
+                f"expected windows of shape (n, {shape[0]}, {shape[1]}), got {x.shape}"
             )
         scaled = (x - self.mean) / self.scale
         if lengths is not None:
@@ -97,11 +97,11 @@ class TrainedClassifier:
 
 
 def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
-    """Write the classifier that a run came to into a folder."""
+    """Write the trained classifier of a run into a folder."""
     m, fold, injection = outcome.member, task.folds[outcome.member.fold], None
     if isinstance(model, Transformer):
-        codes, places, waves = outcome.codes, np.arange(len(outcome.codes)), outcome.frequencies
-        injection = Injection(m.injection.act, codes, places, learn=False, frequencies=waves)
+        codes, places, rates = outcome.codes, np.arange(len(outcome.codes)), outcome.frequencies
+        injection = Injection(m.injection.act, codes, places, learn=False, frequencies=rates)
     threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
     classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)
@@ -110,12 +110,12 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
 
 
 def file_of_model(folder: str, key: Key) -> Path:
-    """Where the classifier of a run lies."""
+    """Return the path of the classifier of a run."""
     return Path(folder, f"{name_of_run(key)}.safetensors")
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:
-    """Write a classifier, whole or not at all."""
+    """Write a classifier, complete or not at all."""
     settings = {
         "kind": next(name for name, kind in KINDS.items() if type(classifier.model) is kind),
         "sizes": asdict(classifier.model),
@@ -135,7 +135,7 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
 
 
 def load_classifier(path: str | Path) -> TrainedClassifier:
-    """Read a classifier that `--save-models` wrote; nothing in the file is executed."""
+    """Read a classifier written by `--save-models`; nothing in the file is executed."""
     with open_arrays(str(path), ".safetensors", advice=AGAIN) as file:
         arrays = {name: file.load(name) for name in file.arrays}
     try:
@@ -147,22 +147,22 @@ def load_classifier(path: str | Path) -> TrainedClassifier:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
-    """A classifier from the tensors of its file; an error says where they are none."""
+    """Make a classifier from the tensors of its file; raise an error for invalid tensors."""
     settings = parse_json(arrays["settings"].astype(np.uint8).tobytes())
     model = KINDS[settings["kind"]](**settings["sizes"])
     names = {name.removeprefix("model."): name for name in arrays if name.startswith("model.")}
     parameters = {key: arrays[name].astype(np.float32) for key, name in names.items()}
     shapes = {name: value.shape for name, value in parameters.items()}
     if shapes != {name: tuple(shape) for name, shape in model.shapes().items()}:
-        raise ValueError("its tensors have other shapes than its sizes say")
+        raise ValueError("shapes of its tensors do not match its sizes")
     mean, scale, limit = arrays["mean"], arrays["scale"], settings["threshold"]
     if {mean.shape, scale.shape} != {(model.channels,)}:
-        raise ValueError("mean and scale are not those of its channels")
+        raise ValueError("mean and scale do not match its channels")
     injection = None
     if isinstance(model, Transformer):
         act, codes = settings["act"], arrays["codes"].astype(float)
         if act not in ACTS or codes.ndim != 2 or len(codes) != count_places(act, model.tokens):
-            raise ValueError("its codes are not those of its tokens")
+            raise ValueError("its vectors do not match its tokens")
         injection = Injection(act, codes, np.arange(len(codes)), learn=False)
     numbers = model, parameters, injection, mean, scale, tuple(settings["classes"])
     return TrainedClassifier(settings["encoding"], *numbers, limit and float(limit))

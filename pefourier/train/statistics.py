@@ -1,16 +1,15 @@
-r"""What do the data support? Means, paired differences, and how sure one may be.
+r"""Statistics of a comparison: means, paired differences, and their uncertainty.
 
 Conventions
 -----------
-A run is a (seed, fold); every encoding has the same runs, with the same initial weights and the
-same batches, so that encodings are compared in pairs. Units of a comparison are folds, each with
-the mean of its runs; resamples are folds, too. Where there is one fold, units are its runs, and
-what is said holds for these test windows alone. One test for one question: Student's t of the mean
-of n paired differences over its standard error, n - 1 degrees of freedom; the interval is that of
-the same t. Fewer than `LEAST_UNITS` give no verdict: of two or three units of scores near 1 the
-test is wrong too often (6 to 38 % at 5 %, simulated). Holm's p allows for all differences of a
-dataset. No seed, fold or encoding is ever picked by its score. Standard errors are those of
-`pefourier.train.chance`.
+A run is a (seed, fold). All encodings have the same runs, with equal initial weights and batches,
+and are compared in pairs. Units of a comparison are folds, including resamples, each with the mean
+of its runs. With a single fold, units are its runs, and conclusions apply to these test windows
+only. There is one test per question: Student's t of the mean of n paired differences over its
+standard error, with n - 1 degrees of freedom; the interval uses the same t. Fewer units than
+`LEAST_UNITS` give no verdict: with two or three units of scores near 1, the error rate of the test
+is 6 to 38% instead of 5% (simulated). Holm's p adjusts for all differences of a dataset. No seed,
+fold or encoding is selected by its score. Standard errors come from `pefourier.train.chance`.
 """
 
 from bisect import bisect_left
@@ -27,14 +26,14 @@ from pefourier.train.options import LEVEL
 
 RESAMPLES = 10_000
 LEAST_UNITS = 4
-POWER = 0.8  # that a number of units has for the difference asked about
-MOST_UNITS = 1000  # more are never made
-LEAST_OF_CLASS = 10  # test windows; of fewer nothing is said to be found
+POWER = 0.8  # of detecting the difference of --find
+MOST_UNITS = 1000  # limit of the search for enough units
+LEAST_OF_CLASS = 10  # test windows; with fewer, no difference counts as detectable
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean with its 95 % bootstrap interval over runs; of one run there is none (nan)."""
+    """A mean with its 95% bootstrap interval over runs; nan for a single run."""
 
     mean: float
     low: float
@@ -43,26 +42,26 @@ class Mean:
 
 @dataclass(frozen=True)
 class Difference:
-    """An encoding less its reference, paired."""
+    """Paired difference of an encoding from its reference."""
 
     reference: str
     mean: float
-    low: float  # corrected 95 % interval; nan of one unit
+    low: float  # corrected 95% interval; nan for a single unit
     high: float
-    p: float  # two-sided; nan of one unit
+    p: float  # two-sided; nan for a single unit
     p_holm: float  # adjusted for all differences of the dataset
-    better: float  # P(A > B): share of paired runs above the reference, ties half
-    over: str  # "folds", or "runs" where there is one fold
+    better: float  # P(A > B): share of paired runs above the reference, ties count half
+    over: str  # "folds", or "runs" with a single fold
     units: int
-    needed: int | None  # units that find the difference asked about; None: no number of them
+    needed: int | None  # units that detect the difference of --find; None: no number does
 
 
 def interval(values: np.ndarray) -> Mean:
-    """Mean of runs (n,) and its expanded percentile bootstrap interval, the same on every call.
+    """Mean of runs (n,) and its expanded percentile bootstrap interval, equal on every call.
 
-    Percentiles Φ(±t √(n / (n - 1))), t of Student's distribution with n - 1 degrees of freedom,
-    stand where those of 2.5 and 97.5 % are too near for few runs (Hesterberg, 2015, “What teachers
-    should know about the bootstrap”); of four runs or fewer that is their range.
+    The percentiles are Φ(±t √(n / (n - 1))), with t of Student's distribution with n - 1 degrees of
+    freedom, because 2.5 and 97.5% give intervals too narrow for few runs (Hesterberg, 2015, “What
+    teachers should know about the bootstrap”). For four runs or fewer, the interval is their range.
 
     >>> interval(np.array([0.5, 0.5, 0.5]))
     Mean(mean=0.5, low=0.5, high=0.5)
@@ -77,14 +76,15 @@ def interval(values: np.ndarray) -> Mean:
 
 
 def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """The mean of each fold's runs."""
+    """Mean of the runs of each fold."""
     return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
 
 
 def paired_units(a: np.ndarray, b: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Paired differences of runs, and of units: folds where there are several, else runs.
+    """Paired differences of runs, and of units: folds if there are several, else runs.
 
-    `folds` are those of runs. Who has one run a fold is compared with the other's mean in each.
+    `folds` has the fold of each run. If one side has a single run per fold, means by fold are
+    compared.
 
     >>> two_each = np.array([0, 0, 1, 1])
     >>> paired_units(np.array([0.5, 0.75]), np.array([0.0, 0.5, 0.25, 0.75]), two_each)
@@ -100,7 +100,7 @@ def paired_units(a: np.ndarray, b: np.ndarray, folds: np.ndarray) -> tuple[np.nd
 def t_test(
     differences: np.ndarray, chance: Chance, pair: Sequence[str] = ()
 ) -> tuple[float, float, float]:
-    """Two-sided p of the mean of units (n,), and its 95 % interval within [-1, 1].
+    """Two-sided p of the mean of units (n,), and its 95% interval within [-1, 1].
 
     >>> d = np.array([0.0, 0.1, 0.2, 0.1, 0.1])
     >>> [round(x, 4) for x in t_test(d, Chance(folds=np.zeros(5)))]
@@ -112,7 +112,7 @@ def t_test(
     if n < 2:
         return float("nan"), float("nan"), float("nan")
     error = chance.error(float(differences.var(ddof=1)), n, abs(mean), pair)
-    if error < 1e-12:  # all alike
+    if error < 1e-12:  # all units are equal
         return float(abs(mean) < 1e-12), mean, mean
     half = float(stdtrit(n - 1, 0.975)) * error
     p = 2 * float(stdtr(n - 1, -abs(mean) / error))
@@ -121,7 +121,7 @@ def t_test(
 
 @cache
 def detectable(units: int, level: float = LEVEL) -> float:
-    """Standard errors from 0 that the test of so many units finds with a power of .8.
+    """Standard errors from 0 that a test with this many units detects with 80% power.
 
     >>> round(detectable(40), 2), round(detectable(5), 2)
     (2.87, 3.76)
@@ -132,16 +132,16 @@ def detectable(units: int, level: float = LEVEL) -> float:
 def units_needed(
     deviation: float, find: float, chance: Chance, pair: Sequence[str] = ()
 ) -> int | None:
-    """The least units that find a difference with a power of .8, of one comparison alone.
+    """Smallest number of units that detects a difference with 80% power in one comparison.
 
-    None where folds that share so much, runs on so few windows, or a class of a handful of windows
-    find it in no number.
+    None if no number does: folds share too much, runs share too few windows, or a class has very
+    few windows.
 
     >>> chances = Chance(folds=np.zeros(5)), Chance(folds=np.arange(5))
     >>> [units_needed(0.064, 0.1, chance) for chance in chances]
     [6, None]
     """
-    if np.isnan(deviation):  # of one unit none is known
+    if np.isnan(deviation):  # unknown from a single unit
         return LEAST_UNITS
 
     def finds(n: int) -> bool:
@@ -153,7 +153,7 @@ def units_needed(
 
 
 def holm(p: Sequence[float]) -> np.ndarray:
-    """Holm's step-down adjustment.
+    """Adjust p values by Holm's step-down method.
 
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
@@ -172,10 +172,10 @@ def compare_pairs(
     chance: Chance,
     find: float = 0.1,
 ) -> list[Difference]:
-    """The first encoding of each pair less the second, adjusted for all pairs.
+    """Difference of the first encoding of each pair from the second, adjusted for all pairs.
 
-    `runs` gives all the same runs (n,), of scores from 0 to 1, or one for each fold. `find` is the
-    difference asked about. So scores of your own are compared, here of seven seeds in one fold:
+    `runs` gives the scores, from 0 to 1, of the same runs (n,) for all encodings, or one per fold.
+    `find` is the difference to detect. An example with scores of seven seeds in one fold:
 
     >>> scores = {
     ...     "sinusoidal": np.array([0.80, 0.82, 0.79, 0.81, 0.80, 0.83, 0.78]),
@@ -189,7 +189,7 @@ def compare_pairs(
     """
     for score in np.concatenate(list(runs.values())):
         if not 0 <= score <= 1:
-            raise PefourierError(f"scores are from 0 to 1 (percent: divide by 100); got {score}")
+            raise PefourierError(f"scores are from 0 to 1 (percent: divide by 100), got {score}")
     differences = []
     for pair in pairs:
         paired, units = paired_units(runs[pair[0]], runs[pair[1]], chance.folds)
@@ -204,7 +204,7 @@ def compare_pairs(
 
 
 def average_ranks(scores: np.ndarray) -> np.ndarray:
-    """Average rank of each column over rows, 1 the highest score, ties shared.
+    """Average rank of each column over rows; rank 1 is the highest score, ties share ranks.
 
     >>> average_ranks(np.array([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]]))
     array([1.  , 2.25, 2.75])
@@ -215,7 +215,7 @@ def average_ranks(scores: np.ndarray) -> np.ndarray:
 
 
 def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
-    """Holm-adjusted p of Wilcoxon's signed-rank test for every two columns, shape (k, k).
+    """Holm-adjusted p of Wilcoxon's signed-rank test for every pair of columns, shape (k, k).
 
     Rows of `scores` (N, k) are datasets.
 
@@ -232,14 +232,14 @@ def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
 
 
 def signed_rank_p(differences: np.ndarray) -> float:
-    """Two-sided p of Wilcoxon's test over all signs of ranks; zeros left out, ties share a rank.
+    """Two-sided exact p of Wilcoxon's signed-rank test; zeros are dropped, ties share a rank.
 
     >>> signed_rank_p(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]))
     0.0625
     """
     d = differences[differences != 0]
-    ranks = np.rint(2 * average_ranks(-np.abs(d)[None])).astype(int)  # twice, as ties have halves
-    counts = np.ones(1)  # of signs, by the sum of positive ranks
+    ranks = np.rint(2 * average_ranks(-np.abs(d)[None])).astype(int)  # doubled: ties have halves
+    counts = np.ones(1)  # of sign patterns, by the sum of positive ranks
     for rank in ranks:
         counts = np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))
     off = np.abs(2 * np.arange(len(counts)) - ranks.sum())
@@ -247,7 +247,7 @@ def signed_rank_p(differences: np.ndarray) -> float:
 
 
 def cliques(average: Mapping[str, float], p: np.ndarray) -> list[list[str]]:
-    """Largest runs of neighbours in rank of whom no two are told apart; p in the order given.
+    """Largest groups of neighbours in rank without a significant difference; p in given order.
 
     >>> apart = np.array([[1, 0.9, 0.01], [0.9, 1, 0.3], [0.01, 0.3, 1]])
     >>> cliques({"a": 1.0, "b": 1.5, "c": 2.1}, apart)

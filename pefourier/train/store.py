@@ -1,9 +1,9 @@
-"""Results on disk: complete or absent for each run, never torn, whatever is killed when.
+"""Results on disk: each run is complete or absent, even if the process is killed.
 
-A folder holds config.json, which says what was asked and what numbers depend on, results.jsonl, a
-line a run (in a job array results.rank1.jsonl, … beside it), and while stacks are in training their
-checkpoints. A line is written by one call in append mode; a last line that a crash cut is dropped
-when results are read, and what is no `Row` is refused.
+A folder holds config.json with the options and all that numbers depend on, results.jsonl with a
+line per run (a job array adds results.rank1.jsonl, …), and checkpoints of stacks in training. A
+line is written by one call in append mode. A last line cut by a crash is dropped when results are
+read, and lines that are not a `Row` are rejected.
 """
 
 import errno
@@ -31,20 +31,20 @@ Key = tuple[str, str, int, int]
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LARGEST = 2**53  # of numbers
 LONGEST = 2**24  # characters of a configuration, or of a line of results
-# Options that numbers do not depend on; a folder of data may have moved, its windows are known
+# Options that do not change numbers; the folder of data may move, its windows are checked
 NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "save_models"))
-NOT_NUMBERS |= {"beside"}  # methods stand among encodings
+NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
-GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, as training is now
+GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 FACTS: dict[str, Any] = dict.fromkeys(("data", "tables"), dict[str, list[float]])
 FACTS |= {"windows": dict[str, list[int]], "splits": dict[str, str], "stack": int}
 FACTS |= {"versions": dict[str, Any]}
-CLOSE = 1e-4  # rounding on other machines moves logarithms and shares less
+CLOSE = 1e-4  # larger than rounding of logarithms and shares on other machines
 
 
 class ScoresAtLength(TypedDict):
-    """Scores at another length, or the reason why there are none."""
+    """Scores at another length, or the reason why they are missing."""
 
     length: int
     precision: float | None
@@ -57,7 +57,7 @@ class ScoresAtLength(TypedDict):
 
 @dataclass(frozen=True)
 class Row:
-    """A line of results.jsonl: one run. A `ValueError` says what is wrong with it."""
+    """A run as a line of results.jsonl; invalid values raise a `ValueError`."""
 
     dataset: str
     encoding: str
@@ -68,23 +68,23 @@ class Row:
     f1: float
     auprc: float
     accuracy: float
-    step: int  # whose weights were kept; 0: those it began with
+    step: int  # of the kept weights; 0: initial weights
     seconds: float
     split: str
     leaky: bool
     length: int
-    windows: int  # that were tested
-    trained: int  # windows
-    confusion: list[list[int]]  # windows of each class, said to be of each
+    windows: int  # test windows
+    trained: int  # training windows
+    confusion: list[list[int]]  # test windows by true class (rows) and predicted class
     device: str
     time: str
     budget: dict[str, int] | None  # steps, patience, and steps between two looks
-    positive: str | None  # class; without one scores are means over classes
-    shortest: int | None  # rows of the shortest window, the others' being `length`
-    uneven: bool  # rows are at uneven times
+    positive: str | None  # class; None: scores are means over classes
+    shortest: int | None  # rows of the shortest window; full windows have `length`
+    uneven: bool  # rows have uneven times
     tested: list[ScoresAtLength]  # at other lengths
-    chosen: dict[str, float | str]  # settings, on validation
-    terms: list[list[float]]  # shares of the four terms of scores, by head; codes that are added
+    chosen: dict[str, float | str]  # settings selected on validation
+    terms: list[list[float]]  # shares of the four score terms, by head; for added vectors
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Row).items():
@@ -92,7 +92,7 @@ class Row:
         for scores in (vars(self), *self.tested):
             for name in MEASURES if not scores.get("reason") else ():
                 if not 0 <= (-1 if scores[name] is None else scores[name]) <= 1:
-                    raise ValueError(f"{name} must be from 0 to 1; got {scores[name]}")
+                    raise ValueError(f"{name} must be from 0 to 1, got {scores[name]}")
         if not 0 <= self.seed < MOST_SEEDS or min(self.fold, self.step, self.seconds) < 0:
             raise ValueError("seed, fold, step and seconds must be 0 or more")
         if min(self.length, self.windows, self.trained) < 1:
@@ -102,11 +102,11 @@ class Row:
         if not square or min(cells) < 0 or sum(cells) != self.windows:
             raise ValueError(f"confusion must be a square table of {self.windows} windows")
         if any(len(head) != 4 for head in self.terms):
-            raise ValueError("terms must have four shares a head")
+            raise ValueError("terms must have four shares per head")
 
 
 def check_type(name: str, value: Any, kind: Any) -> None:
-    """Refuse a value of JSON that is not of a type.
+    """Reject a JSON value of a wrong type.
 
     >>> check_type("seed", True, int)
     Traceback (most recent call last):
@@ -117,9 +117,9 @@ def check_type(name: str, value: Any, kind: Any) -> None:
 
 
 def is_of_type(value: Any, kind: Any) -> bool:
-    """Whether a value of JSON is of a type: numbers in range, lists and objects all through."""
+    """Whether a JSON value has a type: numbers in range, lists and objects at every depth."""
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is float or kind is int:  # True is neither
+    if kind is float or kind is int:  # booleans are neither
         return type(value) in (int, kind) and abs(value) < LARGEST
     if is_typeddict(kind):
         hints = get_type_hints(kind)
@@ -129,13 +129,13 @@ def is_of_type(value: Any, kind: Any) -> bool:
         return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
     if origin is dict:
         return isinstance(value, dict) and all(is_of_type(v, inner[1]) for v in value.values())
-    if inner:  # a choice, or a type or another
+    if inner:  # a literal or a union
         return value in inner if origin is Literal else any(is_of_type(value, k) for k in inner)
     return kind is Any or isinstance(value, kind)
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """What tells one run from another."""
+    """Return the key of a run."""
     return tuple(row[name] for name in KEY)
 
 
@@ -150,10 +150,10 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_row(line: str | bytes) -> dict[str, Any]:
-    """A line of results.jsonl; a `ValueError` says what is wrong with it."""
+    """Parse a line of results.jsonl; a `ValueError` describes a mistake in it."""
     row = parse_json(line)
     if not isinstance(row, dict):
-        raise ValueError(f"a line must be an object; got {shown(row)}")
+        raise ValueError(f"a line must be an object, got {shown(row)}")
     row.pop("step_seconds", None)  # of an earlier version
     if odd := sorted(row.keys() ^ {field.name for field in fields(Row)}):
         raise ValueError(f"a line lacks {shown(odd[0])}, or must not have it")
@@ -162,18 +162,18 @@ def parse_row(line: str | bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of results; without a path they are kept nowhere."""
+    """A folder of results; without a path, nothing is stored."""
 
     path: Path | None
     rank: int = 0
 
     def results_file(self, folder: Path) -> Path:
-        """The file that this rank appends to."""
+        """Return the path of the file to which this rank appends."""
         return folder / (f"results.rank{self.rank}.jsonl" if self.rank else "results.jsonl")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the folder, and keep other runs of this rank out of it until this one ends."""
+        """Create the folder, and lock it against other runs of this rank until this run ends."""
         if self.path is None:
             yield
             return
@@ -190,13 +190,13 @@ class Store:
             os.close(handle)
 
     def settle(self, config: Mapping[str, Any], *, resume: bool) -> dict[str, Any]:
-        """Write the configuration, or check it against the file; return the one that holds.
+        """Write the configuration, or check it against the file; return the valid configuration.
 
-        Ranks of a job array begin in any order: where they resume, the first to come writes it.
+        Ranks of a job array start in any order: with --resume, the first rank writes the file.
         """
         if self.path is None:
             if resume:
-                raise PefourierError("--resume needs --out DIR, the folder to go on in")
+                raise PefourierError("--resume needs --out DIR, the folder to continue in")
             return dict(config)
         file = self.path / "config.json"
         if file.is_file() and (resume or self.rank):
@@ -206,8 +206,8 @@ class Store:
         elif file.exists() or any(f.stat().st_size for f in self.path.glob("results*.jsonl")):
             if self.rank == 0:
                 raise PefourierError(
-                    f"{self.path} holds results already; go on with --resume where config.json "
-                    "says of what, or choose another --out"
+                    f"{self.path} holds results already; use --resume if config.json matches these "
+                    "options, or choose another --out"
                 )
         elif self.rank == 0 or resume:
             write_json(file, config)
@@ -215,7 +215,7 @@ class Store:
         return dict(config)
 
     def rows(self) -> list[dict[str, Any]]:
-        """All complete runs, of every rank, each once."""
+        """Return all complete runs of all ranks, without duplicates."""
         if self.path is None:
             return []
         runs: dict[Key, dict[str, Any]] = {}
@@ -225,12 +225,12 @@ class Store:
                 if any(first[name] != row[name] for name in MEASURES):
                     raise PefourierError(
                         f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
-                        "delete the line that is wrong, or choose another --out"
+                        "delete the wrong line, or choose another --out"
                     )
         return list(runs.values())
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add runs, each as one line in one write."""
+        """Append runs, each as one line in one write."""
         if self.path is None:
             return
         file = self.results_file(self.path)
@@ -244,18 +244,18 @@ class Store:
                 os.fsync(handle)
         except OSError as error:
             raise PefourierError(
-                f"{file}: {reason(error)}; nothing finished is lost, --resume goes on"
+                f"{file}: {reason(error)}; finished runs are kept, continue with --resume"
             ) from error
 
 
 def drop_torn_line(file: Path) -> None:
-    """Drop the line that a crash cut, so that the next one begins on a line of its own."""
+    """Drop an incomplete last line after a crash, before further lines are appended."""
     if file.is_file():
         os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
 
 
 def take_lock(handle: int, path: Path) -> None:
-    """Lock a file or folder that is open, unless its file system has no locks."""
+    """Lock an open file or folder, unless its file system has no locks."""
     if sys.platform == "win32":
         return
     try:
@@ -269,7 +269,7 @@ def take_lock(handle: int, path: Path) -> None:
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
-    """Read the configuration in a folder; options that it lacks had their defaults."""
+    """Read the configuration in a folder; missing options had their defaults."""
     try:
         config: dict[str, Any] = parse_json(file.read_bytes())
         check_type("it", config, dict[str, Any])
@@ -286,7 +286,7 @@ def read_configuration(file: Path) -> dict[str, Any]:
 
 
 def stored_options(config: Mapping[str, Any]) -> Options:
-    """The options that a configuration was made of."""
+    """Return the options of a configuration."""
     names = {field.name for field in fields(Options)} - NOT_NUMBERS
     given: dict[str, Any] = {name: config[name] for name in names & config.keys()}
     given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
@@ -294,7 +294,7 @@ def stored_options(config: Mapping[str, Any]) -> Options:
 
 
 def option_of(config: Mapping[str, Any], name: str) -> Any:
-    """An option of a folder, as JSON has it; an earlier version that lacked it had the default.
+    """Return an option of a folder as JSON; options missing in earlier versions had the default.
 
     >>> option_of({"seeds": 2}, "seeds"), option_of({}, "search")
     (2, [])
@@ -304,14 +304,14 @@ def option_of(config: Mapping[str, Any], name: str) -> Any:
 
 
 def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """Refuse to go on where something that numbers depend on is another, by its name."""
+    """Reject resuming if anything that numbers depend on has changed, by its name."""
     now = json.loads(json.dumps(config))
     gone = {k for k, v in old.items() if k not in now and v in (None, [], GONE.get(k))}
     for key in sorted((old.keys() | now.keys()) - gone - {*KNOWN, *NOT_COMPARED}):
         if (was := option_of(old, key)) != (have := now.get(key)):
             raise PefourierError(
-                f"--resume: {file} has {key} {shown(was)}, now it is {shown(have)}; give the same "
-                "or choose another --out"
+                f"--resume: {file} has {key} {shown(was)}, now it is {shown(have)}; use the same "
+                "value or choose another --out"
             )
     for key in KNOWN:
         was, have = old.get(key) or {}, now[key]
@@ -324,13 +324,13 @@ def check_same(file: Path, old: Mapping[str, Any], config: Mapping[str, Any]) ->
 
 
 def equal_up_to_rounding(was: Any, now: Any) -> bool:
-    """Whether two things known of data are the same up to rounding."""
+    """Whether two facts about data are equal up to rounding."""
     lists = isinstance(now, list) and isinstance(was, list) and len(was) == len(now)
     return bool(np.allclose(was, now, rtol=0, atol=CLOSE)) if lists else was == now
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """Read the runs of one file; a last line without its end was cut by a crash and is dropped."""
+    """Read the runs of one file; an incomplete last line is from a crash and dropped."""
     try:
         *complete, _ = file.read_bytes().split(b"\n")
     except OSError as error:
@@ -342,34 +342,34 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
         except ValueError as error:
             raise PefourierError(
                 f"{file}, line {number}, was not written by pefourier train: {error}; delete the "
-                "line to have its run trained again, or choose another --out"
+                "line to train its run again, or choose another --out"
             ) from error
     return rows
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write JSON as a whole."""
+    """Write JSON to a file, complete or not at all."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     write_whole(str(file), lambda stream: stream.write(text.encode()))
 
 
 def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
-    """Refuse what another process hands over for a stack but runs of it, each once."""
+    """Reject rows from another process unless they are runs of the stack, each once."""
     try:
         handed = [key_of(parse_row(json.dumps(row))) for row in rows]
     except ValueError as error:
-        raise PefourierError(f"another process handed over no run: {error}") from error
+        raise PefourierError(f"another process sent an invalid run: {error}") from error
     if len({*handed}) < len(handed) or not {*handed} <= {*keys}:
-        raise PefourierError(f"another process handed over {shown(handed)}, not its runs")
+        raise PefourierError(f"another process sent {shown(handed)}, which are not its runs")
 
 
-EVERY = 60.0  # seconds between two of them, at least
+EVERY = 60.0  # minimum of seconds between two checkpoints
 FOLDER = "checkpoints"
 
 
 @dataclass(eq=False)
 class Checkpoint:
-    """The file of a stack; without a path nothing is kept."""
+    """Checkpoint file of a stack; without a path, nothing is stored."""
 
     path: Path | None
 
@@ -377,11 +377,11 @@ class Checkpoint:
         self.saved = time.monotonic()
 
     def part(self, first: int, count: int) -> "Checkpoint":
-        """That of some members of the stack, from the first on."""
+        """Return the checkpoint of `count` members of the stack, starting at `first`."""
         return Checkpoint(self.path and self.path.with_suffix(f".{first}-{count}.safetensors"))
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """What was saved last; None where nothing was."""
+        """Load the last saved state, or None."""
         if self.path is None or not self.path.is_file():
             return None
         from pefourier.encodings.sources.tables import open_arrays
@@ -391,11 +391,11 @@ class Checkpoint:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last time that something was saved is long enough ago."""
+        """Whether the last save is long enough ago."""
         return self.path is not None and time.monotonic() - self.saved >= EVERY
 
     def save_at_times(self, state: Callable[[], Mapping[str, np.ndarray]]) -> None:
-        """Save what training goes on from, if the last time is long enough ago."""
+        """Save the state of training, if the last save is long enough ago."""
         if self.path is not None and self.is_due:
             from pefourier.encodings.sources.formats import write_tensors
 
@@ -405,9 +405,9 @@ class Checkpoint:
             self.saved = time.monotonic()
 
     def drop(self) -> None:
-        """Delete it: the stack is finished."""
+        """Delete the checkpoint of a finished stack."""
         if self.path is not None:
             for path in (self.path, *self.path.parent.glob(f"{self.path.stem}.*")):
                 path.unlink(missing_ok=True)
-            with suppress(OSError):  # there are others
+            with suppress(OSError):  # other checkpoints remain
                 self.path.parent.rmdir()

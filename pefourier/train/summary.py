@@ -1,11 +1,11 @@
-"""What rows of results say: scores, differences and verdicts of each dataset, and ranks over all.
+"""Summary of result rows: scores, differences and verdicts by dataset, and ranks over all.
 
-What is best is decided in `pefourier.train.decision`; a difference in F1 from the reference is
+The best encoding is decided in `pefourier.train.decision`. A difference in F1 from the reference is
 
-* leaky, cut short: nobody can say, as windows leak, or one of the two was not trained to its end;
-* better, worse: Holm's p is below .05;
-* not shown: it is not, though so many units find the difference asked about with a power of .8;
-* too few: it is not, and they do not, or are fewer than `LEAST_UNITS`.
+* leaky, cut short: not assessed, because windows leak or training of one of the two was cut short;
+* better, worse: Holm's p is below 0.05;
+* not shown: Holm's p is higher, and the units detect the difference of --find with 80% power;
+* too few: Holm's p is higher, and the units do not, or are fewer than `LEAST_UNITS`.
 """
 
 from collections import Counter
@@ -26,12 +26,12 @@ MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LEAKY = "leaky split"
 Rows = Sequence[Mapping[str, Any]]  # of results.jsonl
 COLLIDES = "vectors collide"  # of encodings that give several tokens one vector
-CUT_SHORT = 5  # where more than one run in so many keeps its last weights, training ended too soon
+CUT_SHORT = 5  # training is cut short if more than one run in this many keeps its last weights
 
 
 @dataclass(frozen=True)
 class LengthMeans:
-    """What the runs of an encoding came to on windows of a length, or why they could not."""
+    """Means of an encoding's runs on windows of a length, or the reason why they are missing."""
 
     length: int
     f1: Mean | None
@@ -42,7 +42,7 @@ class LengthMeans:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSummary(Decision):
-    """One dataset: the decision on it, each encoding's scores, its difference and its verdict."""
+    """Summary of a dataset: the decision, and each encoding's scores, difference and verdict."""
 
     dataset: str
     split: str
@@ -54,26 +54,26 @@ class DatasetSummary(Decision):
     differences: dict[str, Difference]  # in F1, from the reference of the same size
     auprc_differences: dict[str, Difference]
     verdicts: dict[str, str]  # of each difference
-    diverged: dict[str, int]  # runs that keep the weights they began with
-    last_kept: dict[str, int]  # runs that keep the last weights there were
-    cut_short: tuple[str, ...]  # encodings that too many such runs have
+    diverged: dict[str, int]  # runs that keep their initial weights
+    last_kept: dict[str, int]  # runs that keep the weights of the last step
+    cut_short: tuple[str, ...]  # encodings with too many such runs
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
-    # settings that validation chose, their values and of how many runs
+    # settings selected on validation, with their values and counts of runs
     chosen: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # tested too
+    lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # further lengths
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
-    positive: str | None = None  # class whose scores are told; without one they are means
+    positive: str | None = None  # class that scores describe; None: means over classes
     shortest: int | None = None  # rows of the shortest window
-    # mean shares of the four terms of scores in their variance, of codes that are added
+    # mean shares of the four score terms in the variance of scores, for added vectors
     terms: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def chance(self) -> dict[str, float]:
-        """Scores of always naming one class of the test windows together.
+        """Scores of a classifier that always predicts one class, on all test windows.
 
-        With a positive class, of which a share p is, it is that one, of F1 2p / (1 + p); else it is
-        the commonest of K, and its scores are means over classes.
+        With a positive class of share p, it predicts that class, with F1 2p / (1 + p). Otherwise it
+        predicts the most common of K classes, and scores are means over classes.
         """
         counts = np.sum(next(iter(self.confusion.values())), axis=1).tolist()
         positive = self.positive is not None
@@ -84,35 +84,35 @@ class DatasetSummary(Decision):
 
     @property
     def excluded(self) -> dict[str, str]:
-        """Why encodings are not compared, those that could be with other options."""
+        """Reasons why encodings are not compared that other options could remove."""
         return exclusions(self.scores, self.cut_short, self.params)
 
     @property
     def longer(self) -> str:
-        """The option that makes runs longer, with a number where one is known."""
+        """Option for longer runs, with a number if the budget is known."""
         return f"--steps, such as {2 * self.budget['steps']}" if self.budget else "--steps"
 
     @property
     def inputs(self) -> str:
-        """What is classified, as a title has it."""
+        """Description of the classified windows for titles."""
         padded = self.shortest not in (None, self.length)
         return f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Decision):
-    """All datasets, average ranks over them, and the decision over all."""
+    """Summary of all datasets: average ranks and the overall decision."""
 
     reference: str
     datasets: tuple[DatasetSummary, ...]
     ranks: dict[str, float]
-    cliques: tuple[tuple[str, ...], ...]  # not told apart over datasets; with one there are none
+    cliques: tuple[tuple[str, ...], ...]  # without significant difference; () for one dataset
     runs: tuple[dict[str, Any], ...]
-    training: Mapping[str, Any] = field(default_factory=dict)  # what all models have in common
+    training: Mapping[str, Any] = field(default_factory=dict)  # settings of all models
 
     @property
     def find(self) -> float:
-        """The difference in F1 asked about."""
+        """The difference in F1 to detect."""
         return self.training.get("find") or FIND
 
     @property
@@ -122,30 +122,30 @@ class Summary(Decision):
 
     @property
     def over(self) -> str:
-        """What ranks are averaged over."""
+        """Description of the datasets that ranks are averaged over."""
         leaky = any(data.leaky for data in self.datasets)
         return f"over {len(self.datasets)} datasets" + (f", {LEAKY}" if leaky else "")
 
     @property
     def out_of_reach(self) -> str:
-        """Whether so few datasets could tell any two of so many encodings apart, in words."""
+        """Sentence if too few datasets can show a significant difference among encodings."""
         n, k = len(self.datasets), len(self.ranks)
         smallest_p = 2.0 ** (1 - n) * k * (k - 1) / 2  # p of the best pair, adjusted
-        sentence = f"With {n} datasets for {k} rows .05 is out of reach."
+        sentence = f"With {n} datasets and {k} rows, p cannot fall below 0.05."
         return sentence if smallest_p > LEVEL else ""
 
     @property
     def shows_ranks(self) -> bool:
-        """Whether ranks over datasets tell at least two rows apart, so that they make a picture."""
+        """Whether ranks over datasets distinguish at least two rows and deserve a figure."""
         return self.ranked and [set(group) for group in self.cliques] != [set(self.ranks)]
 
 
 def summarize_runs(
     rows: Rows, params: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None
 ) -> Summary:
-    """What the rows of results.jsonl say; without `REFERENCE` the first encoding is compared to.
+    """Summarize the rows of results.jsonl; without `REFERENCE`, the first encoding replaces it.
 
-    `params` are those of each dataset's encodings.
+    `params` has the parameters of each dataset's encodings.
     """
     names = list(dict.fromkeys(row["encoding"] for row in rows))
     reference = REFERENCE if REFERENCE in names else names[0]
@@ -173,7 +173,7 @@ def summarize_runs(
 def decide_all(
     datasets: Sequence[DatasetSummary], ranks: Mapping[str, float], p: np.ndarray
 ) -> Decision:
-    """The decision on one dataset, by ranks over several, or the verdicts that hold on each."""
+    """Decide on one dataset, by ranks over several, or combine the verdicts on each."""
     if len(datasets) == 1:
         return Decision(**{f.name: getattr(datasets[0], f.name) for f in fields(Decision)})
     names = dict.fromkeys(e for data in datasets for e in data.scores)
@@ -188,7 +188,7 @@ def decide_all(
 def summarize_dataset(
     rows: Rows, reference: str, params: Mapping[str, Any], find: float
 ) -> DatasetSummary:
-    """Scores, differences and verdicts of one dataset, over the runs that every encoding has."""
+    """Summarize a dataset over the runs that all encodings have."""
     runs, values = common_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in s.items()} for e, s in values.items()}
     references = {e: reference_of(e, values, reference) for e in values if e != reference}
@@ -222,13 +222,13 @@ def summarize_dataset(
 def exclusions(
     names: Iterable[str], cut_short: Iterable[str], params: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, str]:
-    """Why encodings are not compared: vectors that collide, or training that was cut short."""
+    """Reasons why encodings are not compared: vectors collide, or training was cut short."""
     colliding = (e for e in names if params.get(e, {}).get("collides"))
     return dict.fromkeys(cut_short, "cut short") | dict.fromkeys(colliding, COLLIDES)
 
 
 def rows_by(key: str, rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:
-    """The rows of each encoding or dataset, in the order in which they come."""
+    """Group rows by encoding or dataset, in order of appearance."""
     groups: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row[key], []).append(row)
@@ -236,10 +236,10 @@ def rows_by(key: str, rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mappi
 
 
 def facts_of_runs(rows: Rows) -> dict[str, Any]:
-    """What the rows of a dataset say of its windows and of their training, whatever the scores.
+    """Facts about a dataset's windows and training, independent of scores.
 
-    Who has too many runs that keep their last weights was cut short; other methods, which are
-    fitted to their end, are not.
+    Training of an encoding was cut short if too many of its runs keep their last weights; other
+    methods are always fitted to the end.
     """
     row, groups = rows[0], rows_by("encoding", rows)
     steps = {e: [r for r in of if "step" in r and e not in BESIDE] for e, of in groups.items()}
@@ -257,13 +257,13 @@ def facts_of_runs(rows: Rows) -> dict[str, Any]:
 
 
 def keeps_last(row: Mapping[str, Any]) -> bool:
-    """Whether a run keeps the last weights there were, so that it may have been cut short."""
+    """Whether a run keeps the weights of its last possible step and may have been cut short."""
     budget = row.get("budget")
     return bool(budget and row["step"] >= budget["steps"])
 
 
 def mean_terms(rows: Rows) -> list[float]:
-    """Mean shares of the four terms of scores over runs and heads; [] where there are none.
+    """Mean shares of the four score terms over runs and heads; [] without shares.
 
     >>> mean_terms([{"terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}, {"terms": []}])
     [0.5, 0.5, 0.0, 0.0]
@@ -273,7 +273,7 @@ def mean_terms(rows: Rows) -> list[float]:
 
 
 def count_choices(rows: Rows) -> list[dict[str, Any]]:
-    """How many runs chose each value of what was searched.
+    """Count the runs that chose each value of the searched settings.
 
     >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
     [{'setting': 'rate', 'value': '0.01', 'runs': 2}]
@@ -289,7 +289,7 @@ def count_choices(rows: Rows) -> list[dict[str, Any]]:
 
 
 def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
-    """Means of an encoding's runs at each length that was tested too; none where some could not."""
+    """Means of an encoding's runs at each further length; None if some runs have no scores."""
     means = []
     scores = rows_by("length", (tested for row in rows for tested in row.get("tested", ())))
     for length, of in scores.items():
@@ -303,9 +303,9 @@ def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
 
 
 def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
-    """The runs (seed, fold) that every encoding has, and its measures over them.
+    """Return the runs (seed, fold) that all encodings have, and the measures over these runs.
 
-    Another method has the first seed alone, and its measures are over folds.
+    Other methods have only the first seed, and their measures are over folds.
     """
     groups = rows_by("encoding", rows)
     arms = {e: {(row["seed"], row["fold"]): row for row in of} for e, of in groups.items()}
@@ -319,7 +319,7 @@ def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, 
 
 
 def paired_run(encoding: str, run: tuple[int, int]) -> tuple[int, int]:
-    """What a run (seed, fold) of others is compared with: of another method its only one.
+    """Return the run (seed, fold) of an encoding paired with a run: other methods have only one.
 
     >>> paired_run("rope", (2, 1)), paired_run("trees", (2, 1))
     ((2, 1), (0, 1))
@@ -328,7 +328,7 @@ def paired_run(encoding: str, run: tuple[int, int]) -> tuple[int, int]:
 
 
 def reference_of(encoding: str, encodings: Container[str], reference: str) -> str:
-    """What an encoding is compared to: `REFERENCE` at the size that it is scaled to, if there.
+    """Return the reference of an encoding: `REFERENCE` at the same scaled size, if present.
 
     >>> reference_of("dft@rms=0.5", ["sinusoidal", "sinusoidal@rms=0.5"], "sinusoidal")
     'sinusoidal@rms=0.5'

@@ -1,14 +1,14 @@
-"""A rank at work: stacks are claimed, trained from their checkpoints, scored, stored, handed over.
+"""Work of a rank: stacks are claimed, trained from checkpoints, scored, stored and sent.
 
-A stack that lacks a run after a crash is trained again, from its checkpoint where there is one,
-with the same members beside one another: so resumed numbers are those of an undisturbed run, bit
-for bit on a CPU.
+After a crash, a stack with missing runs is trained again, from its checkpoint if there is one and
+with the same members in the stack: resumed numbers equal those of an undisturbed run, bit for bit
+on a CPU.
 
-`--search` names values of several settings; a candidate is one of each. Every run (arm, seed, fold)
-trains all candidates on its training windows, as members of one stack, and keeps the one that is
-best on its own validation windows by the rule that keeps weights (score, then least loss; of equal
-ones the first). So every arm has the same budget, no run's choice depends on another, and no test
-window has a say.
+`--search` names values of settings; a candidate is a combination of values. Every run (arm, seed,
+fold) trains all candidates on its training windows, as members of one stack, and keeps the best on
+its validation windows by the rule that keeps weights (score, then lowest loss, then the first).
+All arms therefore have the same budget, no run's choice depends on another run, and no test window
+affects the choice.
 """
 
 import json
@@ -47,14 +47,14 @@ Rows = list[dict[str, Any]]  # of results.jsonl
 
 
 def start_rank(options: Options, *, is_noted: bool) -> Summary | None:
-    """Train as one of the ranks that this machine has started."""
+    """Train as a rank that was started on this machine."""
     rank, ranks = read_rank()
     note = (lambda line: print(f"pefourier: {line}", file=sys.stderr)) if is_noted else None
     return train_rank(ensembles.resolve(options, rank, ranks), None if rank else note)
 
 
 def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
-    """Train what the folder lacks as one rank; the last one that is done sums up."""
+    """Train the missing runs as one rank; the last rank to finish summarizes the results."""
     options, store, begun = experiment.options, experiment.store, time.time()
     say: Note = note or (lambda _: None)
     meets = has_meeting_point(experiment.ranks)
@@ -67,7 +67,7 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
             e for r in experiment.resolved for e in ensembles.plan_ensembles(r, config["stack"])
         ]
         first, step = (0, 1) if meets else (experiment.rank, experiment.ranks)
-        share = range(first, len(planned), step)  # of stacks, as far as they are known
+        share = range(first, len(planned), step)  # of stacks, as known in advance
         unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
         with report_progress(unfinished, note) as reporter:
             work = Work(experiment, group, planned, done, reporter)
@@ -81,9 +81,9 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
         if group is not None and experiment.rank:
             return None
         keys = experiment.keys
-        if set(keys) - rows.keys():  # of other ranks of a job array, which are at work
+        if set(keys) - rows.keys():  # other ranks of a job array are still training
             count = experiment.ranks
-            say(f"rank {experiment.rank} is done; the last of {count} ranks sums up")
+            say(f"rank {experiment.rank} is done; the last of {count} ranks writes the summary")
             return None
         params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
         return summarize_runs(
@@ -92,7 +92,7 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
 
 
 def note_lost_models(folder: str, planned: Sequence[Ensemble], done: set[Key], say: Note) -> None:
-    """Say how many runs that finished before have no model in the folder."""
+    """Report how many previously finished runs have no model in the folder."""
     from pefourier.train.saved_models import file_of_model
 
     keys = {key for stack in planned if stack.model is not None for key in stack.keys}
@@ -103,7 +103,7 @@ def note_lost_models(folder: str, planned: Sequence[Ensemble], done: set[Key], s
 def agree_on_configuration(
     experiment: Experiment, group: Group | None
 ) -> tuple[dict[str, Any], set[Key]]:
-    """The configuration that holds for all ranks, and the runs that are finished before."""
+    """Return the configuration of all ranks, and the runs that were finished before."""
     if group is not None and experiment.rank:
         plan = group.plan()
         check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
@@ -119,7 +119,7 @@ def agree_on_configuration(
 
 @dataclass(eq=False)
 class Work:
-    """The stacks of a comparison, and what this rank has made of its share."""
+    """The stacks of a comparison, and the results of this rank's share."""
 
     experiment: Experiment
     group: Group | None
@@ -137,7 +137,7 @@ class Work:
         self.longer = {name: request.draw_longer(name, lengths) for name in self.options.dataset}
 
     def train_share(self, share: Iterable[int]) -> None:
-        """Train this rank's stacks, one after another, except those that are finished."""
+        """Train this rank's unfinished stacks in sequence."""
         group, count = self.group, len(self.ensembles)
         if group is None:
             for number in share:
@@ -152,14 +152,14 @@ class Work:
             group.wait_for_all(count, take_over)
 
     def take_over(self, group: Group) -> None:
-        """Store what other ranks have handed over, on rank 0."""
+        """Store results from other ranks, on rank 0."""
         for number, rows, traces in group.arrived(len(self.ensembles)):
             check_handed_over(rows, self.ensembles[number].keys)
             self.reporter.finished += bool(rows)
             self.put_away(rows, traces)
 
     def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
-        """Store rows, and what their runs left behind."""
+        """Store rows and traces of runs."""
         if self.store.path is not None:
             from pefourier.train.run_artifacts import write_trace
 
@@ -169,7 +169,7 @@ class Work:
         self.rows += rows
 
     def train(self, number: int) -> tuple[Rows, list[bytes]]:
-        """Train a stack unless it is finished, and keep what comes of it."""
+        """Train a stack unless it is finished, and store its results."""
         stack, folder = self.ensembles[number], self.store.path
         if self.done.issuperset(stack.keys):
             return [], []
@@ -180,15 +180,15 @@ class Work:
         checkpoint.drop()
         self.reporter.finished += 1
         lost = [outcome.member for outcome in outcomes if not outcome.finite]
-        if lost:  # those beside it are stored by now
+        if lost:  # other runs of the stack are stored already
             raise PefourierError(
                 f"{lost[0].encoding}, seed {lost[0].seed}, fold {lost[0].fold}: non-finite "
-                "logits; its codes may be too large: SPEC@rms=SIZE scales them"
+                "logits; its vectors may be too large: use SPEC@rms=SIZE to scale them"
             )
         return rows, traces
 
     def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[Outcome]:
-        """What training made of the runs of a stack: of each its best candidate."""
+        """Train the runs of a stack, and return each run's best candidate."""
         tunings: Sequence[request.Tuning | None] = [None]
         if stack.model is not None:
             tunings = self.experiment.candidates
@@ -215,7 +215,7 @@ class Work:
         return [max(of_run, key=rank) for _, of_run in candidates]
 
     def is_compiled(self, stack: Ensemble) -> bool:
-        """Whether the step of a stack, and of all that train alike, is worth compiling."""
+        """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
         if not isinstance(stack.model, Transformer):
             return False
         alike = [
@@ -228,14 +228,14 @@ class Work:
         return self.compiler.pays(self.experiment.device, seconds)
 
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
-        """What a run injects; the order-free baseline and other methods have no codes."""
+        """Return the injection of a run; the order-free baseline and other methods have none."""
         injection = resolved.injections.get(run.arm.spec, NOTHING)
         if run.seed and injection.seeded:
             injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
         return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
 
     def keep(self, stack: Ensemble, outcomes: Sequence[Outcome]) -> tuple[Rows, list[bytes]]:
-        """Score and store what a stack came to, and save what is asked of it."""
+        """Score and store the results of a stack, and save requested models."""
         task, folder, traces = stack.task, self.options.save_models, list[bytes]()
         rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
         if longer := self.longer.get(task.name):
@@ -252,12 +252,12 @@ class Work:
 
             for outcome in outcomes:
                 save_model(folder, task, outcome, stack.model)
-        self.put_away(rows, traces)  # last: a run with a row is not trained again
+        self.put_away(rows, traces)  # last: a run with a row is never trained again
         return rows, traces
 
 
 def rank_candidate(task: Task, outcome: Outcome) -> tuple[float, float]:
-    """How good a candidate is on validation: its score, and less its loss."""
+    """Rank of a candidate on validation: its score, then minus its loss."""
     if not outcome.finite:
         return -1.0, -np.inf
     score, loss = score_and_loss(task, outcome.member.fold, outcome.valid)
@@ -265,7 +265,7 @@ def rank_candidate(task: Task, outcome: Outcome) -> tuple[float, float]:
 
 
 def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[str, Any]:
-    """A line of results.jsonl."""
+    """Return a line of results.jsonl."""
     member, task = outcome.member, stack.task
     searched = () if member.tuning is None else request.parse_search(experiment.options.search)
     fold, macro = task.folds[member.fold], task.positive is None
@@ -294,7 +294,7 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
 
 
 def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
-    """Shares of the four terms of scores of some test windows; [] unless codes are added."""
+    """Shares of the four score terms on some test windows; [] unless vectors are added."""
     task, injection = stack.task, outcome.member.injection
     added = injection.act == "add" and injection.has_codes and task.lengths is task.times is None
     if not isinstance(stack.model, Transformer) or not added:

@@ -33,5 +33,5 @@ def test_options_are_given_as_their_fields_say(run, chosen):
 
 def test_notes_of_training_go_to_stderr_unless_quiet(run):
     small = ["-e", "dft", "--d", "2", "--heads", "1"]
-    assert run(*TASK, *small).err.startswith("pefourier: order:count=40,length=4: dft has 2 codes")
+    assert run(*TASK, *small).err.startswith("pefourier: order:count=40,length=4: dft has 2 ")
     assert run(*TASK, *small, "--quiet").err == ""

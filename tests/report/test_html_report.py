@@ -111,7 +111,7 @@ def test_no_name_is_more_than_text(page):
     assert all(source.startswith(HERE) for source in found.all_values("src"))
     shown = HOSTILE.replace("\u202e", "\\u202e")
     assert found.text["title"] == found.text["h1"] == [shown]
-    assert "<i>nothing</i>: not answered." in found.text["strong"]
+    assert "<i>nothing</i>: no answer." in found.text["strong"]
     assert "\u202e" not in found.source
 
 

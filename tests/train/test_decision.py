@@ -124,10 +124,10 @@ def check_table(found):
         d = data.differences.get(cells["encoding"])
         assert cells["verdict"] == data.verdicts.get(cells["encoding"], "–")
         if d is not None:
-            less = cells.get("against") or head[3].removeprefix("F1 less ")
+            less = cells.get("against") or head[3].removeprefix("F1 minus ")
             assert (less == d.reference, ("against" in head) == (len(names) > 1)) == (True, True)
             scores = [data.scores[e]["f1"].mean for e in (cells["encoding"], less)]
-            cell = cells.get("F1 less that") or cells.get(f"F1 less {less}")
+            cell = cells.get("F1 difference") or cells.get(f"F1 minus {less}")
             assert float(cell.split()[0]) == pytest.approx(scores[0] - scores[1], abs=0.0006)
 
 

@@ -19,7 +19,7 @@ def test_codes_that_do_not_vary_have_no_size_to_match(tmp_path):
     np.save(own, np.full((6, 8), 0.3) + np.arange(8))
 
     for spec in (f"{own}@rms=0.5", "rope@rms=1"):
-        with pytest.raises(PefourierError, match="no size to match"):
+        with pytest.raises(PefourierError, match="@rms cannot scale"):
             run_comparison(Options(**{**SMALL, "encoding": (spec,)}))
 
 
@@ -29,8 +29,8 @@ def test_what_to_know_of_data_and_codes_is_said(tmp_path, rng):
     given = {**SMALL, "encoding": ("none", "sinusoidal", "dft", "rope", "order-free")}
     first, second = resolve(Options(**{**given, "dataset": (own, "order:length=10")})).resolved
     for told, words in (
-        (list_remarks(first), ("groups", "4 to 10", "few has 9", "dft has 8 codes for 10")),
-        (list_remarks(second), ("dft has 8 codes for 10",)),
+        (list_remarks(first), ("groups", "4 to 10", "few has only 9", "dft has 8 distinct")),
+        (list_remarks(second), ("dft has 8 distinct vectors for 10",)),
     ):
         assert [word in text for word, text in zip(words, told, strict=True)] == [True] * len(words)
 

@@ -55,7 +55,7 @@ def test_what_varies_of_matched_codes_has_the_root_mean_square_asked_for(name, l
     ("spec", "own", "named"),
     [
         ("t5:causal=true", {}, "causal=true"),
-        *((name, {}, "turns both alike") for name in OTHERWISE),
+        *((name, {}, "rotates both equally") for name in OTHERWISE),
         ("rope:d=32", {}, "32 dimensions for 8 points"),
         ("alibi:d=3", {}, "needs 2 dimensions for 8 tokens"),
         ("axial", {"grid": GRID, "length": 6}, "--patch and --tokens"),
@@ -78,7 +78,7 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
     with pytest.raises(PefourierError, match="head_dim"):
         load_injection(str(file), 12, 64, 4, 0)
     file.write_text('{"model_type": "bloom", "hidden_size": 32, "n_head": 4}')
-    with pytest.raises(PefourierError, match="no codes of later keys"):
+    with pytest.raises(PefourierError, match="no vectors for later keys"):
         load_injection(str(file), 12, 32, 4, 0)
 
 

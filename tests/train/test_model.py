@@ -110,7 +110,7 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
         *(({"layers": 0}, "--layers"), ({"ffn": 0}, "--ffn")),
         *(({"inject": "multiply"}, "--inject"), ({"patch": 3}, "--patch 3")),
         *(({"patch": 9, "stride": 1}, "--patch 9"), ({"patch": 4, "stride": 0}, "--stride")),
-        *(({"patch": patch, "stride": 3}, "one every 3") for patch in (2, 4)),
+        *(({"patch": patch, "stride": 3}, "starting every 3") for patch in (2, 4)),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(options, named):

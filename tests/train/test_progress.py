@@ -19,15 +19,15 @@ def test_stacks_are_counted_with_their_steps(monkeypatch):
             reporter.count_steps(steps, members, 0.25)
         reporter.finished = 2  # another rank was at work
         reporter.count_steps(10, 1, 0.5)
-    assert [line.partition(" ")[0] for line in said] == ["12", "25", "75"]
-    assert said[-1] == "75 % · 1 members · step 10/10 · loss 0.500 · 0:02 left"
+    assert [line.partition(" ")[0] for line in said] == ["12%", "25%", "75%"]
+    assert said[-1] == "75% · 1 members · step 10/10 · loss 0.500 · 0:02 left"
 
 
 def test_notes_are_for_the_first_rank_where_notes_are_taken(tmp_path, capsys, monkeypatch):
     said = []
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     run_comparison(Options(**SMALL), note=said.append)
-    assert said.pop().startswith("100 % · 2 members · step 8/8 · ")
+    assert said.pop().startswith("100% · 2 members · step 8/8 · ")
     said.clear()
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

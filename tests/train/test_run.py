@@ -112,7 +112,7 @@ def test_resuming_needs_no_other_option_and_refuses_another_by_name(tmp_path):
         assert numbers(again.runs) == numbers(whole.runs)
     others = {"seeds": 3, "encoding": ("dft",), "dataset": ("lags",), "d": 16, "find": 0.2}
     for name, value in {**others, "search": ("rate=1,2",), "steps": 7}.items():
-        with pytest.raises(PefourierError, match=f"has {name} .*; leave {flag_of(name)} out, or"):
+        with pytest.raises(PefourierError, match=f"has {name} .*; omit {flag_of(name)}, or"):
             run_comparison(Options(**{name: value}, out=out, resume=True))
 
 
@@ -121,7 +121,7 @@ REFUSED = [
     *(({"seeds": 10**30}, "--seeds"), ({"batch_size": -1}, "--batch-size")),
     *(({"layers": 2**63 - 1}, "--layers"), ({"d": 10**4000 // 3}, "--d must")),
     ({"layers": 2**10, "d": 2**13, "batch_size": 9}, "--batch-size 9 on windows of 6"),
-    ({"d": 2**21, "encoding": ("order-free",)}, " GiB a run; there are "),
+    ({"d": 2**21, "encoding": ("order-free",)}, " GiB per run, and "),
     *(
         ({"dataset": (f"{name}=10000000000000",)}, "at most")
         for name in ("order:count", "lags:length")
@@ -139,7 +139,7 @@ REFUSED = [
     ({"resume": True}, "--resume needs --out"),
     ({"tokens": 8, "patch": 2}, "--tokens"),
     *(
-        ({"save_models": wrong}, "^--save-models .*; name another folder")
+        ({"save_models": wrong}, "^--save-models .*; choose another folder")
         for wrong in ("/dev/null/x", "/dev/full", "/proc/models", "x" * 300, "a\0b")
     ),
 ]
@@ -180,7 +180,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
     for own in ({"out": out}, {}):
         with pytest.raises(KeyboardInterrupt):
             run_comparison(asked(**own), note=said.append)
-    kept, lost = [line for line in said if "--resume goes on" in line]
+    kept, lost = [line for line in said if "--resume" in line]
     assert f"{out}: 6;" in kept
     assert "--out DIR" in lost
     assert len(lines(tmp_path / "out")) == 6

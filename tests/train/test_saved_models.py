@@ -45,7 +45,7 @@ def test_each_run_is_read_back_and_says_what_it_said(trained, options):
         assert row["accuracy"] == pytest.approx(np.mean(predicted == labels))
         largest = replace(model, threshold=None).predict(raw)
         np.testing.assert_array_equal(largest, model.logits(raw).argmax(axis=1))
-    with pytest.raises(PefourierError, match=r"\(n, 6, 2\); got \(6, 2\)"):
+    with pytest.raises(PefourierError, match=r"\(n, 6, 2\), got \(6, 2\)"):
         model.logits(raw[0])
 
 

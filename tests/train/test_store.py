@@ -120,7 +120,7 @@ def test_runs_that_the_data_cannot_have_had_are_refused(tmp_path, trained, edit)
     first, *rest = lines(trained)
     edited = "".join(json.dumps(row) + "\n" for row in ({**first, **edit}, *rest))
     (tmp_path / "results.jsonl").write_text(edited)
-    with pytest.raises(PefourierError, match="cannot have had this run"):
+    with pytest.raises(PefourierError, match="the data do not match the stored run"):
         run_comparison(Options(out=str(tmp_path), resume=True))
     assert (tmp_path / "results.jsonl").read_text() == edited
 
@@ -174,7 +174,7 @@ def test_rows_of_other_processes_are_those_that_they_were_given():
     row = line()
     check_handed_over([row], [key_of(row)])
     for rows in ([{**row, "f1": 2}], [{**row, "seed": 7}], [row] * 2, ["x"]):
-        with pytest.raises(PefourierError, match=r"^another process handed over"):
+        with pytest.raises(PefourierError, match=r"^another process sent"):
             check_handed_over(rows, [key_of(row)])
 
 

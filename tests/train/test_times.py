@@ -142,7 +142,7 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        *(({"encoding": (name,)}, f"{name} takes no times") for name in ("dft", "learned", "t5")),
+        *(({"encoding": (name,)}, f"{name} has no times") for name in ("dft", "learned", "t5")),
         ({"dataset": ("order",)}, "'order' has no times"),
         *(({name: value}, "excludes") for name, value in (("learn", True), ("test_length", "24"))),
     ],

@@ -1,6 +1,6 @@
-"""Examples of equal length as a `Task`: X with y and maybe groups, and .ts sets through aeon.
+"""Examples of equal length as a `Task`: X with y and optional groups, and .ts sets through aeon.
 
-Shorter series are padded: what stands behind their end is masked in training and in tests.
+Shorter series are padded at the end; padding is masked in training and in tests.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.options import Missing, Options, Split
 
 DEFAULTS = Options()
-LARGEST = 1e30  # of values read: float32 ends at 3e38
+LARGEST = 1e30  # of input values: float32 ends at 3e38
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
 
@@ -30,12 +30,12 @@ def from_examples(
     groups: np.ndarray | None = None,
     lengths: np.ndarray | None = None,
 ) -> Task:
-    """Examples, shuffled into folds within each class; the `tested` last are the test part.
+    """Make a task of examples, shuffled into folds by class; the last `tested` are the test part.
 
-    Rows from `lengths` (n,) on are padding, whose values matter nowhere.
+    Rows from `lengths` (n,) on are padding; their values are ignored.
 
-    Independent examples have no neighbours to leak from, so that blocks and random mean the same;
-    those of one of `groups` (n,), a person or a machine, stay on one side except with random.
+    Independent examples have no neighbours to leak from, so blocks and random split them equally.
+    Examples of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
     refuse_cutting(name, options)
     labels, names = read_classes(name, x, y)
@@ -68,19 +68,19 @@ def from_examples(
 
 
 def refuse_cutting(name: str, options: Options) -> None:
-    """Refuse --window and --stride, which examples don't have."""
+    """Reject --window and --stride, which do not apply to examples."""
     if options.window is not None or options.stride is not None:
         raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples (built-in "
-            "tasks are drawn at a length: order:length=24)"
+            f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
+            "length of built-in tasks by name: order:length=24)"
         )
 
 
 def check_rows(name: str, rows: np.ndarray) -> None:
-    """Refuse rows that are not numbers (n, channels), or not finite."""
+    """Reject rows that are not finite numbers of shape (n, channels)."""
     if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
         raise PefourierError(
-            f"{name}: expected numbers of shape (n, channels); got {rows.dtype} {rows.shape}"
+            f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
     wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
     bad = np.argwhere(~(np.abs(wide) <= LARGEST))
@@ -95,10 +95,10 @@ def check_rows(name: str, rows: np.ndarray) -> None:
 def fill_missing(
     rows: np.ndarray, missing: Missing | None, place: Callable[[int, int], str]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rows (n, C) of a series without missing numbers (nan), which are kept, how many were filled.
+    """Fill or drop missing numbers (nan) of a series; also return kept rows and the filled count.
 
-    A number that nothing precedes is the next one of its channel. `place` says of a row and a
-    column where they are.
+    A missing number at the start of a channel gets the channel's next number. `place` names the
+    position of a row and a column in messages.
 
     >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
     >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
@@ -112,8 +112,8 @@ def fill_missing(
     if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
         where = place(*np.argwhere(absent)[0].tolist())
         raise PefourierError(
-            f"{where} is missing; fill it, or give --missing previous, mean or drop where that "
-            "leaves numbers"
+            f"{where} is missing; fill it, or pass --missing previous, mean or drop if numbers "
+            "remain"
         )
     if drops:
         complete = np.logical_not(absent.any(axis=1))
@@ -128,7 +128,7 @@ def fill_missing(
 def fill_examples(
     name: str, x: np.ndarray, lengths: np.ndarray | None, missing: Missing | None
 ) -> tuple[np.ndarray, np.ndarray | None, int, int]:
-    """Examples without missing numbers, their rows, and how many were filled, and rows dropped."""
+    """Fill or drop missing numbers; return examples, their rows, and filled and dropped counts."""
     if x.dtype.kind != "f" or not np.isnan(x).any():
         return x, lengths, 0, 0
     row_counts = np.full(len(x), x.shape[1]) if lengths is None else lengths
@@ -144,33 +144,33 @@ def fill_examples(
 
 
 def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) -> np.ndarray | None:
-    """The rows of each example; None where all have all of them."""
+    """Check the rows of each example; None if all examples have full length."""
     if lengths is None:
         return None
     if lengths.shape != (n,) or lengths.dtype.kind not in "iu":
         raise PefourierError(
-            f"{name}: lengths must be {n} whole numbers; got {lengths.dtype} {lengths.shape}"
+            f"{name}: lengths must be {n} whole numbers, got {lengths.dtype} {lengths.shape}"
         )
     if wrong := lengths[(lengths < 1) | (lengths > length)].tolist():
         raise PefourierError(
-            f"{name}: lengths must be from 1 to the {length} rows of X; got {wrong[0]}"
+            f"{name}: lengths must be from 1 to the {length} rows of X, got {wrong[0]}"
         )
     return None if (lengths == length).all() else lengths.astype(np.int64)
 
 
 def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The class of each example, from 0, and the names of the classes."""
+    """Return the class of each example, counted from 0, and the names of the classes."""
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
         raise PefourierError(
             f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
             f"got {x.dtype} {x.shape} and {y.shape}"
         )
     if y.dtype.kind == "f" and (odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist()):
-        raise PefourierError(f"{name}: y must hold classes, whole numbers or names; got {odd[0]}")
+        raise PefourierError(f"{name}: y must hold whole numbers or class names, got {odd[0]}")
     names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > len(y) // 2:
         raise PefourierError(
-            f"{name}: y has {len(names)} classes in {len(y)} examples; give 2 or more, each several"
+            f"{name}: y has {len(names)} classes in {len(y)} examples; need 2 or more, each several"
         )
     return labels, [f"{c:.0f}" if y.dtype.kind == "f" else str(c) for c in names]
 
@@ -178,7 +178,7 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, l
 def split_examples(
     name: str, labels: np.ndarray, options: Options, tested: int | None, groups: np.ndarray | None
 ) -> list[split.Parts]:
-    """Who trains, validates and tests: by publication, by groups, in order or shuffled."""
+    """Split examples: published test part, groups, time order or a shuffle within classes."""
     n = len(labels)
     if groups is not None:
         return split_by_groups(name, labels, options.split, groups)
@@ -194,11 +194,11 @@ def split_examples(
 def split_by_groups(
     name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
 ) -> list[split.Parts]:
-    """Folds of whole groups; of two to four each is a test part; random cuts groups."""
+    """Split by whole groups; each of two to four is a test part; random ignores groups."""
     if groups.shape != labels.shape or (groups.dtype.kind == "f" and np.isnan(groups).any()):
         raise PefourierError(
-            f"{name}: groups must be {len(labels)} names, one for each example; got "
-            f"{groups.dtype} {groups.shape}, or nan among them"
+            f"{name}: groups must be {len(labels)} names without nan, one for each example, got "
+            f"{groups.dtype} {groups.shape}"
         )
     if split_by == "chronological":
         raise PefourierError(f"{name}: {split.GROUPS_IN_TIME}")
@@ -214,7 +214,7 @@ def split_by_groups(
 
 
 def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
-    """As many examples of each class to train on as the publisher has, drawn by a seed anew.
+    """Draw a training part with the class counts of the published one.
 
     >>> labels = np.array([0, 1] * 10 + [0, 0, 0, 1])
     >>> train, valid, test = random_parts(labels, 4, 1)
@@ -230,16 +230,16 @@ def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
 
 
 def with_validation(labels: np.ndarray, learning: np.ndarray) -> split.Parts:
-    """Of examples to learn from (n,) those to train on, and a fifth of each class to validate."""
+    """Hold out a fifth of each class of the learning examples (n,) for validation."""
     learned = np.flatnonzero(learning)
     valid = learned[split.deal_within_classes(labels[learned])[0][1]]
     return np.setdiff1d(learned, valid), valid, np.flatnonzero(~learning)
 
 
 def from_ts(name: str, options: Options) -> Task:
-    """A UCR or UEA set by name, or the NAME_TRAIN.ts and NAME_TEST.ts of a folder, or one file."""
+    """Read a UCR or UEA set by name, a folder with NAME_TRAIN.ts and NAME_TEST.ts, or one file."""
     parts = read_ts(name, options.data)
-    series = [example for x, _ in parts for example in x]  # (channels, length) each
+    series = [example for x, _ in parts for example in x]  # each (channels, length)
     channels = {example.shape[0] for example in series}
     if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
         problem = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
@@ -251,7 +251,7 @@ def from_ts(name: str, options: Options) -> Task:
 
 
 def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Series (rows, channels) as long as the longest, and the rows of each.
+    """Pad series (rows, channels) to the longest; also return the rows of each.
 
     >>> x, lengths = padded_series([np.array([[1.0], [2.0]]), np.array([[3.0]])])
     >>> x[:, :, 0].tolist(), lengths.tolist()
@@ -265,7 +265,7 @@ def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 
 def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Read training and test series (n, channels, length) with their classes, by aeon."""
+    """Read training and test series (n, channels, length) with their classes, through aeon."""
     path, set_name = Path(name), name.removeprefix("uea:")
     files = [path]
     if set_name == name and path.suffix.lower() != ".ts":
@@ -274,8 +274,8 @@ def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
         if [len(side) for side in sides] != [1, 1]:
             names = ", ".join(file.name for file in files) or "neither"
             raise PefourierError(
-                f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be one; it holds "
-                f"{names}"
+                f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be a .ts file; "
+                f"found {names}"
             )
     from pefourier.encodings.sources.tables import check_regular
 
@@ -287,7 +287,7 @@ def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
         raise PefourierError(f"{shown(name)} {NO_AEON}") from error
     try:
         if set_name != name:
-            how = {"extract_path": data, "load_equal_length": False}  # whole, not cut short
+            how = {"extract_path": data, "load_equal_length": False}  # not truncated
             return [load_classification(set_name, split=p, **how)[:2] for p in ("train", "test")]
         return [load_from_ts_file(str(file))[:2] for file in files]
     except (OSError, ValueError, KeyError, IndexError) as error:

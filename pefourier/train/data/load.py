@@ -1,10 +1,10 @@
-"""The data that a name or a path stands for, as a `Task`.
+"""Load the data of a name or a path as a `Task`.
 
-The names of tasks that are drawn, or published and read under --data, ``uea:NAME`` (UCR and
-UEA sets through the package aeon), a folder or file of .ts, and .npz: X (n, length, channels)
-with y (n,) and maybe `groups` and `lengths` (n,), the same in parts X_train, y_train, X_test and
-y_test, or a labelled series: `rows` (n, channels) with `label` (n,) and maybe `train`; and .csv
-or .tsv in long form.
+Names are built-in tasks, published datasets under --data, and ``uea:NAME`` (UCR and UEA sets
+through the package aeon). Paths are a folder or file of .ts; .csv or .tsv in long form; or .npz:
+X (n, length, channels) with y (n,) and optional `groups` and `lengths` (n,), the same in parts
+X_train, y_train, X_test and y_test, or a labelled series of `rows` (n, channels) with `label` (n,)
+and optional `train`.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,23 +27,23 @@ MOST_RESAMPLES = 1000
 SIDES = ("train", "test")
 PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
 TEXTS = ("y", "groups", "y_train", "y_test", "label")  # may hold names
-BALANCED = 0.4  # share of the rarer of two classes from which on neither is the positive one
+BALANCED = 0.4  # share of the rarer of two classes from which on neither is positive
 
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
-    """The task that a name or path stands for, cut and split as options say."""
+    """Load the task of a name or path, cut and split by the options."""
     if options.columns is not None and READERS.get(Path(name).suffix.lower()) is not from_table:
-        raise PefourierError(f"--columns is for .csv files; {shown(name)} is none")
+        raise PefourierError(f"--columns is for .csv and .tsv files, got {shown(name)}")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
     task, folds = find_task(name, options), options.folds
     if options.resamples is not None and not task.has_test_part:
         raise PefourierError(
-            f"--resamples needs a published test part and --split blocks; {shown(name)} has not "
-            "got them: name uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
+            f"--resamples needs a published test part and --split blocks; {shown(name)} lacks "
+            "them: use uea:NAME, a .ts folder or a .npz of X_train, y_train, X_test and y_test"
         )
     if folds is not None and not 1 <= folds <= len(task.folds):
-        raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}; got {folds}")
+        raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}, got {folds}")
     if options.positions == "time" and task.times is None:
         raise PefourierError(f"--positions time: {shown(name)} has no times; .csv and irregular do")
     times = task.times if options.positions == "time" else None
@@ -51,12 +51,12 @@ def load_task(name: str, options: Options = DEFAULTS) -> Task:
 
 
 def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
-    """Tasks of two classes whose second is the positive one: a named one, or the rarer."""
+    """Make the positive class of two-class tasks the second: a named class, or the rarer one."""
     classes = {label for task in tasks if len(task.classes) == 2 for label in task.classes}
     if names and not classes:
         raise PefourierError(
-            f"--positive {shown(names[0])} needs a dataset of two classes, and {tasks[0].name} has "
-            f"{len(tasks[0].classes)}, whose scores are means over all; leave it out"
+            f"--positive {shown(names[0])} needs a dataset of two classes; {tasks[0].name} has "
+            f"{len(tasks[0].classes)} and its scores are means over all classes; omit it"
         )
     for name in names:
         if name not in classes:
@@ -65,12 +65,12 @@ def name_positives(tasks: Sequence[Task], names: Sequence[str]) -> list[Task]:
 
 
 def name_positive(task: Task, names: Sequence[str]) -> Task:
-    """A task whose second class is the positive one; more classes, or two balanced, have none."""
+    """Make the positive class the second; other class counts and balanced classes have none."""
     if len(task.classes) != 2:
         return task
     chosen = [name for name in task.classes if name in names]
     if len(chosen) > 1:
-        raise PefourierError(f"{task.name}: --positive names both of its classes; name one")
+        raise PefourierError(f"{task.name}: --positive names both of its classes; name only one")
     counts = np.bincount(task.labels, minlength=2)
     balanced = not chosen and task.own_names and counts.min() >= BALANCED * counts.sum()
     flip = chosen == [task.classes[0]] if chosen else task.own_names and counts[0] < counts[1]
@@ -80,7 +80,7 @@ def name_positive(task: Task, names: Sequence[str]) -> Task:
 
 
 def find_task(name: str, options: Options) -> Task:
-    """The task with all of its folds."""
+    """Find a task with all of its folds."""
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
@@ -96,26 +96,26 @@ def find_task(name: str, options: Options) -> Task:
         task = from_examples(name, x, y, options, classes=classes)
         if times:
             task = replace(task, times=times[0].ravel(), uneven=True)
-        # fresh draws are as good as folds
+        # fresh draws replace further folds
         return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
     return from_ts(name, options)
 
 
 def check_dataset(name: str) -> None:
-    """Refuse a name that neither a dataset nor a file of examples can have."""
+    """Reject a name that is neither a dataset nor a file of examples."""
     is_file = Path(name).suffix.lower() in (*READERS, ".ts") or (name and Path(name).is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
     if kind := FOREIGN.get(Path(name).suffix.lower()):
         script = f"import pandas; pandas.read_{kind}({name!r}).to_csv('data.csv', index=False)"
-        raise PefourierError(f"{shown(name)} is not read; convert it: python -c {quote(script)}")
+        raise PefourierError(f"cannot read {shown(name)}; convert it: python -c {quote(script)}")
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
     files = f"a {' or '.join(READERS)} file, a .ts folder"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
 
 
 def from_archive(path: Path, options: Options) -> Task:
-    """Examples X, y or a labelled series from a user's .npz."""
+    """Read examples X, y or a labelled series from a user's .npz."""
     from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
     from pefourier.train.data.recordings import load_part
 
@@ -135,7 +135,7 @@ def from_archive(path: Path, options: Options) -> Task:
 
 
 def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
-    """A user's examples X (n, length, channels) with classes y, and maybe groups and lengths."""
+    """Read a user's examples X (n, length, channels), y, and optional groups and lengths."""
     groups, lengths = arrays.get("groups"), arrays.get("lengths")
     x, y = arrays["X"], arrays["y"]
     task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
@@ -143,25 +143,25 @@ def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) ->
 
 
 def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
-    """A user's X_train, y_train, X_test and y_test: tested on that part."""
+    """Read a user's X_train, y_train, X_test and y_test; the latter two are the test part."""
     x, y = ([arrays[f"{name}_{side}"] for side in SIDES] for name in "Xy")
     sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
     if not all(sizes) or x[0].shape[1:] != x[1].shape[1:]:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise PefourierError(
-            f"{path}: expected X_train and X_test of shape (n, length, channels), the same but for "
-            f"n, y_train and y_test (n,); got {shapes}"
+            f"{path}: expected X_train and X_test of shape (n, length, channels), equal except for "
+            f"n, and y_train and y_test (n,), got {shapes}"
         )
     tested = len(y[1]) if options.split == "blocks" else None
     return from_examples(str(path), np.concatenate(x), np.concatenate(y), options, tested=tested)
 
 
 def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
-    """A user's recording with a label for each row, scaled by its part `train` where it has one."""
+    """Read a user's recording with a label per row, scaled by its part `train` if it has one."""
     from pefourier.train.data import recordings
 
     if "groups" in arrays:
-        raise PefourierError(f"{path} holds groups beside rows; groups go with examples X, y")
+        raise PefourierError(f"{path} holds groups with rows; use groups with examples X and y")
     name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
     label = recordings.truth_values(name, rows, arrays["label"])
     place = partial("{}: row {}, channel {}".format, path)
@@ -178,19 +178,19 @@ def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> T
 
 
 def from_table(path: Path, options: Options) -> Task:
-    """Examples or recordings of a .csv in long form."""
+    """Read examples or recordings from a .csv in long form."""
     from pefourier.train.data.tables import from_csv
 
     return from_csv(path, options)
 
 
-KINDS = (  # of archives: who reads them, arrays that must be there, and that may be
+KINDS = (  # of archives: reader, required arrays, optional arrays
     (own_parts, PARTS, ()),
     (own_examples, ("X", "y"), ("groups", "lengths")),
     (own_series, ("rows", "label"), ("train", "groups")),
     (own_series, ("test", "label"), ("train", "groups")),
 )
-READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by their suffix
+READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
     ".npz": from_archive,
     ".csv": from_table,
     ".tsv": from_table,

@@ -1,12 +1,12 @@
-"""Labelled recordings: rows of a user's own, and published datasets in their layouts.
+"""Labelled recordings: a user's rows, and published datasets in their layouts.
 
-The part called train is unlabelled and gives mean and standard deviation of each channel, the
-latter at least a floor; the labelled part, so scaled and cut at ±20, is what windows come from.
-SMD is the Server Machine Dataset (Su et al., 2019), MSL that of Mars Science Laboratory (Hundman et
-al., 2018). Each has two layouts: archives NAME.npz with `train`, `test` and `label`, or that of its
-publisher: train/, test/ and test_label/ of text; train/ and test/ of .npy with
-labeled_anomalies.csv. An array may take an eighth of the machine's memory, and so may all
-recordings of a dataset.
+The unlabelled part `train` gives the mean and standard deviation of each channel; the standard
+deviation has a lower bound. Windows are cut from the labelled part, scaled and clipped at ±20.
+SMD is the Server Machine Dataset (Su et al., 2019); MSL is the dataset of the Mars Science
+Laboratory (Hundman et al., 2018). Both have two layouts: archives NAME.npz with `train`, `test`
+and `label`, or the publisher's files: train/, test/ and test_label/ of text, or train/ and test/
+of .npy with labeled_anomalies.csv. An array may use an eighth of the machine's memory; the same
+limit holds for all recordings of a dataset together.
 """
 
 import csv
@@ -33,10 +33,10 @@ from pefourier.train.data.split import Series, machine_memory
 from pefourier.writing.files import label as name_of_file
 from pefourier.writing.files import status_of
 
-LIMIT = 20.0  # scaled values are cut here
+LIMIT = 20.0  # scaled values are clipped here
 AGAIN = "download it again"
 Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
-# Recorded over the same period: they share their command columns. P-10's rows are P-14's.
+# Recorded over the same period with the same command columns. P-10 repeats the rows of P-14.
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 PARTS = ("train", "test", "label")  # of an archive
 LIST, COLUMNS = "labeled_anomalies.csv", {"chan_id", "spacecraft", "anomaly_sequences"}
@@ -44,12 +44,12 @@ LARGEST_LIST = 2**24  # bytes
 
 
 def memory_limit() -> int:
-    """Bytes that an array of data may take: an eighth of the machine's memory."""
+    """Limit of bytes per array of data: an eighth of the machine's memory."""
     return machine_memory() // 8
 
 
 def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
-    """The arrays in a file of a published dataset."""
+    """Open the arrays in a file of a published dataset."""
     if status_of(str(path)) is None:
         raise PefourierError(f"{path} is missing; {AGAIN}")
     return open_arrays(str(path), suffix, regular=True, advice=AGAIN)
@@ -58,7 +58,7 @@ def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
 def load_part(
     file: ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
 ) -> np.ndarray:
-    """An array of a file of data, in memory; of labels and groups text is taken, too."""
+    """Load an array of a data file into memory; labels and groups may be text."""
     if file.arrays[name].kind == "object":
         raise PefourierError(
             f"{file.label} holds Python objects; save numbers, or names as "
@@ -85,30 +85,30 @@ def scale_recording(
 
 
 def unscaled_series(name: str, rows: np.ndarray, label: np.ndarray) -> Series:
-    """A recording that is scaled later, by its training windows."""
+    """A recording that is scaled later by its training windows."""
     check_rows(name, rows)
     return Series(name, rows.astype(np.float32), label, name, name)
 
 
 def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Labels as truth values, one for each row."""
+    """Return labels as booleans, one for each row."""
     if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):
         raise PefourierError(
-            f"{name}: expected rows (n, channels), labels (n,); got {rows.shape} and {label.shape}"
+            f"{name}: expected rows (n, channels), labels (n,), got {rows.shape} and {label.shape}"
         )
     wrong = label[~np.isin(label, (0, 1))]
     if len(wrong):
         raise PefourierError(
-            f"{name}: the label of a row must be 0 or 1; got {shown(wrong[0].item())}"
+            f"{name}: the label of a row must be 0 or 1, got {shown(wrong[0].item())}"
         )
     return label.astype(bool)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A published dataset: where it lies, how it is cut, and who must stay together."""
+    """A published dataset: its folders, its blocks, and recordings that must stay together."""
 
-    floor: float  # least standard deviation of a channel
+    floor: float  # lower bound of a channel's standard deviation
     blocks: int
     folders: tuple[str, ...]  # of --data DIR that may hold it
     names: str  # of its recordings, a regular expression
@@ -132,7 +132,7 @@ def read_recordings(name: str, data: str | None) -> list[Series]:
             size += series[-1].rows.nbytes
         if size > memory_limit():
             raise PefourierError(
-                f"the recordings in {folder} take more than {memory_limit()} bytes, an "
+                f"the recordings in {folder} need more than {memory_limit()} bytes, an "
                 "eighth of this machine's memory"
             )
     if not series:
@@ -144,7 +144,7 @@ def read_recordings(name: str, data: str | None) -> list[Series]:
 
 
 def locate(name: str, data: Path) -> tuple[Path, list[Path]]:
-    """Find the folder of a dataset, and its archives where it has that layout."""
+    """Find the folder of a dataset, and its archives if it has that layout."""
     source = SOURCES[name]
     for folder in (data / subfolder for subfolder in (*source.folders, ".")):
         files = sorted(folder.glob("*.npz"))
@@ -172,7 +172,7 @@ def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
 
 
 def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
-    """Read machines of SMD from text, a row in each line, values between commas."""
+    """Read machines of SMD from text with one row per line and commas between values."""
     folders = [folder / part for part in ("train", "test", "test_label")]
     for name in sorted({path.name for subfolder in folders for path in subfolder.glob("*.txt")}):
         parts = []
@@ -183,7 +183,7 @@ def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
 
 
 def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
-    """Read the channels of spacecraft MSL that the list of anomalies names."""
+    """Read the MSL channels in the list of anomalies."""
     path = next((p / LIST for p in (folder, folder.parent) if (p / LIST).is_file()), folder / LIST)
     if not path.is_file():
         raise PefourierError(f"{path} is missing; {AGAIN}")
@@ -203,7 +203,7 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
 
 
 def parse_list(path: Path) -> list[dict[str, str]]:
-    """The rows of the list by the names in its first line."""
+    """Parse the rows of the list by the names in its first line."""
     if path.stat().st_size > LARGEST_LIST:
         raise ValueError(f"a list has up to {LARGEST_LIST} bytes")
     with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -218,7 +218,7 @@ def parse_list(path: Path) -> list[dict[str, str]]:
 
 
 def read_channel(folder: Path, name: str) -> np.ndarray:
-    """The rows of a channel in train/ or test/ (n, columns)."""
+    """Read the rows (n, columns) of a channel in train/ or test/."""
     if not re.fullmatch(SOURCES["msl"].names, name):
         raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
     with open_part(folder / f"{name}.npy", ".npy") as file:
@@ -245,7 +245,7 @@ def label_events(name: str, text: str, n: int) -> np.ndarray:
 
 
 def period_of(name: str) -> tuple[str, str]:
-    """A channel stays with those recorded over the same period."""
+    """Return the group of a channel: all channels recorded over the same period."""
     group = next((" ".join(group) for group in GROUPS if name in group), name)
     return group, group
 
@@ -261,7 +261,7 @@ SOURCES = {
         together=period_of,
         dropped="P-10",
     ),
-    # incidents coincide across machines: blocks of one number are dealt together
+    # incidents coincide across machines, so blocks with the same number share a fold
     "smd": Source(
         floor=0.02,
         blocks=10,

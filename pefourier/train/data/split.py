@@ -1,19 +1,19 @@
-"""Which windows train, validate and test? Splits of labelled series and of single examples.
+"""Splits of labelled series and of single examples into training, validation and test windows.
 
 Conventions
 -----------
-Windows are starts into rows (N, C) that are kept once; nobody copies them out. ``blocks`` is the
-split that does not leak: time blocks whose borders stay a window away from any anomaly, dealt into
-folds by their positives. ``chronological`` is one fold, 60/20/20 with a gap of one window.
-``random`` shuffles windows; neighbours then stand on both sides and the scores are leaky.
-Several series of a user's own are dealt whole where each part of each fold gets both classes; then
-no border drops a window. What is dropped is counted by reason in `Task.dropped`.
+Windows are stored as starts into rows (N, C), without copies. ``blocks`` is the split that does not
+leak: blocks of time with borders at least one window away from any anomaly, dealt into folds by
+their positives. ``chronological`` is a single fold, 60/20/20 with gaps of one window.
+``random`` shuffles windows, which puts neighbours on both sides and makes the scores leaky.
+Several series of a user are dealt as a whole if each part of each fold then has both classes; no
+window is lost at a border in that case. `Task.dropped` counts dropped data by reason.
 
-Recordings that are dealt together are a campaign: rows of one number are taken to be of one time,
-and one incident is seen in several. Borders have the same nominal rows in all that are equally long
-up to 1 %, and move for a recording off its own events; what is trained or validated on overlaps in
-time no window that is tested in the same fold, on any recording of the campaign. (Of MSL's channels
-that are recorded together only those of one length agree row by row in their commands.)
+Recordings dealt together form a campaign: equal row numbers are assumed to be equal times, and one
+incident appears in several recordings. Recordings whose lengths agree within 1% share nominal
+borders; each recording moves them away from its own events. In each fold, no training or validation
+window overlaps a test window in time on any recording of the campaign. (Of MSL's channels recorded
+together, only those of equal length agree row by row in their commands.)
 """
 
 import os
@@ -28,19 +28,19 @@ from pefourier.errors import PefourierError
 from pefourier.train.options import Split
 
 FOLDS = 5
-WINDOW = 100  # rows, where nothing is said
-USER_BLOCKS = 10  # of a user's own recording
-MIN_BLOCK = 4  # windows of such a block, unless there are then fewer than folds
-MOST_ROWS = 2**26  # of a window, or of all examples that are drawn
-SAME_LENGTH = 0.01  # recordings of one campaign whose lengths differ by less have common borders
+WINDOW = 100  # rows, by default
+USER_BLOCKS = 10  # of a user's recording
+MIN_BLOCK = 4  # windows in such a block, unless that leaves fewer blocks than folds
+MOST_ROWS = 2**26  # of a window, or of all examples of a built-in task
+SAME_LENGTH = 0.01  # recordings of a campaign with lengths this close have common borders
 GROUPS_IN_TIME = "groups and --split chronological exclude each other; use --split blocks"
-NO_GROUP = "no group has both classes beside others that do; give more groups, or leave them out"
+NO_GROUP = "both classes must be in some group and in the others; add groups, or leave groups out"
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Indices of windows, and the shift and scale of channels that training windows gave."""
+    """Window indices of a fold, and the channels' mean and scale from its training windows."""
 
     train: np.ndarray  # (n,)
     valid: np.ndarray
@@ -51,20 +51,20 @@ class Fold:
 
 @dataclass(frozen=True)
 class Dropped:
-    """How many windows, rows, series or groups play no part, and why, by a code of words.toml."""
+    """A count of dropped windows, rows, series or groups, and its code in words.toml."""
 
     reason: str
     count: int
 
 
 def drops(counts: Mapping[str, int]) -> tuple[Dropped, ...]:
-    """What is dropped, by reasons that there are."""
+    """Return the counts that are not zero."""
     return tuple(Dropped(reason, count) for reason, count in counts.items() if count)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Rows, windows into them, their classes, and who trains, validates and tests."""
+    """Rows, windows into these rows, their classes, and the folds."""
 
     name: str
     split: str
@@ -74,28 +74,28 @@ class Task:
     length: int  # rows of a window
     classes: tuple[str, ...]
     folds: tuple[Fold, ...]
-    leaky: bool = False  # windows of one event stand in training and in test
-    has_test_part: bool = False  # that its publisher tests
+    leaky: bool = False  # windows of one event are in training and in test
+    has_test_part: bool = False  # published with the data
     grid: tuple[int, ...] = ()  # sides, where the rows of an example are points in raster order
     groups: int | None = None  # of examples: people or machines, dealt as a whole
-    grouped_by: str = ""  # what would say of which group an example is; "": nothing can
+    grouped_by: str = ""  # a name for what would set groups; "": nothing can
     lengths: np.ndarray | None = None  # (W,) rows of each window, the rest is padding; None: all
-    own_names: bool = False  # classes as the data name them: no order says which is positive
-    uneven: bool = False  # rows are at uneven times, of which only the order counts
-    times: np.ndarray | None = None  # (N,) of rows, where they are what encodings number
-    # what else to know, by a code of words.toml: names of columns or arrays
+    own_names: bool = False  # class names from the data, whose order has no meaning
+    uneven: bool = False  # rows have uneven times, which only order them
+    times: np.ndarray | None = None  # (N,) of rows, if encodings use times as positions
+    # further remarks, by a code of words.toml: names of columns or arrays
     remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dropped: tuple[Dropped, ...] = ()
-    filled: int = 0  # numbers that were missing
-    balanced: bool = False  # two classes of which neither is the one to be detected
+    filled: int = 0  # missing numbers
+    balanced: bool = False  # two classes, neither of which is positive
 
     @property
     def shortest(self) -> int:
-        """Rows of the shortest window: fewer than `length` where some are padded."""
+        """Rows of the shortest window: fewer than `length` if some are padded."""
         return self.length if self.lengths is None else int(self.lengths.min())
 
     def times_of_tokens(self, times: np.ndarray, step: int, tokens: int) -> np.ndarray:
-        """Times of tokens since the first of their window, (W, tokens), in mean steps of tokens."""
+        """Token times (W, tokens) since the start of the window, in units of the mean step."""
         starts = times[self.starts[:, None] + np.arange(tokens) * step]
         since = starts - starts[:, :1]
         count = np.count_nonzero(np.diff(since))  # padding has the time of the last row
@@ -103,27 +103,27 @@ class Task:
 
     @property
     def positive(self) -> str | None:
-        """The class of which scores are told; without one they are means over all."""
+        """The positive class, which scores describe; None if scores are means over classes."""
         return self.classes[1] if len(self.classes) == 2 and not self.balanced else None
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A labelled recording; blocks of the same number in what is `dealt_with` share a fold."""
+    """A labelled recording; blocks with the same number and `dealt_with` share a fold."""
 
     name: str
     rows: np.ndarray  # (n, C) float32
     label: np.ndarray  # (n,) bool: anomalous
-    recorded_with: str  # borders of blocks keep away from the events of all of these
+    recorded_with: str  # block borders avoid the events of all recordings with this name
     dealt_with: str
 
 
 @dataclass(frozen=True)
 class Dealing:
-    """What a split deals into folds: whole series where it can, else blocks of time."""
+    """The units that a split deals into folds: whole series if possible, else blocks of time."""
 
     blocks: int = USER_BLOCKS  # of the longest recording
-    units: Sequence[str] = ()  # what stays together of each series: itself, or its group
+    units: Sequence[str] = ()  # of each series, what stays together: the series or its group
     grouped: bool = False
 
 
@@ -132,17 +132,17 @@ BY_BLOCKS = Dealing()
 
 @dataclass(frozen=True)
 class Span:
-    """Rows [start, stop) of all series one after another, and the unit that is dealt as a whole."""
+    """Rows [start, stop) of all series concatenated, and the unit that is dealt as a whole."""
 
     start: int
     stop: int
     unit: tuple[str, int]
-    campaign: str  # whose clock counts the rows from `first`
+    campaign: str  # its clock counts the rows from `first`
     first: int
 
 
 def machine_memory() -> int:
-    """Bytes of memory that the machine has, as far as the system says it."""
+    """Bytes of memory of the machine, if the system reports them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows
@@ -150,11 +150,11 @@ def machine_memory() -> int:
 
 
 def borders(anomalous: np.ndarray, n: int, blocks: int, window: int, clock: int) -> list[int]:
-    """Rows between blocks of a recording of n rows: near i clock / blocks, and clean.
+    """Find clean rows between blocks of a recording of n rows, near i clock / blocks.
 
-    Clean is a row with no anomaly within a window's length on either side; a border that finds
-    none within half a block is left out. `clock` is the length of the longest recording that was
-    taken at the same time, so that nominal borders are common to all of these.
+    A row is clean if no anomaly lies within a window's length on either side; a border without a
+    clean row within half a block is omitted. `clock` is the length of the longest recording of the
+    same time, which gives all of them common nominal borders.
 
     >>> anomalous = np.zeros(100, dtype=bool); anomalous[48:52] = True
     >>> borders(anomalous, 100, 2, 8, 100), borders(anomalous[:90], 90, 2, 8, 100)
@@ -172,7 +172,7 @@ def borders(anomalous: np.ndarray, n: int, blocks: int, window: int, clock: int)
 
 
 def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
-    """Blocks of every series, half a window dropped on each side of a border."""
+    """Cut every series into blocks, and drop half a window on each side of a border."""
     spans = []
     for recording, first in with_first_rows(series):
         n, campaign = len(recording.rows), recording.dealt_with
@@ -194,7 +194,7 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
 
 
 def anomalous_in_any(labels: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows anomalous in any of the recordings, as long as the longest."""
+    """Return the rows that are anomalous in any recording, up to the longest."""
     union = np.zeros(max(map(len, labels)), dtype=bool)
     for label in labels:
         union[: len(label)] |= label
@@ -202,9 +202,9 @@ def anomalous_in_any(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def deal(positives: Sequence[int] | np.ndarray, folds: int = FOLDS) -> np.ndarray:
-    """The fold of each unit: the richest first, each to the fold with the fewest positives.
+    """Deal units into folds, largest count first, each to the fold with the fewest positives.
 
-    No fold gets more than its share of units, and those without positives even out the numbers.
+    No fold gets more than its share of units; units without positives even out the sizes.
 
     >>> deal([5, 1, 4, 2, 3, 0], 2)
     array([0, 0, 1, 0, 1, 1])
@@ -231,10 +231,10 @@ def split_series(
     own_scale: bool = False,
     classes: tuple[str, str] = ("normal", "anomaly"),
 ) -> Task:
-    """Windows of labelled series; one is positive if any of its rows is anomalous.
+    """Cut labelled series into windows, positive if any row is anomalous, and split them.
 
-    Validation and test windows do not overlap; training windows start every `stride` rows, default
-    a window's length. With `own_scale` each fold's training windows give shift and scale.
+    Validation and test windows do not overlap; training windows start every `stride` rows, by
+    default a window's length. With `own_scale`, training windows give each fold's mean and scale.
     """
     window = WINDOW if window is None else window
     stride = window if stride is None else stride
@@ -247,7 +247,7 @@ def split_series(
         raise PefourierError(
             f"{name}: the longest series has {longest} rows; choose a --window of at most that"
         )
-    if split == "random":  # whatever neighbours have in common
+    if split == "random":  # regardless of what neighbours share
         spans, overlaps = whole_spans(series), 0
         starts = cut_windows(spans, window, stride)[:, 1]
         places = deal_within_classes(holds_anomaly(label, starts, window))
@@ -264,12 +264,12 @@ def split_series(
 
 
 def count_missing(task: Task, filled: int, lost: int) -> Task:
-    """The task of recordings of which missing numbers were filled, or rows dropped."""
+    """Add the counts of filled numbers and of rows dropped for missing numbers."""
     return replace(task, filled=filled, dropped=(*task.dropped, *drops({"missing": lost})))
 
 
 def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) -> dict[str, int]:
-    """Series that hold no window, rows behind the last one, and windows that no span holds."""
+    """Count series shorter than a window, rows after the last window, and windows at borders."""
     sizes = np.array([len(s.rows) for s in series])
     border = int((sizes // window).sum()) - len(cut_windows(spans, window, window))
     end = int((sizes[sizes >= window] % window).sum())
@@ -294,7 +294,7 @@ def deal_spans(
     split: Split,
     dealing: Dealing,
 ) -> tuple[list[Span], Masks]:
-    """Spans and the parts of each fold: whole series by units where they can be, else of time."""
+    """Return spans and the parts of each fold: whole series if possible, else blocks of time."""
     blocks = dealing.blocks
     if dealing.units and split == "blocks":
         if dealt := deal_series(series, label, window, dealing):
@@ -316,7 +316,7 @@ def deal_spans(
 def deal_series(
     series: Sequence[Series], label: np.ndarray, window: int, dealing: Dealing
 ) -> tuple[list[Span], Masks] | None:
-    """Whole series as spans, dealt by their `units`; None where too few hold both classes."""
+    """Deal whole series by `units`; None if too few hold both classes."""
     spans = whole_spans(series)
     counts = count_classes(spans, label, window)
     names, unit = np.unique(dealing.units, return_inverse=True)
@@ -331,19 +331,19 @@ def deal_series(
 
 
 def deal_units(unit: np.ndarray, counts: np.ndarray, folds: int = FOLDS) -> np.ndarray:
-    """The fold of each span, all spans of a unit in one."""
+    """Return the fold of each span; spans of a unit share a fold."""
     return np.asarray(deal(np.bincount(unit, counts[:, 1]), folds)[unit])
 
 
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> np.ndarray:
-    """Windows that lie wholly in a span: its number and their first rows, (n, 2)."""
+    """Windows within spans: the span's number and the first row of each window, (n, 2)."""
     starts = [np.arange(span.start, span.stop - window + 1, stride) for span in spans]
     numbers = np.repeat(np.arange(len(spans)), [len(rows) for rows in starts])
     return np.column_stack([numbers, np.concatenate(starts)])
 
 
 def count_classes(spans: Sequence[Span], label: np.ndarray, window: int) -> np.ndarray:
-    """Windows of each span without and with an anomaly, (n, 2)."""
+    """Count the windows of each span without and with an anomaly, (n, 2)."""
     number, starts = cut_windows(spans, window, window).T
     counts = np.zeros((len(spans), 2), int)
     np.add.at(counts, (number, holds_anomaly(label, starts, window).astype(int)), 1)
@@ -351,7 +351,7 @@ def count_classes(spans: Sequence[Span], label: np.ndarray, window: int) -> np.n
 
 
 def leave_groups_out(counts: np.ndarray, group: np.ndarray) -> Masks:
-    """Each of a few groups as a test part; whole series (n, 2) of the others validate and train."""
+    """Use each of a few groups as a test part; series (n, 2) of the others validate and train."""
     dealt = []
     for number in range(group.max() + 1):
         test = group == number
@@ -369,9 +369,9 @@ def leave_groups_out(counts: np.ndarray, group: np.ndarray) -> Masks:
 def cut_spans(
     spans: Sequence[Span], masks: Masks, window: int, stride: int
 ) -> tuple[np.ndarray, list[Parts], int]:
-    """Starts of windows, the parts of each fold, and how many overlap in time.
+    """Return starts of windows, the parts of each fold, and the count of overlaps in time.
 
-    Windows of the same clock that overlap one that is tested are neither trained nor validated on.
+    Windows that overlap a test window on the same clock are not used for training or validation.
     """
     spaced, dense = (cut_windows(spans, window, step) for step in (window, stride))
     starts = np.unique(np.concatenate([spaced[:, 1], dense[:, 1]]))
@@ -389,7 +389,7 @@ def cut_spans(
 def overlap_in_time(
     spans: Sequence[Span], windows: np.ndarray, tested: np.ndarray, window: int
 ) -> np.ndarray:
-    """Which windows (n, 2) share a tick of the clock of a campaign with one that is tested."""
+    """Whether windows (n, 2) share a tick of a campaign's clock with a test window."""
     longest = max(span.stop - span.first for span in spans)
     _, campaign = np.unique([span.campaign for span in spans], return_inverse=True)
     shift = campaign * longest - [span.first for span in spans]  # from rows to ticks of all clocks
@@ -399,13 +399,13 @@ def overlap_in_time(
 
 
 def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
-    """Each series with the index of its first row among the rows of all."""
+    """Pair each series with the index of its first row in the concatenated rows."""
     ends = np.cumsum([len(s.rows) for s in series])
     return [(s, int(end) - len(s.rows)) for s, end in zip(series, ends, strict=True)]
 
 
 def whole_spans(series: Sequence[Series]) -> list[Span]:
-    """A span for each series."""
+    """Return one span for each series."""
     return [
         Span(first, first + len(recording.rows), (recording.name, 0), recording.dealt_with, first)
         for recording, first in with_first_rows(series)
@@ -413,7 +413,7 @@ def whole_spans(series: Sequence[Series]) -> list[Span]:
 
 
 def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
-    """Training, validation and test in the order of time, one window's length between them."""
+    """Training, validation and test spans in time order, with gaps of one window."""
     spans = []
     for recording, first in with_first_rows(series):
         cuts = [int(share * len(recording.rows)) for share in (0, *SHARES, 1)]
@@ -424,7 +424,7 @@ def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
 
 
 def deal_within_classes(labels: np.ndarray) -> list[Parts]:
-    """Parts of each fold from a shuffle within each class."""
+    """Return the parts of each fold from a shuffle within each class."""
     rng = np.random.default_rng(0)
     where = np.zeros(len(labels), dtype=int)
     begin = 0
@@ -436,9 +436,9 @@ def deal_within_classes(labels: np.ndarray) -> list[Parts]:
 
 
 def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> list[Parts]:
-    """Parts of each fold from whole groups, the largest first, each to where its classes lack most.
+    """Deal whole groups into folds, largest first, each to the fold that lacks its classes most.
 
-    Of equal folds the smallest is taken, and rounding keeps the choice the same on all machines.
+    Ties go to the smallest fold; rounding makes the choice identical on all machines.
 
     >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
     >>> [test.tolist() for _, _, test in deal_groups(labels, groups, 2)]
@@ -457,13 +457,13 @@ def deal_groups(labels: np.ndarray, groups: np.ndarray, folds: int = FOLDS) -> l
 
 
 def rotate_masks(where: np.ndarray, folds: int) -> Masks:
-    """Masks of parts from the fold of each: test = fold k, validation = k + 1, train = the rest."""
+    """Masks of parts from fold numbers: test = fold k, validation = k + 1, train = the rest."""
     held_out = [(where == (k + 1) % folds, where == k) for k in range(folds)]
     return [(~(valid | test), valid, test) for valid, test in held_out]
 
 
 def rotate_parts(where: np.ndarray, folds: int) -> list[Parts]:
-    """Parts of each fold from the fold of each, as `rotate_masks`."""
+    """Indices of the parts of each fold, from the masks of `rotate_masks`."""
     return [
         (np.flatnonzero(train), np.flatnonzero(valid), np.flatnonzero(test))
         for train, valid, test in rotate_masks(where, folds)
@@ -473,9 +473,9 @@ def rotate_parts(where: np.ndarray, folds: int) -> list[Parts]:
 def make_fold(
     rows: np.ndarray, starts: np.ndarray, window: int | np.ndarray, parts: Parts, *, own_scale: bool
 ) -> Fold:
-    """A fold; with `own_scale` its training windows give each channel's mean and deviation.
+    """Make a fold; with `own_scale`, its training windows give each channel's mean and scale.
 
-    `window` is the rows of all windows, or of each (W,).
+    `window` is the number of rows of all windows, or of each window (W,).
     """
     mean, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     if own_scale and len(parts[0]):
@@ -484,12 +484,12 @@ def make_fold(
         np.add.at(used, (starts + window)[parts[0]], -1)
         training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
         mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
-        scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # a constant channel stays
+        scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # constant channels: no scaling
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 
 def check_task(task: Task) -> None:
-    """Refuse a task where some fold could not train, choose a threshold or be tested."""
+    """Reject a task with a fold that cannot be trained, validated or tested."""
     for number, fold in enumerate(task.folds):
         for part, fewest in (("train", len(task.classes)), ("valid", 2), ("test", 2)):
             present = np.unique(task.labels[getattr(fold, part)])
@@ -499,7 +499,7 @@ def check_task(task: Task) -> None:
                 border = sum(d.count for d in task.dropped if d.reason == "border")
                 raise PefourierError(
                     f"{task.name}: {len(task.labels)} windows of {task.length} rows, {border} more "
-                    f"dropped at borders of blocks; split {task.split}, fold {number} has "
-                    f"{classes} in its {part} part, which needs {fewest} classes: give more "
-                    "examples of each, or for recordings a smaller --window or another --split"
+                    f"dropped at block borders; split {task.split}, fold {number} has "
+                    f"{classes} in its {part} part, which needs {fewest} classes: add "
+                    "examples of each, or for recordings use a smaller --window or another --split"
                 )

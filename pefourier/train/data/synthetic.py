@@ -1,9 +1,9 @@
-"""Tasks that only position can solve: a function of `TASKS` draws the examples of its name.
+"""Synthetic tasks that only position can solve; each function in `TASKS` draws one.
 
-Both classes hold the same rows, in another order. Without an encoding a transformer that averages
-over positions gives them the same answer, and stays at chance. `noise` is the deviation of what is
-added to every value (events have height 1), `length` the number of rows, `count` the number of
-examples.
+Both classes hold the same rows in a different order. Without an encoding, a transformer that
+averages over positions gives both the same logits and stays at chance. `noise` is the standard
+deviation of the noise on every value (events have height 1), `length` the number of rows, and
+`count` the number of examples.
 """
 
 import inspect
@@ -19,7 +19,7 @@ Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y
 
 
 def order(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: int = 0) -> Examples:
-    """An event A in channel 0 and an event B in channel 1, at different rows: was A first?"""
+    """Events A in channel 0 and B in channel 1, at different rows; class: whether A is first."""
     rng = np.random.default_rng(seed)
     places = np.sort(np.argsort(rng.random((count, length)), axis=1)[:, :2], axis=1)
     first = rng.permutation(np.arange(count) % 2)
@@ -37,9 +37,9 @@ def lags(
     noise: float = 0.1,
     seed: int = 0,
 ) -> Examples:
-    """Two equal events in one channel: was the second a short or a long lag after the first?
+    """Two equal events in one channel; class: whether the lag between the events is short or long.
 
-    Both classes draw the place of the first event alike, so that no position tells them apart.
+    The first event has the same distribution in both classes, which makes positions useless alone.
     """
     if not 0 < short < long < length:
         raise PefourierError(
@@ -48,17 +48,18 @@ def lags(
     rng = np.random.default_rng(seed)
     far = rng.permutation(np.arange(count) % 2)
     first = rng.integers(0, length, count)
-    second = (first + np.where(far, long, short)) % length  # a ring: every row is as likely
+    second = (first + np.where(far, long, short)) % length  # a ring: all rows are equally likely
     x = rng.normal(0.0, noise, (count, length, 1))
     mark(x, np.column_stack([first, second]), (0, 0))
     return x, far, ("short lag", "long lag")
 
 
 def irregular(*, count: int = 1000, length: int = 12, noise: float = 0.1, seed: int = 0) -> Any:
-    """Two equal events at uneven times: a sixth or a half of the window's time apart?
+    """Two equal events at uneven times, a sixth or a half of the window's time apart.
 
-    Rows say nothing: how many are before, between and behind the events is drawn alike for both
-    classes. Times (n, length), as shares of the window's, stand behind the names of classes.
+    Rows carry no information: the counts of rows before, between and after the events have the
+    same distribution in both classes. Returns times (n, length), as shares of the window's time,
+    after the class names.
     """
     rng = np.random.default_rng(seed)
     is_long = rng.permutation(np.arange(count) % 2)
@@ -85,11 +86,11 @@ def grid(
     noise: float = 0.1,
     seed: int = 0,
 ) -> Examples:
-    """A mark A in channel 0 and a mark B in channel 1: is A left of B, whatever their rows?
+    """Mark A in channel 0 and mark B in channel 1; class: whether A is left of B in any rows.
 
-    They are `gap` columns apart or more. Points are rows of an example in raster order. The place
-    of a point in the sequence tells its column only modulo the width: codes of one axis have to
-    learn that, codes of two say it.
+    The marks are at least `gap` columns apart. Rows of an example are points in raster order. The
+    position of a point in the sequence gives its column only modulo the width: an encoding of one
+    axis must learn it, an encoding of two axes contains it.
     """
     if height < 1 or not 0 < gap < width or count * height * width > MOST_ROWS:
         raise PefourierError(
@@ -99,7 +100,7 @@ def grid(
     rng = np.random.default_rng(seed)
     right = rng.permutation(np.arange(count) % 2)
     pairs = np.argwhere(np.subtract.outer(np.arange(width), np.arange(width)) <= -gap)
-    columns = np.sort(pairs[rng.integers(0, len(pairs), count)], axis=1)  # all are as likely
+    columns = np.sort(pairs[rng.integers(0, len(pairs), count)], axis=1)  # all equally likely
     rows = rng.integers(0, height, (count, 2))
     x = rng.normal(0.0, noise, (count, height * width, 2))
     mark(x, rows * width + columns, (right, 1 - right))
@@ -107,7 +108,7 @@ def grid(
 
 
 def mark(x: np.ndarray, places: np.ndarray, channels: tuple[Any, Any]) -> None:
-    """Add two events of height 1 to each example (n, length, C), at its places (n, 2)."""
+    """Add two events of height 1 to each example (n, length, C), at its rows (n, 2)."""
     for place, channel in zip(places.T, channels, strict=True):
         x[np.arange(len(x)), place, channel] += 1.0
 
@@ -116,7 +117,7 @@ TASKS: dict[str, Any] = {task.__name__: task for task in (grid, irregular, lags,
 
 
 def task_parameters(name: str) -> dict[str, Any]:
-    """All parameters of ``NAME`` or ``NAME:key=value,…``, in the types that its function takes."""
+    """All parameters of ``NAME`` or ``NAME:key=value,…``, in the types of its function."""
     task, _, text = name.partition(":")
     params = inspect.signature(TASKS[task]).parameters
     chosen = {key: parameter.default for key, parameter in params.items()}
@@ -125,28 +126,28 @@ def task_parameters(name: str) -> dict[str, Any]:
         if key not in params:
             raise unknown(f"parameter of {task}", key, params)
         if not equals:
-            raise PefourierError(f"{task}:{key} lacks its value; give {key}={params[key].default}")
+            raise PefourierError(f"{task}:{key} needs a value, as in {key}={params[key].default}")
         chosen[key] = convert(f"{task}:{key}", value, params[key].annotation)
     return chosen
 
 
 def draw_examples(name: str) -> Any:
-    """Draw the examples that ``NAME`` or ``NAME:key=value,…`` stands for."""
+    """Draw the examples of the task ``NAME`` or ``NAME:key=value,…``."""
     task, _, text = name.partition(":")
     params = task_parameters(name)
     count, length = params["count"], params.get("length", 4)
     if count < 20 or length < 4 or params["noise"] < 0 or params["seed"] < 0:
         raise PefourierError(
-            f"{task} needs count of at least 20, length of at least 4, and no negative noise or "
-            f"seed; got {shown(text)}"
+            f"{task} needs count of at least 20, length of at least 4, and nonnegative noise and "
+            f"seed, got {shown(text)}"
         )
     if count * length > MOST_ROWS:
-        raise PefourierError(f"{task} draws at most {MOST_ROWS} rows; got {shown(text)}")
+        raise PefourierError(f"{task} draws at most {MOST_ROWS} rows, got {shown(text)}")
     return TASKS[task](**params)
 
 
 def sides_of_task(name: str) -> tuple[int, ...]:
-    """Sides of the grid that a task's points lie on; () where they are on one axis.
+    """Sides of the grid of a task's points; () if they lie on one axis.
 
     >>> sides_of_task("grid:width=9"), sides_of_task("order")
     ((5, 9), ())
@@ -156,7 +157,7 @@ def sides_of_task(name: str) -> tuple[int, ...]:
 
 
 def with_length(name: str, length: int) -> str:
-    """The name of the same task at another length, drawn anew.
+    """Name the same task at another length, with another seed.
 
     >>> with_length("order:noise=.2,seed=3", 48)
     'order:noise=0.2,length=48,seed=4'

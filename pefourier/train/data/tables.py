@@ -2,14 +2,14 @@
 
 Conventions
 -----------
-The first line names the columns. Those of `USUAL` names, or those that --columns names, are the
-times, the series, the labels and maybe groups; all others are channels, except columns that hold
-no numbers and those without a name (the row numbers that pandas writes). Without a column of series
-the file is one series. Lines may stand in any order. Times are numbers, or ISO 8601 with or without
-a zone, and differ within a series. Where a label is the same in all lines of every series, series
-are examples of that class, shorter ones padded; where it changes within some, they are recordings,
-and labels are 0 and 1, or names of which the rarer marks anomalies. Cells are parted by commas,
-semicolons or tabs; beside the latter two numbers may have decimal commas.
+The first line names the columns. Columns with `USUAL` names, or named by --columns, are the times,
+series, labels and optional groups; all others are channels, except columns without numbers and
+columns without a name (such as row numbers from pandas). Without a series column, the file is one
+series. Lines may have any order. Times are numbers, or ISO 8601 with or without a time zone, and
+differ within a series. If each series has a single label, series are examples of that class, and
+shorter ones are padded; if labels change within series, series are recordings, and labels are 0
+and 1, or names, the rarest of which marks anomalies. Cells are separated by commas, semicolons or
+tabs; with semicolons or tabs, numbers may have decimal commas.
 """
 
 import csv
@@ -36,19 +36,19 @@ from pefourier.writing.text import join
 
 LARGEST = 2**30  # bytes
 DELIMITERS = ",;\t"
-USUAL = {  # names of the columns of each role, in small letters; "_id" may follow
+USUAL = {  # lowercase column names of each role; "_id" may follow
     "time": ("time", "timestamp", "datetime", "date", "t"),
     "series": ("series", "id", "unit", "machine", "patient", "subject"),
     "label": ("label", "class", "state", "target", "y"),
     "group": ("group",),
 }
-WEAK = ("date", "t", "y")  # names of channels, too: beside another usual name they are that
-DATE = re.compile(  # ISO 8601, with its zone
+WEAK = ("date", "t", "y")  # also names of channels: channels if another usual name is present
+DATE = re.compile(  # ISO 8601 with its time zone
     r"\d{4}-\d\d(-\d\d([T ]\d\d(:\d\d){0,2}([.,]\d+)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?)?"
 )
-POINT = str.maketrans(",", ".")  # for the commas of numbers
+POINT = str.maketrans(",", ".")  # for decimal commas
 ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
-TYPO = 0.5  # share of series with several labels below which they are taken for mistakes
+TYPO = 0.5  # share of series with several labels below which such labels count as mistakes
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,30 +56,30 @@ class LongTable:
     """A file in long form."""
 
     path: Path
-    columns: dict[str, np.ndarray]  # of each role, as text
+    columns: dict[str, np.ndarray]  # text of each role
     times: np.ndarray  # (n,)
-    channels: np.ndarray  # (n, C), nan where a number is missing
-    lines: np.ndarray  # (n,) number in the file
+    channels: np.ndarray  # (n, C), nan for missing numbers
+    lines: np.ndarray  # (n,) line numbers in the file
     names: tuple[str, ...]  # of channels
-    remarks: dict[str, list[str]]  # what to know of its columns, by a code of words.toml
+    remarks: dict[str, list[str]]  # about its columns, by a code of words.toml
 
     def place(self, row: int, column: str = "") -> str:
-        """Where a cell is: the file, the series, the line and maybe the column."""
+        """Describe a cell's place: file, line, series and optional column."""
         where = f"{shown(str(self.path))}, line {self.lines[row]}: series "
         where += shown(str(self.columns["series"][row]))
         return f"{where}, column {column}" if column else where
 
     def place_of(self, part: np.ndarray, row: int, channel: int) -> str:
-        """Where a number of a part of the rows is."""
+        """Describe the place of a number in a part of the rows."""
         return self.place(part[row], self.names[channel])
 
     def labels_of(self, part: np.ndarray, role: str) -> list[str]:
-        """The labels, or groups, of some rows, the commonest first."""
+        """Labels, or groups, of some rows, the most common first."""
         return [name for name, _ in Counter(self.columns[role][part].tolist()).most_common()]
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
-    """The role of each column that --columns names.
+    """Return the role of each column in --columns.
 
     >>> parse_columns("time=hour,series=unit")
     {'hour': 'time', 'unit': 'series'}
@@ -92,7 +92,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
             raise unknown("role of --columns", key, tuple(USUAL))
         if not name or role in roles.values() or name in roles:
             raise PefourierError(
-                f"--columns {shown(item)} names no column, or a role or column again; give each "
+                f"--columns {shown(item)} lacks a column, or repeats a role or column; give each "
                 f"role once: {key}=NAME"
             )
         roles[name] = role
@@ -100,7 +100,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
 
 
 def read_long(path: Path, columns: str | None = None) -> LongTable:
-    """Read the columns that have a role, and channels."""
+    """Read the columns with a role, and the channels."""
     chosen = parse_columns(columns)
     check_regular(str(path))
     file = name_of_file(str(path))
@@ -123,10 +123,10 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     table = LongTable(path, cells, np.zeros(0), np.zeros(0), lines, names, remarks)
     for role, column in cells.items():
         for row in np.flatnonzero(column == "")[:1]:
-            raise PefourierError(f"{table.place(row, head[where[role]])}: it has no {role}")
+            raise PefourierError(f"{table.place(row, head[where[role]])}: {role} is missing")
     if not channels or (commas and (points or delimiter == ",")):
         problem = f"numbers of {commas[0]} have commas" if commas else "no other column has numbers"
-        way_out = "write channels with decimal points and no marks of thousands"
+        way_out = "write channels with decimal points and without thousands separators"
         raise PefourierError(f"{shown(str(path))}: {problem}; {way_out}")
     if all(map(reads_as_number, np.unique(cells["label"]).tolist())):
         cells["label"] = np.array([f"{float(label):g}" for label in cells["label"].tolist()])
@@ -136,9 +136,9 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
 
 
 def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray, str]:
-    """The names of columns, the cells of each below, the numbers of lines, and what parts cells."""
+    """Return column names, cells of each column, line numbers and the delimiter."""
     if path.stat().st_size > LARGEST:
-        raise ValueError(f"text of up to {LARGEST} bytes is read")
+        raise ValueError(f"the file has more than {LARGEST} bytes")
     with path.open(encoding="utf-8-sig", newline="") as stream:
         delimiter = max(DELIMITERS, key=stream.readline().count)
         stream.seek(0)
@@ -148,7 +148,7 @@ def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray, str
         except csv.Error as error:
             raise ValueError(str(error)) from error
     if len(lines) < 2:
-        raise ValueError("it has no line below the names of columns")
+        raise ValueError("there is no line below the column names")
     (_, head), *lines = lines
     for number, row in lines:
         if len(row) != len(head):
@@ -159,7 +159,7 @@ def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray, str
 
 
 def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) -> list[str]:
-    """The role of each column, "" of others; a role that is chosen has no other column."""
+    """Find the role of each column, "" for others; a role from --columns has no other column."""
     plain = [name.lower().removesuffix("_id") for name in head]
     roles = [chosen.get(name, "") for name in head]
     problems = [f"has no column {shown(name)}" for name in chosen if name not in head]
@@ -176,20 +176,20 @@ def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) ->
     if problems:
         raise PefourierError(
             f"{shown(str(path))} {problems[0]}: its first line names {shown(', '.join(head))}; "
-            "a line is a time of a series; --columns time=NAME,series=NAME,label=NAME names others"
+            "each line is a time of a series; use --columns time=NAME,series=NAME,label=NAME"
         )
     return roles
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell has a number, maybe with a decimal comma."""
+    """Whether a cell is a number, possibly with a decimal comma."""
     return cell.lower() not in ABSENT and reads_as_number(cell.translate(POINT))
 
 
 def read_cells(
     table: LongTable, cells: Sequence[str], name: str, absent: Sequence[str] = ABSENT
 ) -> np.ndarray:
-    """Cells of a column as numbers, nan where one is missing."""
+    """Parse the cells of a column as numbers, nan if missing."""
     numbers = np.empty(len(cells))
     for row, cell in enumerate(cells):
         try:
@@ -198,14 +198,14 @@ def read_cells(
             numbers[row] = np.nan
         if not math.isfinite(numbers[row]) and cell.lower() not in absent:
             raise PefourierError(
-                f"{table.place(row, name)}: expected a finite number; got {shown(cell)}; --columns "
-                "time=NAME, label=NAME or group=NAME says what else a column is"
+                f"{table.place(row, name)}: expected a finite number, got {shown(cell)}; use "
+                "--columns time=NAME, label=NAME or group=NAME if the column has another role"
             )
     return numbers
 
 
 def read_times(table: LongTable, name: str) -> np.ndarray:
-    """Times as numbers: those of dates in seconds, in UTC where they have a zone."""
+    """Parse times as numbers; dates become seconds, in UTC if they have a time zone."""
     cells = table.columns["time"].tolist()
     if reads_as_number(cells[0].translate(POINT)):
         return read_cells(table, cells, name, absent=())
@@ -213,16 +213,16 @@ def read_times(table: LongTable, name: str) -> np.ndarray:
     if odd := [row for row, zone in enumerate(zones) if zone is None or zone != zones[0]]:
         raise PefourierError(
             f"{table.place(odd[0], name)}: expected numbers or ISO 8601, all with a zone or all "
-            f"without; got {shown(cells[odd[0]])}; pandas.to_datetime reads other forms"
+            f"without, got {shown(cells[odd[0]])}; pandas.to_datetime reads other formats"
         )
     texts, file = [cell.translate(POINT) for cell in cells], name_of_file(str(table.path))
-    parse = partial(np.array, texts, "datetime64[us]")  # of zones it makes UTC, with a warning
+    parse = partial(np.array, texts, "datetime64[us]")  # converts zones to UTC, with a warning
     stamps = parse_or_refuse(parse, file, ".csv", f"write ISO 8601 in column {name}")
     return np.asarray((stamps - stamps.min()) / np.timedelta64(1, "s"))
 
 
 def from_csv(path: Path, options: Options) -> Task:
-    """Examples or recordings of a .csv in long form."""
+    """Read examples or recordings from a .csv in long form."""
     table, filled, lost = read_long(path, options.columns), 0, 0
     parts = rows_of_series(table)
     for i, part in enumerate(parts):
@@ -237,7 +237,7 @@ def from_csv(path: Path, options: Options) -> Task:
     make, times = recordings_of, np.concatenate(since)
     if are_examples(table, parts, options):
         make, (padded, _) = examples_of, padded_series([t[:, None] for t in since])
-        times = np.maximum.accumulate(padded, axis=1).ravel()  # of padding that of the last row
+        times = np.maximum.accumulate(padded, axis=1).ravel()  # padding repeats the last time
     task = split.count_missing(make(table, parts, options), filled, lost)
     spans = np.nanmax(table.channels, axis=0) - np.nanmin(table.channels, axis=0)
     constant = np.array(table.names)[spans == 0].tolist()
@@ -246,23 +246,23 @@ def from_csv(path: Path, options: Options) -> Task:
 
 
 def rows_of_series(table: LongTable) -> list[np.ndarray]:
-    """The rows of each series in the order of time, series by name."""
+    """Return the rows of each series in time order, series sorted by name."""
     _, series = np.unique(table.columns["series"], return_inverse=True)
     order = np.lexsort((table.times, series))
     repeated = (np.diff(series[order]) == 0) & (np.diff(table.times[order]) == 0)
     for row in order[1:][repeated][:1]:
         raise PefourierError(
             f"{table.place(row)} has a time twice: {table.columns['time'][row]}; "
-            "--columns series=NAME names the column that tells series apart"
+            "use --columns series=NAME to name the column that distinguishes series"
         )
     return np.split(order, np.cumsum(np.bincount(series))[:-1])
 
 
 def are_examples(table: LongTable, parts: Sequence[np.ndarray], options: Options) -> bool:
-    """Whether each series is an example of one class; else series are recordings.
+    """Whether each series is an example of one class; otherwise series are recordings.
 
-    Where most series have one label, and not all the same, a series with two is a mistake, unless a
-    window says that all are to be cut.
+    If most series have one label, with different labels among series, a series with two labels is
+    an error, unless --window or --stride requests cutting.
     """
     labels = [table.labels_of(part, "label") for part in parts]
     mixed = [i for i, names in enumerate(labels) if len(names) > 1]
@@ -274,7 +274,7 @@ def are_examples(table: LongTable, parts: Sequence[np.ndarray], options: Options
 
 
 def refuse_several(table: LongTable, part: np.ndarray, role: str, way_out: str = "") -> None:
-    """Refuse a series with several labels, or groups, at the row of the rarest."""
+    """Reject a series with several labels, or groups, at the row of the rarest."""
     names = table.labels_of(part, role)
     row = next(i for i in part.tolist() if table.columns[role][i] == names[-1])
     raise PefourierError(
@@ -284,7 +284,7 @@ def refuse_several(table: LongTable, part: np.ndarray, role: str, way_out: str =
 
 
 def groups_of(table: LongTable, parts: Sequence[np.ndarray]) -> list[str] | None:
-    """The group of each series; None where there is no such column."""
+    """Return the group of each series; None without a group column."""
     if "group" not in table.columns:
         return None
     for part in parts:
@@ -294,7 +294,7 @@ def groups_of(table: LongTable, parts: Sequence[np.ndarray]) -> list[str] | None
 
 
 def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Options) -> Task:
-    """Windows of series whose rows are labelled, of one group on one side."""
+    """Make a task of series with labelled rows; a group stays on one side."""
     anomalous, classes = read_anomalies(table, options.positive)
     groups = groups_of(table, parts)
     names = [str(table.columns["series"][part[0]]) for part in parts]
@@ -309,7 +309,7 @@ def recordings_of(table: LongTable, parts: Sequence[np.ndarray], options: Option
 
 
 def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarray, tuple[str, str]]:
-    """Which rows of recordings are anomalous, and the classes: by 0 and 1, or by names."""
+    """Find the anomalous rows and the two classes: from 0 and 1, or from names."""
     labels = table.columns["label"]
     (*_, (_, next_count), (rarest, fewest)) = counted = Counter(labels.tolist()).most_common()
     names = [name for name, _ in counted]
@@ -321,12 +321,12 @@ def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarra
     if twin := next((n for n in names[:-1] if n.lower() == rarest.lower()), None):
         raise PefourierError(
             f"{table.place(int(np.flatnonzero(labels == rarest)[0]))} has label {shown(rarest)}, "
-            f"others have {shown(twin)}; spell them alike"
+            f"others have {shown(twin)}; use one spelling"
         )
     if len(chosen) > 1 or (not chosen and (len(names) > 2 or fewest == next_count)):
         raise PefourierError(
             f"{shown(str(table.path))}: rows have {len(names)} labels, "
-            f"{shown(', '.join(sorted(names)))}; name the one that marks anomalies: "
+            f"{shown(', '.join(sorted(names)))}; use --positive to name the label of anomalies: "
             f"--positive {shown(rarest)}"
         )
     anomaly = chosen[0] if chosen else rarest
@@ -335,7 +335,7 @@ def read_anomalies(table: LongTable, positive: Sequence[str]) -> tuple[np.ndarra
 
 
 def examples_of(table: LongTable, parts: Sequence[np.ndarray], options: Options) -> Task:
-    """A series an example, of the label that all its lines have."""
+    """Make each series an example, with the label of all its lines."""
     labels = np.array([table.columns["label"][part[0]] for part in parts])
     groups = groups_of(table, parts)
     x, lengths = padded_series([table.channels[part] for part in parts])

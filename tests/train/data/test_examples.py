@@ -68,7 +68,7 @@ def test_a_folder_of_ts_files_is_one_whole_set(tmp_path):
     pytest.importorskip("aeon", reason="needs the package aeon")
     (tmp_path / "S_TRAIN.ts").write_text(HEAD + SERIES * 12)
     for text, named in (
-        (None, r"it holds S_TRAIN\.ts$"),
+        (None, r"found S_TRAIN\.ts$"),
         ("", "no values"),
         (HEAD, "no values"),
         ("<html>\n</html>\n", "one of its files"),

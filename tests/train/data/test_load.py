@@ -55,7 +55,7 @@ REFUSED = {  # arrays of an archive, and what is named
     "large": ({"X": np.where(X > 2, 1e300, X)}, "1e+300"),
     "infinite": ({"X": np.where(X > 2, np.inf, X)}, "inf"),
     **{f"{y[0]}": ({"y": y}, f"{y[0]}") for y in (Y - np.inf, Y + 0.5, Y * np.nan)},
-    "groups of a class": ({"groups": Y}, "no group has both classes"),
+    "groups of a class": ({"groups": Y}, "both classes must be in some group"),
     **{
         name: ({"groups": groups}, "groups must be 40")
         for name, groups in (("few", Y[:4]), ("nan", Y * np.nan), ("no", np.array(1)))
@@ -69,10 +69,10 @@ REFUSED = {  # arrays of an archive, and what is named
     **{
         name: ({"X": None, "rows": rows, "label": label, **own}, named)
         for name, rows, label, own, named in (
-            ("groups of rows", X[0], Y[:5], {"groups": Y}, "groups go with examples"),
+            ("groups of rows", X[0], Y[:5], {"groups": Y}, "use groups with examples"),
             ("labels", X[0], Y[:4], {}, "(5, 2) and (4,)"),
             ("short", X[0], Y[:5], {}, "has 5 rows"),
-            ("label", np.ones((300, 1)), np.arange(300), {}, "0 or 1; got 2"),
+            ("label", np.ones((300, 1)), np.arange(300), {}, "0 or 1, got 2"),
             ("normal", np.ones((4000, 1)), np.zeros(4000), {}, "only normal"),
             ("anomaly", np.ones((4000, 1)), np.ones(4000), {}, "no window in its train"),
         )

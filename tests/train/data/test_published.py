@@ -142,7 +142,7 @@ def test_what_is_missing_or_of_another_dataset_is_said(tmp_path, rng):
         ({"train": train, "test": test}, "machine-1-2.npz' holds 'train'"),
         ({"train": train[:, :2], "test": test, "label": label}, "2 columns and test 3"),
         ({"train": train[:, :2], "test": test[:, :2], "label": label}, "different columns"),
-        ({"train": train, "test": test, "label": label + 1}, "0 or 1; got 2"),
+        ({"train": train, "test": test, "label": label + 1}, "0 or 1, got 2"),
     ):
         np.savez(path, **arrays)
         with pytest.raises(PefourierError, match=named):
@@ -193,7 +193,7 @@ def test_channels_that_are_no_rows_of_numbers_are_refused(tmp_path, name, part):
 def test_all_recordings_together_fit_into_the_machine(tmp_path, rng, monkeypatch):
     archives(tmp_path / "smd", rng)
     monkeypatch.setattr(recordings, "memory_limit", lambda: 2**14)
-    with pytest.raises(PefourierError, match="take more than 16384 bytes"):
+    with pytest.raises(PefourierError, match="need more than 16384 bytes"):
         read("smd", tmp_path)
 
 

@@ -162,7 +162,7 @@ REFUSED = {
     "two.csv": ("time,subject,series,v,label\n0,1,1,2,0\n", "subject, series"),
     "no-series.csv": ("time,device,v,label\n0,a,1,0\n0,b,2,1\n", "--columns series=NAME"),
     "dates.csv": ("time,v,label\n31.05.2024 12:00,1,0\n", "pandas.to_datetime"),
-    "thousands.csv": ('time,v,label\n0,"1,234",0\n1,"2,345.5",1\n', "marks of thousands"),
+    "thousands.csv": ('time,v,label\n0,"1,234",0\n1,"2,345.5",1\n', "without thousands separators"),
 }
 
 

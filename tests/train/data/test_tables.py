@@ -79,7 +79,7 @@ REFUSED = {  # the text of a file, and what is named
     "id,machine,time,a,label\n1,1,0,1,0\n": "several columns series, id, machine",
     HEAD + "1,0,1,0\n\n1,nan,1,0\n": "line 4: series '1', column time",
     HEAD + "1,0,1,\n": "line 2: series '1', column label",
-    HEAD + "1,0,1,0\n,0,1,0\n": "line 3: series '', column id: it has no series",
+    HEAD + "1,0,1,0\n,0,1,0\n": "line 3: series '', column id: series is missing",
     HEAD + "1,0,1,a\n1,1,1,b\n1,2,1,c\n": "'a, b, c'",
     HEAD + "1,0,1,0\n1,0,2,0\n": "line 3: series '1' has a time twice: 0",
     HEAD + "1,0,1,0\n1,1,2,2\n": "must be 0 or 1",
@@ -161,7 +161,7 @@ def test_what_borders_of_blocks_and_short_series_drop_is_counted(tmp_path):
     assert dropped == {"short": 1, "end": 6, "border": 200 - len(task.starts)}
     assert 0 < dropped["border"] < 80
     path = of_series(tmp_path / "y.csv", [["1" if i % 30 == 5 else "0" for i in range(80)]])
-    with pytest.raises(PefourierError, match=r"[1-9] more dropped at borders of blocks"):
+    with pytest.raises(PefourierError, match=r"[1-9] more dropped at block borders"):
         read(path, window=8)
 
 
@@ -219,7 +219,7 @@ def test_columns_have_the_roles_that_are_given(tmp_path):
             for text in ("time=hour", "time=time,time=v", "time=v,label=v")
         ),
         *(("x.csv", {"columns": text}, "'ti") for text in ("tine=time", "time")),
-        ("order", {"columns": "time=t"}, r"--columns is for \.csv files"),
+        ("order", {"columns": "time=t"}, r"--columns is for \.csv and \.tsv files"),
         ("x.csv", {"window": 2}, "--window and --stride"),
         ("no.csv", {}, r"no\.csv"),
     ],
