@@ -503,9 +503,7 @@ def numbers(answer: Any) -> tuple[NDArray[Any], float]:
         pairs = np.stack([array.real, array.imag], axis=-1)
         array = pairs.reshape(*array.shape[:-1], -1)
     if array.dtype.kind not in "fiub":
-        raise PefourierError(
-            f"expected an array of numbers; got type {shown(str(array.dtype))}"
-        )
+        raise PefourierError(f"expected an array of numbers; got type {shown(str(array.dtype))}")
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 
 

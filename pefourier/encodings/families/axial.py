@@ -121,8 +121,7 @@ def mixed_rope(
     domain = grid_of(length, grid, prefix)
     if len(domain.sides) > 2:
         raise PefourierError(
-            f"mixed-rope needs a grid with two axes; got {size_of(domain.sides)}; "
-            "pass --grid HxW"
+            f"mixed-rope needs a grid with two axes; got {size_of(domain.sides)}; pass --grid HxW"
         )
     pair_count("mixed-rope", d)
     check_above("rho", rho)

@@ -204,8 +204,8 @@ def kerple(
 ) -> Encoding:
     """Bias −p ln(1 + a r) or −a r^p of the distance r for each of d heads.
 
-    The initial p is uniform on (0, 2) and a on (0, 1), both at least 0.01, as in the authors' source
-    code (Chi et al., 2022, KERPLE). If two-sided, opposite lags share a vector.
+    The initial p is uniform on (0, 2) and a on (0, 1), both at least 0.01, as in the authors'
+    source code (Chi et al., 2022, KERPLE). If two-sided, opposite lags share a vector.
 
     Parameters
     ----------
@@ -379,7 +379,8 @@ def swin(
     """A learned scalar for each displacement in a window and each of d heads (Swin Transformer).
 
     In the authors' table, the displacement (dy, dx) from key to query has row
-    (dy + H − 1)(2W − 1) + dx + W − 1. The initial biases are normal with standard deviation `scale`.
+    (dy + H − 1)(2W − 1) + dx + W − 1. The initial biases are normal with standard deviation
+    `scale`.
 
     Parameters
     ----------
