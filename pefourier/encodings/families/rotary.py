@@ -90,7 +90,7 @@ def ntk(head: Head, *, factor: float) -> Rotation:
 
 
 def dynamic(head: Head, *, factor: float, original: int) -> Rotation:
-    """NTK-aware with ratio factor L'/L - (factor - 1); L' is the larger of length and original L."""
+    """NTK-aware with ratio factor L'/L - (factor - 1), L' the larger of length and original L."""
     beyond = max(head.length - original, 0)
     return head.stretched(1 + factor * beyond / original), 1.0
 
@@ -558,7 +558,7 @@ def base_of(frequencies: Floats) -> float | None:
 
 
 def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
-    """Signature of `rope` with the parameters of every scaling; the default None means not given."""
+    """Signature of `rope` with the parameters of every scaling; their default None means unset."""
     signature = inspect.signature(function)
     parameters: dict[str, inspect.Parameter] = {}
     for scaling in SCALINGS:
