@@ -113,12 +113,12 @@ def test_arrays_that_have_not_all_of_their_numbers_are_refused(what):
 FOREIGN = "has no effect on ndarray (12, 6)"
 REFUSED = [
     (lambda: pefourier.check("rope", rhoo=3), "unknown parameter of rope 'rhoo'. Did you mean"),
-    (lambda: pefourier.check("rope:rho=3", rho=5.0), "'rope:rho=3' is given rho twice"),
+    (lambda: pefourier.check("rope:rho=3", rho=5.0), "'rope:rho=3' sets rho twice"),
     (lambda: pefourier.check(TABLE, length=5), f"length=5 {FOREIGN}"),
     (lambda: pefourier.check(TABLE, rho=5.0), f"rho=5.0 {FOREIGN}"),
     (lambda: pefourier.check("table.npy", rho=5.0), "rho has no effect on 'table.npy'; leave"),
-    (lambda: pefourier.check(np.zeros(3)), "a table of codes has two axes"),
-    (lambda: pefourier.check(TABLE.reshape(12, 3, 2)), "a table of codes has two axes"),
+    (lambda: pefourier.check(np.zeros(3)), "a table must have two axes"),
+    (lambda: pefourier.check(TABLE.reshape(12, 3, 2)), "a table must have two axes"),
     (lambda: pefourier.check("rope", length="1x"), "length must be a whole number; got '1x'"),
     (lambda: pefourier.check("rope", rho="1e4"), "rho must be a finite number above"),
     (lambda: pefourier.check("rope", seed="3"), "unknown parameter of rope 'seed'"),

@@ -1,6 +1,6 @@
-"""Encodings: rules from points to codes on a domain, and where they come from.
+"""Positional encodings: functions from the points of a domain to vectors, and their sources.
 
-`load` turns a SPEC into an `Encoding`, `build` a registered name.
+`load` reads the encoding that a SPEC names; `build` builds a registered encoding.
 """
 
 from pefourier.encodings.loader import load

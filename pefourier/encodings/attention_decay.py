@@ -1,11 +1,10 @@
-r"""What does it cost to read a rotation otherwise than it was meant?
+r"""Attention lost when software reads the frequencies of a rotation differently from its model.
 
 Conventions
 -----------
-A rotation turns pair i of a head by :math:`p\,\omega_i` at position p; :math:`\omega_i` is in
-radians per position. Codes of two readings have one length, so that the cosine between them at p,
-the mean over pairs of :math:`\cos p(\omega_i - \omega'_i)`, is what is left. Positions are searched
-one by one.
+At position p, pair i of a head is rotated by the angle :math:`p\,\omega_i`; :math:`\omega_i` is in
+radians per position. Both readings give vectors of the same norm. The cosine between them at p is
+the mean over pairs of :math:`\cos p(\omega_i - \omega'_i)`. Every position is searched.
 """
 
 from collections.abc import Iterator
@@ -17,18 +16,18 @@ from numpy.typing import NDArray
 from pefourier.encodings.domain import Floats
 
 FARTHEST = 2**20  # lags and positions that are searched
-STEP = 2**7  # lags that a product of matrices takes from each of its starts
-FIRST_STARTS, STARTS = 2**4, 2**11  # starts of the first product, which often suffices, and most
-PAIRS = 2**10  # pairs whose waves are held at a time
-MANY, SPREAD = 2**13, 14  # frequencies that are summed by a grid, points of it for each
+STEP = 2**7  # lags in each row of a matrix product
+FIRST_STARTS, STARTS = 2**4, 2**11  # rows of the first product, which often suffices; most rows
+PAIRS = 2**10  # pairs in memory at a time
+MANY, SPREAD = 2**13, 14  # frequencies above which a grid is used; its points per side
 LEVELS = (0.99, 0.9, 0.5)
 
 
 def lag_sums(frequencies: Floats, farthest: int = FARTHEST) -> Iterator[tuple[int, Floats]]:
-    r"""Blocks of :math:`\sum_i \cos m\omega_i`, each with its first lag m, from 0 up to `farthest`.
+    r"""Yield blocks of :math:`\sum_i \cos m\omega_i` with their first lag m, m below `farthest`.
 
-    By the addition theorem a block is a product of two small matrices, so that a million lags of
-    64 pairs take a tenth of a second.
+    By the addition theorem, a block is a product of two small matrices. A million lags of 64 pairs
+    take a tenth of a second.
 
     >>> first, sums = next(lag_sums(np.array([1.0, 0.01]), 3))
     >>> sums.round(4)
@@ -49,7 +48,7 @@ def lag_sums(frequencies: Floats, farthest: int = FARTHEST) -> Iterator[tuple[in
 
 
 def sums_from(first: int, rows: int, frequencies: Floats) -> Floats:
-    """Sums of cosines at the lags from the first on, `STEP` of them in each row."""
+    """Return the sums of cosines at `rows` × `STEP` lags, starting at `first`."""
     inner = powers_of_waves(STEP, frequencies)
     outer = powers_of_waves(rows, STEP * frequencies) * np.exp(1j * first * frequencies)
     return np.asarray(outer.real @ inner.real.T - outer.imag @ inner.imag.T)
@@ -58,10 +57,10 @@ def sums_from(first: int, rows: int, frequencies: Floats) -> Floats:
 def sums_of_many(
     first: float, count: int, frequencies: Floats, weights: Floats | float = 1.0
 ) -> Floats:
-    """The same of very many frequencies, to 1e-12 of their weights, by one Fourier transform.
+    """Return the sums for very many frequencies, to 1e-12 of their weights, by one FFT.
 
-    Each is spread over a grid of twice as many points as lags by a Gaussian, whose transform the
-    sums are divided by (Greengard and Lee, 2004, SIAM Review 46, 443).
+    A Gaussian spreads each frequency over a grid with twice as many points as lags. The sums are
+    divided by the transform of the Gaussian (Greengard and Lee, 2004, SIAM Review 46, 443).
     """
     middle, points = first + count // 2, 2 * count
     waves, place = weights * np.exp(1j * middle * frequencies), frequencies * points / (2 * np.pi)
@@ -78,9 +77,9 @@ def sums_of_many(
 
 
 def powers_of_waves(count: int, frequencies: Floats) -> NDArray[np.complex128]:
-    r"""The waves :math:`e^{i k \omega}`, k below `count`, shape (count, pairs).
+    r"""Return :math:`e^{i k \omega}` for k below `count`, shape (count, pairs).
 
-    They are products of about sqrt(count) waves, which cost less than their cosines and sines.
+    Products of about 2 sqrt(count) exponentials cost less than computing each exponential.
 
     >>> powers_of_waves(7, np.array([0.5]))[6].round(9) == np.exp(3j).round(9)
     array([ True])
@@ -94,7 +93,7 @@ def powers_of_waves(count: int, frequencies: Floats) -> NDArray[np.complex128]:
 
 
 def first_below(frequencies: Floats, level: float, farthest: int = FARTHEST) -> int | None:
-    """The first lag at which the sum of cosines is below a level; None where none is."""
+    """Return the first lag at which the sum of cosines is below a level, or None."""
     for first, sums in lag_sums(frequencies, farthest):
         below = np.flatnonzero(sums < level)
         if len(below):
@@ -105,10 +104,10 @@ def first_below(frequencies: Floats, level: float, farthest: int = FARTHEST) -> 
 def reading_cosine(
     frequencies: Floats, second: Floats, positions: Floats | NDArray[np.int64]
 ) -> Floats:
-    r"""Cosine between the codes of two readings of a rotation.
+    r"""Cosine between the vectors of two readings of a rotation.
 
-    The mean over pairs of :math:`\cos p(w_i - w'_i)`, 1 where both turn alike: what is left where
-    an engine reads a config differently.
+    This is the mean over pairs of :math:`\cos p(w_i - w'_i)`; it is 1 where both readings rotate by
+    the same angles.
 
     >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
     >>> reading_cosine(one, two, np.array([128, 1024])).round(3)
@@ -120,9 +119,10 @@ def reading_cosine(
 
 
 def readings_apart(frequencies: Floats, second: Floats) -> Floats:
-    """Differences of two readings' frequencies, over the pairs that turn in both.
+    """Differences of two readings' frequencies, over the pairs that both rotate.
 
-    Where these are alike and one turns more, those turn against pairs that stand still.
+    If the shared frequencies are equal and one reading rotates more pairs, the other reading has
+    frequency 0 for the additional pairs.
     """
     shared = min(len(frequencies), len(second))
     if shared and not np.array_equal(frequencies[:shared], second[:shared]):
@@ -135,7 +135,7 @@ def readings_apart(frequencies: Floats, second: Floats) -> Floats:
 def positions_below(
     frequencies: Floats, second: Floats, farthest: int = FARTHEST
 ) -> dict[str, int | None]:
-    """The first position at which `reading_cosine` falls below .99, .9 and .5; None: never.
+    """First positions at which `reading_cosine` falls below 0.99, 0.9 and 0.5; None: never.
 
     >>> one, two = 5e5 ** (-np.arange(64) / 64), 1e4 ** (-np.arange(64) / 64)
     >>> positions_below(one, two)
@@ -145,7 +145,7 @@ def positions_below(
 
 
 def levels_below(differences: Floats, farthest: int = FARTHEST) -> dict[str, int | None]:
-    """The first position at which the mean of cos(p · differences) is below each level."""
+    """First position at which the mean of cos(p · differences) is below each level."""
     firsts: dict[float, int | None] = dict.fromkeys(LEVELS)
     for first, sums in lag_sums(differences, farthest):
         for level in (level for level, position in firsts.items() if position is None):
@@ -157,10 +157,10 @@ def levels_below(differences: Floats, farthest: int = FARTHEST) -> dict[str, int
 
 
 def layouts_apart(frequencies: Floats, second: Floats | None = None) -> Floats:
-    """Differences of the columns' frequencies where partners are halves or side by side.
+    """Differences of the columns' frequencies between the layouts halves and interleaved.
 
-    Column j turns with pair j mod m in one layout and with pair j // 2 in the other, by the
-    frequencies of a second reading where there is one.
+    Column j rotates with pair j mod m in halves, and with pair j // 2 in interleaved. `second` sets
+    the frequencies of the interleaved layout, by default `frequencies`.
     """
     second = frequencies if second is None else second
     pairs = len(frequencies)

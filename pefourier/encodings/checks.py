@@ -1,4 +1,4 @@
-"""What a parameter, an array or the codes of an encoding must be; each is refused in one line."""
+"""Checks of parameters, arrays and vectors, each with an error message of one line."""
 
 import math
 import sys
@@ -9,22 +9,22 @@ from typing import Any, TypeGuard
 from pefourier.errors import PefourierError, shown
 
 LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
-WIDEST = 2**21  # dimensions of a code: more would take minutes
+WIDEST = 2**21  # dimensions of a vector: more would take minutes
 NUMBERS = 2**30  # numbers of a table: 8 GiB
-COMPUTED = 2**25  # numbers of a table that a formula gives: 256 MiB, and answers hold copies
-LEAST_SIDE = 4  # of an array that may be of an image
-MAX_HEADS = 48  # of a window: wider tables hold codes
-COSTS = {  # of what takes long: seconds of two cores for each, and the most that are begun with
+COMPUTED = 2**25  # numbers of a table computed by a formula: 256 MiB, and answers hold copies
+LEAST_SIDE = 4  # smallest side of an array that may be an image
+MAX_HEADS = 48  # heads of a window: wider tables hold vectors of positions
+COSTS = {  # for each kind of long work: seconds of two cores per item, and the largest count
     "products of a decomposition": (7e-10, 2**39),
     "cosines of candidates": (8e-9, 2e9),
     "positions in narrow formats": (1e-6, 12e6),  # 180 bytes each
 }
-MAGNITUDES = (1e-100, 1e100)  # of the largest number of a table, which is squared
-HUGE = 1e300  # size of a number in a file: with larger ones products overflow
+MAGNITUDES = (1e-100, 1e100)  # limits for the largest number of a table, which is squared
+HUGE = 1e300  # largest number in a file: products of larger numbers overflow
 
 
 def is_number(value: object, low: float = -HUGE, high: float = HUGE) -> TypeGuard[float]:
-    """Whether a value from a file is a number, no truth value, finite and within a range.
+    """Return whether a value from a file is a finite number, not a bool, within a range.
 
     >>> is_number(0.5), is_number(True), is_number("1"), is_number(math.nan), is_number(10**400)
     (True, False, False, False, False)
@@ -33,7 +33,7 @@ def is_number(value: object, low: float = -HUGE, high: float = HUGE) -> TypeGuar
 
 
 def is_count(value: object, low: int = 1, high: int = 2**53 - 1) -> TypeGuard[float]:
-    """Whether a value from a file is a whole number within a range, maybe written 4096.0.
+    """Return whether a value from a file is a whole number within a range; 4096.0 is one.
 
     >>> is_count(4096.0), is_count(0), is_count(1.5)
     (True, False, False)
@@ -42,7 +42,7 @@ def is_count(value: object, low: int = 1, high: int = 2**53 - 1) -> TypeGuard[fl
 
 
 def check_count(key: str, value: Any, minimum: int = 1, maximum: int = 2**53) -> None:
-    """Refuse a count below `minimum`, one that no array could have, and what is no whole number."""
+    """Refuse a value that is not a whole number from `minimum` to `maximum`."""
     check_whole(key, value)
     if not minimum <= value <= maximum:
         limits = f"from {minimum} on" if value < minimum else f"up to {maximum}"
@@ -50,7 +50,7 @@ def check_count(key: str, value: Any, minimum: int = 1, maximum: int = 2**53) ->
 
 
 def check_whole(key: str, value: object) -> None:
-    """Refuse what is no whole number, such as a text.
+    """Refuse a value that is not a whole number, such as a string.
 
     >>> check_whole("length", 131072.0)
     >>> check_whole("length", "128k")
@@ -68,16 +68,16 @@ def check_above(key: str, value: float, bound: float = 0.0) -> None:
 
 
 def check_tolerance(value: float) -> None:
-    """Refuse a largest difference that is negative or not finite."""
+    """Refuse a tolerance that is negative or not finite."""
     if not (isinstance(value, Real) and 0 <= value < math.inf):
         raise PefourierError(f"tolerance must be a finite number from 0 on; got {value}")
 
 
 def table_axes(shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a table without the single axes before or between positions and dimensions.
+    """Return the shape of a table without axes of size 1 before or between its two axes.
 
-    Points of an image are positions, row by row. A last axis of 2, of pairs, stands for itself. A
-    square with two single axes before it may be a mask, and keeps them.
+    The points of an image become positions in raster order. A last axis of 2, which holds pairs, is
+    kept. A square after two axes of size 1 may be a mask, and its shape is kept.
 
     >>> table_axes((1, 197, 768)), table_axes((1, 512, 1, 64)), table_axes((2, 3, 1))
     ((197, 768), (512, 64), (2, 3, 1))
@@ -96,9 +96,10 @@ def table_axes(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def image_sides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Rows and columns of an array (1, rows, columns, dimensions) of an image; () of any other.
+    """Rows and columns of an image's array (1, rows, columns, dimensions); () for other arrays.
 
-    One whose last two axes are alike, or whose first is the longest, may have dimensions first.
+    The dimensions may come first if the last two axes are equal or the second axis is the longest;
+    the result is then ().
 
     >>> image_sides((1, 16, 12, 32)), image_sides((1, 32, 16, 16)), image_sides((1, 197, 768))
     ((16, 12), (), ())
@@ -111,9 +112,10 @@ def image_sides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def channel_sides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Rows and columns of an array (1, dimensions, rows, columns), as convolutions take it.
+    """Rows and columns of an array (1, dimensions, rows, columns), the order of convolutions.
 
-    One of no more dimensions than attention has heads, or than a side, may be biases; () of these.
+    An array may hold biases if it has at most as many dimensions as attention has heads, or as a
+    side has points; the result is then ().
 
     >>> channel_sides((1, 192, 37, 37)), channel_sides((1, 12, 37, 37)), channel_sides((1, 37, 37))
     ((37, 37), (), ())
@@ -124,9 +126,9 @@ def channel_sides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def reshaping(shape: Sequence[int]) -> str:
-    """How an array of an image's rows and columns becomes a table; empty where it is none.
+    """Return a hint on how to make a table of an array, or an empty string.
 
-    A vector may hold inverse frequencies, as models keep them.
+    A vector may hold the inverse frequencies that models store.
 
     >>> reshaping((14, 14, 192)).count("--grid"), reshaping((2, 3, 4))
     (1, '')
@@ -134,14 +136,14 @@ def reshaping(shape: Sequence[int]) -> str:
     True
     """
     if len(shape) == 1 and shape[0] > 1:
-        return "; inverse frequencies are given as rope:inv_freq=FILE or FILE#NAME, with --length"
+        return "; pass inverse frequencies as rope:inv_freq=FILE or FILE#NAME, with --length"
     long = [side for side in shape if side > 1]
     is_image = len(long) == 3 and min(long) >= LEAST_SIDE
-    return "; of an image reshape it to (H W, d) and give --grid HxW" if is_image else ""
+    return "; for an image, reshape it to (H W, d) and pass --grid HxW" if is_image else ""
 
 
 def check_size(subject: str, *shape: int, limit: int = COMPUTED) -> None:
-    """Refuse an array larger than a machine can be expected to hold, before the kernel kills."""
+    """Refuse an array too large for most machines, before the process runs out of memory."""
     if math.prod(shape) > limit:
         sizes = " × ".join(map(str, shape))
         limits = f"the limit is {limit}; choose a smaller length or d, or fewer positions"
@@ -149,7 +151,7 @@ def check_size(subject: str, *shape: int, limit: int = COMPUTED) -> None:
 
 
 def check_cost(subject: str, kind: str, count: float) -> None:
-    """Refuse, before it is begun, work that takes minutes, or more memory than machines have.
+    """Refuse work that would take minutes or too much memory, before it starts.
 
     >>> check_cost("a design", "cosines of candidates", 1e9)
     >>> check_cost("it", "cosines of candidates", 1e12)
@@ -165,8 +167,8 @@ is 2e+09: choose a smaller length or d
 
 
 def check_magnitude(name: str, top: float) -> None:
-    """Refuse codes whose largest number is beyond what can be squared and summed."""
+    """Refuse vectors whose largest number cannot be squared and summed safely."""
     smallest, largest = MAGNITUDES
     if top and not smallest <= top <= largest:
-        limits = f"the largest must be between {smallest:g} and {largest:g} in size: scale them"
-        raise PefourierError(f"the codes of {shown(name)} reach {top:.3g}; {limits}")
+        limits = f"it must be between {smallest:g} and {largest:g}: scale the vectors"
+        raise PefourierError(f"the largest number in {shown(name)} is {top:.3g}; {limits}")

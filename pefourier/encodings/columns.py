@@ -1,11 +1,11 @@
-"""In which order do sines and cosines stand in the columns of a table?
+"""The order of sines and cosines in the columns of a table.
 
 Conventions
 -----------
-A pair is a sine and a cosine of one phase. Interleaved, the two stand side by side; in halves, the
-first waves of all pairs come before all second waves. Either the sines or the cosines are first.
-Analysis does not depend on the order; rotations do. The order of reference is interleaved, sines
-first, pairs in the order of their phases.
+A pair is a sine and a cosine of the same phase. Interleaved: the two columns of a pair are
+adjacent. Halves: the first columns of all pairs precede the second columns. Either the sines or the
+cosines come first. The analysis does not depend on the order; rotations do. The reference order is
+interleaved, sines first, pairs in the order of their phases.
 """
 
 import re
@@ -20,13 +20,13 @@ from pefourier.errors import PefourierError
 
 Layout = Literal["interleaved", "halves"]
 Wave = Literal["sin", "cos"]
-Interleaving = bool | Literal["rows"]  # of the pairs of axes: in turns, or those of y and x alone
+Interleaving = bool | Literal["rows"]  # of the axes' pairs: cyclic, or only those of y and x
 Order = tuple[Layout, Wave]
-Columns = tuple[NDArray[np.int64], NDArray[np.int64]]  # of the two waves of each pair
+Columns = tuple[NDArray[np.int64], NDArray[np.int64]]  # first and second column of each pair
 
 
 def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
-    """Columns of the first and of the second wave of each pair.
+    """First and second columns of the pairs, as slices.
 
     >>> pair_columns("halves", 3)
     (slice(0, 3, None), slice(3, 6, None))
@@ -37,9 +37,9 @@ def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
 
 
 def columns_of_blocks(layout: str, sizes: Sequence[int]) -> Columns:
-    """Columns of the first and of the second wave of each pair, of blocks of so many pairs.
+    """First and second columns of the pairs, for blocks of `sizes` pairs.
 
-    Interleaved and halves know no blocks; all other layouts have halves in each.
+    The layouts interleaved and halves ignore blocks; all other layouts use halves in each block.
 
     >>> columns_of_blocks("axis-halves", (1, 2))
     (array([0, 2, 3]), array([1, 4, 5]))
@@ -48,14 +48,14 @@ def columns_of_blocks(layout: str, sizes: Sequence[int]) -> Columns:
     pair = np.arange(counts.sum())
     if layout == "interleaved":
         return 2 * pair, 2 * pair + 1
-    begin = np.repeat(np.cumsum(counts) - counts, counts)  # of the block of each pair
+    begin = np.repeat(np.cumsum(counts) - counts, counts)  # first pair of each pair's block
     return begin + pair, begin + pair + np.repeat(counts, counts)
 
 
 def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = None) -> Floats:
     """Sines and cosines of (n, m) phases in d columns, by default 2m.
 
-    With d = 2m - 1 the last pair has no second wave; columns beyond 2m are zero.
+    If d = 2m - 1, the last pair has no second column; columns beyond 2m are zero.
 
     >>> waves(np.zeros((1, 2)), "halves", first="cos", d=5)
     array([[1., 1., 0., 0., 0.]])
@@ -70,13 +70,13 @@ def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = N
 
 
 def split_pairs(table: NDArray[Any], layout: Layout) -> tuple[NDArray[Any], NDArray[Any]]:
-    """First and second waves of the pairs of a table (n, d), each a view (n, d // 2)."""
+    """Split a table (n, d) into the first and second columns of its pairs, views (n, d // 2)."""
     first, second = pair_columns(layout, table.shape[1] // 2)
     return table[:, first], table[:, second]
 
 
 def exchanged(table: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """The table with the two waves of each pair in each other's place.
+    """Return a copy of the table with the two columns of each pair swapped.
 
     >>> exchanged(np.array([[1, 2, 3, 4, 0]]), "halves")
     array([[3, 4, 1, 2, 0]])
@@ -88,9 +88,9 @@ def exchanged(table: NDArray[Any], layout: Layout) -> NDArray[Any]:
 
 
 def orders(d: int) -> dict[Order, NDArray[np.int64]]:
-    """Orders of d columns by layout and first wave: which column of reference each column is.
+    """Map layout and first function to the reference column of each of d columns.
 
-    With odd d the last sine has no cosine, and cosines cannot come first side by side.
+    If d is odd, the last sine has no cosine; the interleaved order with cosines first is left out.
 
     >>> orders(5)["halves", "cos"]
     array([1, 3, 0, 2, 4])
@@ -114,7 +114,7 @@ CHANGES: dict[str, tuple[Order, Order]] = {  # from one order to another
 
 
 def changes_by_name(d: int) -> dict[str, NDArray[np.int64]]:
-    """Changes of the order of d columns that have a name: the old column of each new one.
+    """Map named changes of the order of d columns to the old column of each new column.
 
     >>> changes_by_name(4)["halves exchanged"]
     array([2, 3, 0, 1])
@@ -131,7 +131,7 @@ AXES = "tyx"
 
 
 def describe_axes(axis: NDArray[np.int64]) -> str:
-    """Which axis turns each pair, those that turn alike or by turns together.
+    """Describe which axis rotates each pair, with runs and repeated cycles of axes merged.
 
     >>> describe_axes(np.repeat([0, 1, 2], [16, 24, 24])), describe_axes(np.arange(64) % 3)
     ('16 t + 24 y + 24 x', '21 × (t, y, x) + 1 t')
@@ -146,10 +146,10 @@ def describe_axes(axis: NDArray[np.int64]) -> str:
 def axes_of_sections(
     sections: tuple[int, ...], interleaved: Interleaving, pairs: int
 ) -> NDArray[np.int64]:
-    """Which of the axes t, y, x turns each pair: in blocks, by turns, or as Ernie 4.5 has it.
+    """Index of the axis (t, y, x) that rotates each pair: in blocks, cyclic, or as in Ernie 4.5.
 
-    Its sections are those of rows, columns and frames; rows and columns take turns, frames are
-    behind them.
+    The sections of Ernie 4.5 count pairs of rows, columns and frames. Rows and columns alternate,
+    and the pairs of frames follow.
 
     >>> axes_of_sections((2, 1, 1), interleaved=True, pairs=4)
     array([0, 1, 2, 0])
@@ -158,13 +158,13 @@ def axes_of_sections(
     """
     fits = sum(sections) <= pairs if interleaved is True else sum(sections) == pairs
     if len(sections) != 3 or not fits or (interleaved == "rows" and sections[0] != sections[1]):
-        condition = ", the first two alike" if interleaved == "rows" else ""
+        condition = ", the first two equal" if interleaved == "rows" else ""
         raise PefourierError(
-            f"mrope_section {list(sections)} must be three numbers of sum {pairs}{condition}"
+            f"mrope_section must be three numbers with sum {pairs}{condition}; got {list(sections)}"
         )
     if interleaved == "rows":
         return np.array([1, 2] * sections[0] + [0] * sections[2])
     if not interleaved:
         return np.repeat(np.arange(3), sections)
-    turns = np.arange(pairs) % 3  # pairs that are nobody's are those of t, as in transformers
-    return np.where(np.arange(pairs) < 3 * np.array(sections)[turns], turns, 0)
+    cycle = np.arange(pairs) % 3  # t rotates the pairs beyond a section, as in transformers
+    return np.where(np.arange(pairs) < 3 * np.array(sections)[cycle], cycle, 0)

@@ -1,11 +1,11 @@
-"""Where codes live: points, and how the energy of a table over them spreads over frequencies.
+"""Domains of encodings: points, and the energy of a table at each frequency of its domain.
 
 Conventions
 -----------
-A domain has n points with coordinates ``x``. Angular frequencies ``omega`` lie in [0, pi] and are
+A domain has n points with coordinates ``x``. Angular frequencies ``omega`` lie in [0, pi], in
 radians per position, lag, mean spacing of times, or edge of a tree. On regular points (positions,
-lags, times at even steps) the Fourier transform is the real FFT; irregular times and trees carry a
-small dense orthonormal basis, columns by ascending omega.
+lags, times at even steps) the Fourier transform is the real FFT. Irregular times and trees use a
+small dense orthonormal basis, with columns by ascending omega.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
 
 Floats = NDArray[np.float64]
-EVEN = 1e-3  # of a step, within which times are at even steps
-LARGEST_BASIS = 8192  # points of an irregular domain: its basis takes 512 MiB there
-COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory of a long table
+EVEN = 1e-3  # largest deviation of evenly spaced times, in steps
+LARGEST_BASIS = 8192  # points of an irregular domain: the basis then takes 512 MiB
+COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory for a long table
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """n points, on which the FFT applies."""
+    """Domain of n points; without a basis, the FFT applies."""
 
     kind: Literal["position", "lag", "time", "tree"]
     x: NDArray[Any]  # (n,) coordinate of each point
     grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
-    prefix: int = 0  # rows before the lattice that have no place on it
+    prefix: int = 0  # rows before the lattice, without coordinates
 
     def __len__(self) -> int:
         return len(self.x)
@@ -46,17 +46,17 @@ class Domain:
 
     @property
     def has_lags(self) -> bool:
-        """Whether steps are even, so that some points are as far apart as others."""
+        """Whether steps are even: several pairs of points then have the same lag."""
         return not isinstance(self, BasisDomain)
 
     @property
     def irregular(self) -> bool:
-        """Whether points are times at uneven steps: none folds, and few lags are there twice."""
+        """Whether points are times at uneven steps: nothing aliases, and most lags are unique."""
         return self.kind == "time" and not self.has_lags
 
     @property
     def spacing(self) -> float:
-        """Mean step of times, in their unit; 1 for all other points, and for one time.
+        """Mean step of times in their unit; 1 for a single time and for all other points.
 
         >>> instants([3.0, 3.5, 5.0]).spacing
         1.0
@@ -66,9 +66,9 @@ class Domain:
         return float(self.x[-1] - self.x[0]) / (len(self) - 1)
 
     def coordinates(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Place of each point x on the axes of the lattice, shape (len(x), axes), in points.
+        """Integer coordinates of each point x on the lattice, shape (len(x), axes).
 
-        Lags on a grid are displacements, key - query, of both signs.
+        Lags on a grid are displacements key - query, of both signs.
 
         >>> lattice((2, 3), prefix=1).coordinates(np.array([1, 6]))
         array([[0, 0],
@@ -81,7 +81,7 @@ class Domain:
         return place - np.array(self.sides) // 2 if self.kind == "lag" else place
 
     def without_prefix(self) -> Domain:
-        """The points that have a place, without the rows before the lattice.
+        """Return the domain without the rows before the lattice.
 
         >>> lattice((2, 2), prefix=1).without_prefix().x
         array([1, 2, 3, 4])
@@ -90,7 +90,7 @@ class Domain:
         return replace(self, x=self.x[behind:]) if self.prefix and behind else self
 
     def places(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Points as a spectral measure takes them: coordinates on several axes, else numbers.
+        """Return points as input of a `Measure`: coordinates on several axes, otherwise numbers.
 
         >>> positions(9).places(np.array([7]))
         array([7])
@@ -102,7 +102,7 @@ class Domain:
 
 @dataclass(frozen=True, eq=False)
 class BasisDomain(Domain):
-    """n points with frequencies and a basis of their own."""
+    """Domain of n points with explicit frequencies and an orthonormal basis."""
 
     omega: Floats = field(kw_only=True)  # (n,) radians per unit of x, one per column
     basis: Floats = field(kw_only=True)  # (n, n) orthonormal columns
@@ -114,7 +114,7 @@ def positions(length: int) -> Domain:
 
 
 def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
-    """Points of a lattice in raster order, the first axis slowest, behind `prefix` other rows.
+    """Points of a lattice in raster order, the first axis slowest, after `prefix` other rows.
 
     >>> len(lattice((14, 14), prefix=1))
     197
@@ -128,12 +128,12 @@ def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
 
 
 def lags_between(length: int, *, causal: bool = False) -> Domain:
-    """Lags key - query between `length` positions: both signs, or only keys up to the query."""
+    """Lags key - query between `length` positions: both signs, or only lags up to 0 if causal."""
     return Domain("lag", np.arange(1 - length, 1 if causal else length))
 
 
 def lags_on(sides: Sequence[int], prefix: int = 0) -> Domain:
-    """Displacements key - query between points of a grid: 2 H - 1 by 2 W - 1, raster order.
+    """Displacements key - query between points of a grid: 2 H - 1 by 2 W - 1, in raster order.
 
     >>> len(lags_on((7, 7), prefix=3))
     172
@@ -143,9 +143,9 @@ def lags_on(sides: Sequence[int], prefix: int = 0) -> Domain:
 
 
 def instants(t: ArrayLike) -> Domain:
-    """Strictly increasing times; at uneven steps the basis is a QR of sampled cosines and sines.
+    """Strictly increasing times; for uneven steps, the basis is a QR of sampled cosines and sines.
 
-    Frequencies are 2 pi k / n per mean spacing, as those of positions.
+    Frequencies are 2 pi k / n per mean spacing, as for positions.
 
     >>> instants([0.0, 0.9, 2.2]).irregular, instants([0.0, 0.9, 1.8]).irregular
     (True, False)
@@ -164,7 +164,7 @@ def instants(t: ArrayLike) -> Domain:
 
 
 def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, dict[str, Any]]:
-    """The domain of some times, regular where there are none, and what to note of them."""
+    """Domain of `times`, or of positions if None, and the parameters that follow from it."""
     if times is None:
         return positions(length), {}
     domain = instants(times)
@@ -172,7 +172,7 @@ def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, dict[str, A
 
 
 def check_times(x: Floats) -> None:
-    """Refuse what is no column of increasing times, and name the first that does not increase."""
+    """Refuse times that are not one increasing column, and report the first fault."""
     if x.ndim != 1 or len(x) == 0:
         raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
     if not np.isfinite(x).all():
@@ -181,18 +181,18 @@ def check_times(x: Floats) -> None:
     falls = np.flatnonzero(np.diff(x) <= 0)
     if len(falls):
         row = int(falls[0])
-        fault = "equal, and equal times have one code" if x[row] == x[row + 1] else "not in order"
+        fault = "equal" if x[row] == x[row + 1] else "not in order"
         raise PefourierError(
             f"times must increase; numbers {row + 1} and {row + 2}, {x[row]:.10g} and "
-            f"{x[row + 1]:.10g}, are {fault}: sort them and keep one of those that are equal"
+            f"{x[row + 1]:.10g}, are {fault}: sort the times and remove duplicates"
         )
 
 
 def nodes(parents: ArrayLike) -> BasisDomain:
     """Nodes of a rooted tree; the basis is that of the graph Laplacian.
 
-    An eigenvalue λ becomes the angular frequency 2 arcsin sqrt(λ / 2Δ) with Δ the largest degree,
-    which lies in [0, pi]. On a path these are the frequencies pi k / n of the DCT-II.
+    An eigenvalue λ gives the angular frequency 2 arcsin sqrt(λ / 2Δ) in [0, pi], where Δ is the
+    largest degree. On a path, these are the frequencies pi k / n of the DCT-II.
 
     >>> nodes([-1, 0, 1]).omega / np.pi
     array([0. , 0.33333333, 0.66666667])
@@ -202,7 +202,7 @@ def nodes(parents: ArrayLike) -> BasisDomain:
     check_basis(n, "nodes of a tree")
     child = np.arange(1, n)
     if n == 0 or parent[0] != -1 or (parent[1:] < 0).any() or (parent[1:] >= child).any():
-        raise PefourierError("a tree is a list of parents: -1, then for each node one before it")
+        raise PefourierError("parents must start with -1, and each parent must precede its node")
     laplacian = np.zeros((n, n))
     laplacian[child, parent[1:]] = laplacian[parent[1:], child] = -1.0
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
@@ -213,33 +213,33 @@ def nodes(parents: ArrayLike) -> BasisDomain:
 
 
 def check_basis(n: int, noun: str) -> None:
-    """Refuse more points than a dense basis (n, n) can be held for."""
+    """Refuse more points than a dense basis (n, n) allows."""
     if n > LARGEST_BASIS:
-        raise PefourierError(f"{n} {noun} are too many for an (n, n) basis, up to {LARGEST_BASIS}")
+        raise PefourierError(f"{n} {noun} are too many for an (n, n) basis; limit {LARGEST_BASIS}")
 
 
 def periodogram(domain: Domain, table: NDArray[np.floating]) -> tuple[Floats, Floats]:
     r"""Energy of a table at each frequency of its domain, summed over columns.
 
     On n regular points with :math:`X = \mathrm{rfft}(T)`: :math:`|X_0|^2/n` at the constant,
-    :math:`2|X_k|^2/n` at :math:`2\pi k/n`, and :math:`|X_{n/2}|^2/n` at Nyquist when n is even, so
-    that the energies sum to the squared Frobenius norm of the table (Parseval). On a lattice of
-    several axes with :math:`X = \mathrm{rfftn}(T)`, in numpy's order: :math:`|X_k|^2/n` of the
-    first and, where its side is even, the last frequency of the last axis, :math:`2|X_k|^2/n` of
-    those between.
+    :math:`2|X_k|^2/n` at :math:`2\pi k/n`, and :math:`|X_{n/2}|^2/n` at Nyquist if n is even. The
+    energies sum to the squared Frobenius norm of the table (Parseval). On a lattice of several axes
+    with :math:`X = \mathrm{rfftn}(T)`, in numpy's order: :math:`|X_k|^2/n` at the first frequency
+    of the last axis and, if its side is even, at the last; :math:`2|X_k|^2/n` at the frequencies
+    between.
 
     Parameters
     ----------
     domain : Domain
-        n points, all of which have a place.
+        n points without a prefix.
     table : array, shape (n, d)
         One row per point.
 
     Returns
     -------
     omega : array, shape (K,)
-        Distinct angular frequencies, ascending; K = n // 2 + 1 on regular points. On a lattice
-        (K, axes).
+        Distinct angular frequencies, ascending; K = n // 2 + 1 on regular points. On a lattice of
+        several axes, (K, axes).
     energy : array, shape (K,)
         Squared norms.
 
@@ -267,10 +267,10 @@ def periodogram(domain: Domain, table: NDArray[np.floating]) -> tuple[Floats, Fl
 
 
 def half_plane(sides: Sequence[int]) -> list[Floats]:
-    """Frequencies of a lattice along each axis, radians per point; of the last axis 0 … pi.
+    """Frequencies of a lattice along each axis, radians per point; 0 … pi for the last axis.
 
-    Real codes have the same energy at a frequency and its opposite: half of them is kept, in the
-    order of ``numpy.rfftn``.
+    Real vectors have the same energy at opposite frequencies, and half of the frequencies suffice.
+    The order is that of ``numpy.fft.rfftn``.
 
     >>> [axis.round(2).tolist() for axis in half_plane((3, 4))]
     [[0.0, 2.09, -2.09], [0.0, 1.57, 3.14]]
@@ -281,7 +281,7 @@ def half_plane(sides: Sequence[int]) -> list[Floats]:
 
 
 def lattice_points(axes: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """All combinations of coordinates, one a row, the first axis slowest.
+    """All combinations of coordinates, one per row, the first axis slowest.
 
     >>> lattice_points([np.array([0, 1]), np.array([5, 6])]).tolist()
     [[0, 5], [0, 6], [1, 5], [1, 6]]
@@ -290,7 +290,7 @@ def lattice_points(axes: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def steps_ahead(sides: Sequence[int]) -> NDArray[np.int64]:
-    """All displacements of a grid but for their opposites: the first that is not 0 is positive.
+    """Displacements of a grid without their opposites: the first nonzero coordinate is positive.
 
     >>> steps_ahead((1, 3)).tolist(), len(steps_ahead((2, 3)))
     ([[0, 1], [0, 2]], 7)
@@ -300,7 +300,7 @@ def steps_ahead(sides: Sequence[int]) -> NDArray[np.int64]:
 
 
 def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> NDArray[np.int64]:
-    """The row of displacements on a grid that belongs to each query and key, (length^2,).
+    """Row of the displacement of each pair of query and key on a grid, shape (length^2,).
 
     >>> displacement_of_each_pair(lags_on((1, 2)), 2, "swin")
     array([1, 2, 0, 1])

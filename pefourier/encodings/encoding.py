@@ -1,9 +1,10 @@
-"""An encoding is a rule from points to codes on a domain, and what is known of the codes.
+"""Encodings: a function from the points of a domain to vectors, with the known properties.
 
 Conventions
 -----------
-A table has one row per point: shape (n, d), n points, d dimensions. Angular frequencies are radians
-per position. `Measure` is the spectral measure of the paper's Eq. 15: frequencies with weights.
+A table has one row per point: shape (n, d) for n points and d dimensions. Angular frequencies are
+in radians per position. `Measure` is the spectral measure (Eq. 15 of the paper): frequencies with
+weights.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from pefourier.encodings.checks import (
     table_axes,
 )
 from pefourier.encodings.domain import Domain, lags_between, lattice, positions
-from pefourier.encodings.domain import Floats as Floats  # for all who import encodings
+from pefourier.encodings.domain import Floats as Floats  # for modules that import encodings
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import printable
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
 BLOCK = 2**22  # numbers of a table that are read at a time: 32 MiB
-ON_CIRCLE = 0.02  # of the radius: bfloat16 has eight bits
+ON_CIRCLE = 0.02  # tolerance relative to the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to codes (n, d)
+Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors (n, d)
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
@@ -49,23 +50,24 @@ Operator = Callable[  # R(p) of queries, of keys
 class Measure:
     r"""The spectral measure an encoding declares: frequencies and weights.
 
-    With `period` p every frequency is 2 pi k / p for an integer k, and phases are exact at any
-    position. On several axes frequencies are vectors, (m, axes), and so are positions and lags,
-    (…, axes): :math:`\omega_j \cdot (s - t)` stands in place of the product (`Domain.places`).
+    If `period` is p, every frequency is 2 pi k / p for an integer k, and phases are exact at every
+    position. On several axes, frequencies are vectors (m, axes), and so are positions and lags
+    (…, axes): the inner product :math:`\omega_j \cdot (s - t)` replaces the product
+    (`Domain.places`).
     """
 
     frequencies: Floats  # (m,) radians per position, not folded into [0, pi]
     weights: Floats  # (m,) summing to one
-    squared_length: float | None = field(default=None, init=False)  # of a `KernelMeasure`
+    squared_length: float | None = field(default=None, init=False)  # set in `KernelMeasure`
     period: int | None = None
     offset: float | Floats = 0  # phases of position x are omega_j (x + offset)
 
     def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> Floats:
-        """Phases of the codes of positions x, shape (len(x), m)."""
+        """Phases at positions x, shape (len(x), m)."""
         return self.angles(np.asarray(x) + self.offset, columns)
 
     def angles(self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1) -> Floats:
-        """Angles omega_j lag / per, reduced to half a turn where that is exact.
+        """Angles omega_j lag / per; with a `period`, reduced exactly to at most pi in size.
 
         >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
         array([[3., 5.]])
@@ -78,34 +80,35 @@ class Measure:
         return np.asarray(turns * (2 * np.pi / modulus), dtype=float)
 
     def index(self, period: int) -> NDArray[np.int64]:
-        """The integers k of frequencies 2 pi k / period."""
+        """Integers k of the frequencies 2 pi k / period."""
         return np.rint(self.frequencies * (period / (2 * np.pi))).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class KernelMeasure(Measure):
-    r"""The measure of an encoding whose inner products depend on the lag alone.
+    r"""The measure of an encoding with inner products that depend only on the lag.
 
-    With `squared_length` c they are exactly :math:`c \sum_j w_j \cos(\omega_j (s - t))`; the
-    weights of any other `Measure` describe the spectrum only.
+    With `squared_length` c, inner products are exactly
+    :math:`c \sum_j w_j \cos(\omega_j (s - t))`. The weights of other measures describe only the
+    spectrum.
     """
 
-    squared_length: float = field(kw_only=True)  # of a code
+    squared_length: float = field(kw_only=True)  # squared norm of each vector
 
     @cached_property
     def amplitudes(self) -> Floats:
-        """Factor before each cosine and sine of the codes."""
+        """Amplitude of the cosine and sine at each frequency."""
         return np.sqrt(self.squared_length * self.weights)
 
     def kernel(self, lags: NDArray[Any]) -> Floats:
-        """Inner product of two codes `lags` apart, as a share of their squared length."""
+        """Inner product of vectors `lags` apart, relative to their squared norm."""
         return np.cos(self.angles(lags)) @ self.weights
 
 
 def equal_pairs(
     frequencies: Floats, *, amplitude: float = 1.0, offset: float | Floats = 0
 ) -> KernelMeasure:
-    """The measure of one sine and one cosine of the same amplitude at each of m frequencies."""
+    """Return the measure of a sine and a cosine of equal amplitude at each of m frequencies."""
     m = len(frequencies)
     squared_length = m * amplitude * amplitude
     weights = np.full(m, 1 / m)
@@ -113,7 +116,7 @@ def equal_pairs(
 
 
 def products(lags: NDArray[Any], frequencies: NDArray[Any]) -> NDArray[Any]:
-    """Products of lags (…) and frequencies (m,), or of (…, axes) and (m, axes), shape (…, m)."""
+    """Products of lags (…) and frequencies (m,), or (…, axes) and (m, axes); shape (…, m)."""
     if frequencies.ndim == 1:
         return np.asarray(np.multiply.outer(lags, frequencies))
     return np.asarray(lags @ frequencies.T)
@@ -121,70 +124,70 @@ def products(lags: NDArray[Any], frequencies: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth saying about an encoding: a code to look for and a sentence to act on."""
+    """A finding about an encoding, with a code, a severity and a message."""
 
     code: str
-    severity: Literal["error", "warning", "note"]  # surely a bug, probably, a convention
+    severity: Literal["error", "warning", "note"]  # certain bug, likely bug, convention
     message: str
 
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The codes a model sees: `codes(x)` is (len(x), d), one row per point of the domain."""
+    """An encoding: `codes(x)` returns the vectors of points x, shape (len(x), d)."""
 
     name: str
     domain: Domain
     dim: int
     codes: Codes
-    injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention receives the codes
+    injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention uses the vectors
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
-    eps: float = FLOAT64_EPS  # resolution of the stored codes: float32 files are coarser
-    findings: tuple[Finding, ...] = ()  # what was noticed while the codes were obtained
+    eps: float = FLOAT64_EPS  # resolution of the stored numbers: float32 files are coarser
+    findings: tuple[Finding, ...] = ()  # found while loading or building
     origin: Literal["formula", "weights", "file", "code"] = "formula"
-    untrained: bool = False  # its table is only where training starts
-    lattice: int | None = None  # points of its frequency axis where its length was set; None: d
-    paired: bool = False  # cosines and sines of complex numbers, which are in no order of columns
-    rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # on other sides, where drawn
-    rates: Floats | None = None  # of waves in time, beside columns without a measure
-    measure: Measure | None = field(default=None, init=False)  # of a `DeclaredEncoding`
-    operator: Operator | None = field(default=None, init=False)  # of an `OperatorEncoding`
-    bias: Floats | None = field(default=None, init=False)  # of a `BiasEncoding`
+    untrained: bool = False  # the table has initial values, from before training
+    lattice: int | None = None  # points of the frequency axis if the length was set; None: d
+    paired: bool = False  # columns come from an array (n, m, 2) or from complex numbers
+    rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # rebuild for another window
+    rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
+    measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
+    operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
+    bias: Floats | None = field(default=None, init=False)  # set in `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
 
     @property
     def inverse_keys(self) -> bool:
-        """Whether keys have the inverse of the factors of queries, whose codes these are."""
+        """Whether keys are scaled by the inverse factors; the vectors are those of queries."""
         return self.name == "xpos"
 
     @property
     def table_limit(self) -> int:
-        """The most numbers of a table of codes: fewer where a formula gives it."""
+        """Largest number of entries in a table; smaller for tables computed by a formula."""
         return COMPUTED if self.origin == "formula" else NUMBERS
 
     @property
     def fits(self) -> bool:
-        """Whether the table of all codes is of a size that is made."""
+        """Whether the table of all vectors is within `table_limit`."""
         return len(self) * self.dim <= self.table_limit
 
     @property
     def label(self) -> str:
-        """The request as shown to a person."""
+        """The request as displayed."""
         return printable(self.spec)
 
     def table(self, x: NDArray[Any] | None = None) -> NDArray[np.floating]:
-        """All codes, or those of points x: (n, d). A file's keep their own floating-point type."""
+        """Return the table (n, d) of all points, or of points x, in the stored type of a file."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
         codes = self.codes(x)
-        if not self.fits:  # else it was seen when it was built
+        if not self.fits:  # otherwise `build` has checked the vectors
             check_magnitude(self.spec, largest_number(codes))
         return codes
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Floats]]:
-        """The table in blocks of float64 rows, each with the index of its first row."""
+        """Yield the table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
             yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
 
@@ -194,41 +197,41 @@ E = TypeVar("E", bound=Encoding)
 
 @dataclass(frozen=True, eq=False)
 class DeclaredEncoding(Encoding):
-    """Waves of declared frequencies."""
+    """An encoding that declares its frequencies."""
 
     measure: Measure = field(kw_only=True)
 
 
 class ShiftInvariantEncoding(DeclaredEncoding):
-    """Waves whose inner products are declared, too, and depend on the lag alone."""
+    """A declared encoding with inner products that depend only on the lag."""
 
     measure: KernelMeasure
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorEncoding(Encoding):
-    """User code that rotates the queries and keys it is given."""
+    """User code that rotates queries and keys."""
 
     operator: Operator = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class BiasEncoding(Encoding):
-    """A bias of each query to each key, whose codes are those of lags."""
+    """A bias for each query and key; the vectors are those of lags."""
 
     bias: Floats = field(kw_only=True)  # (heads, n, n)
 
 
 def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
-    """Whether inner products depend on the lag alone and lags are whole steps.
+    """Return whether inner products depend only on the lag and lags are whole steps.
 
-    Such lags are searched in place of pairs.
+    The lags can then be searched instead of all pairs of points.
     """
     return isinstance(enc, ShiftInvariantEncoding) and enc.domain.kind != "time"
 
 
 def with_measure(enc: Encoding, measure: Measure | None) -> Encoding:
-    """The codes of an encoding with another measure, or with none.
+    """Return an encoding with another measure, or without one.
 
     >>> enc = from_table(np.eye(3))
     >>> type(with_measure(enc, Measure(np.ones(1), np.ones(1)))).__name__
@@ -241,14 +244,14 @@ def with_measure(enc: Encoding, measure: Measure | None) -> Encoding:
 
 
 def recast(enc: Encoding, kind: type[E], **parts: Any) -> E:
-    """An encoding as one of another kind, with the parts which that kind has."""
+    """Return an encoding as another class, with the additional fields of that class."""
     return kind(**{f.name: getattr(enc, f.name) for f in fields(Encoding) if f.init}, **parts)
 
 
 def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
-    """Rows 0 … n - 1 in blocks of at most so many numbers, each row holding `width` of them.
+    """Split rows 0 … n - 1 of `width` numbers into blocks of at most `numbers` numbers.
 
-    A row of more numbers than that is a block of its own.
+    A longer row is a block by itself.
 
     >>> row_blocks(5, 7, width=3)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -258,7 +261,7 @@ def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
 
 
 def largest_number(table: NDArray[Any]) -> float:
-    """The largest of the sizes |x| of a table's numbers; NaN where one of them is.
+    """Largest absolute value in a table; NaN if the table contains NaN.
 
     >>> largest_number(np.array([[1.0, -3.0]]))
     3.0
@@ -268,9 +271,9 @@ def largest_number(table: NDArray[Any]) -> float:
 
 
 def unit_of(table: NDArray[Any]) -> float:
-    """The power of two by which a table's largest number comes to lie in [1/2, 1); 1 for zeros.
+    """Power of two that scales a table's largest absolute value into [1/2, 1); 1 for zeros.
 
-    Times it a table keeps all of its digits, and sums of any power of its numbers are numbers.
+    Scaling by a power of two is exact, and sums of powers of the scaled numbers do not overflow.
 
     >>> unit_of(np.array([[0.75, -3.0]]))
     0.25
@@ -280,22 +283,22 @@ def unit_of(table: NDArray[Any]) -> float:
 
 
 def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encoding:
-    """The encoding whose code of position s is row s of a table (n, d), by default of user code.
+    """Return the encoding of a table (n, d): row s is the vector of position s.
 
     >>> from_table(np.eye(3)).dim
     3
     """
     if table.ndim != 2 or 0 in table.shape:
         shape = f"{name} has shape {table.shape}{reshaping(table.shape)}"
-        raise PefourierError(f"a table of codes has two axes, (positions, dimensions); {shape}")
+        raise PefourierError(f"a table must have two axes, (positions, dimensions); {shape}")
     top = largest_number(table)
     if not np.isfinite(top):
         if len(table) == table.shape[1] > 2 and (np.isfinite(table) | np.isneginf(table)).all():
             return from_bias(np.asarray(table)[None], name, **facts)  # a mask of queries and keys
         row, column = np.unravel_index(np.argmin(np.isfinite(table)), table.shape)
-        where = f"row {row}, column {column}; codes must be finite numbers"
+        where = f"row {row}, column {column}; all numbers must be finite"
         if table.dtype == np.float16:
-            where += ", and float16 overflows beyond 65504: compute them in float32"
+            where += ", and float16 overflows beyond 65504: compute the table in float32"
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
@@ -307,7 +310,7 @@ def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encodi
 
 
 def is_bias(shape: tuple[int, ...]) -> bool:
-    """Whether an array is a bias (heads, n, n), maybe of a batch of one.
+    """Return whether an array is a bias (heads, n, n) or (1, heads, n, n).
 
     >>> is_bias((4, 40, 40)), is_bias((1, 4, 40, 40)), is_bias((1, 40, 40)), is_bias((40, 2, 2))
     (True, True, False, False)
@@ -318,10 +321,10 @@ def is_bias(shape: tuple[int, ...]) -> bool:
 
 
 def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding:
-    """The bias (heads, n, n) of each query to each key, whose codes are those of lags.
+    """Return the encoding of a bias (heads, n, n) for each query and key, with vectors of lags.
 
-    Keys after the query that are all masked by -inf have no lag. Refused are biases that depend on
-    more than the lag and other masks; `compare` takes any.
+    If all keys after the query are masked by -inf, their lags are left out. `codes` refuses other
+    masks and biases that depend on more than the lag; `compare` accepts all.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
@@ -337,13 +340,13 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
 
     def codes(x: NDArray[Any]) -> Floats:
         if not shifted:
-            way_out = f"compare it; other questions need a number a lag{reshaping(bias.shape)}"
+            way_out = f"use `pefourier compare`, which reads any bias{reshaping(bias.shape)}"
             shape = f"biases (heads, queries, keys) = {bias.shape}"
             raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
         if not np.isfinite(profile).all():
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
-            raise PefourierError(f"{name} holds -inf at lag {lag}, in a mask: {way_out}")
+            raise PefourierError(f"{name} holds -inf, a mask, at lag {lag}: {way_out}")
         return np.asarray(profile[np.asarray(x) + n - 1])
 
     facts = {"origin": "code", "lattice": n, **facts}
@@ -353,16 +356,16 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
 
 
 def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:
-    """The first `length` rows of a table, by default all."""
+    """Return the first `length` rows of a table, by default all."""
     if length is not None and length > len(table):
         raise PefourierError(f"{label} has {len(table)} positions, fewer than --length {length}")
     return table[:length]
 
 
 def rows_of(table: NDArray[Any], rows: NDArray[np.int64] | slice) -> NDArray[Any]:
-    """Some rows of a table; of a mapped file a copy, looking before and after at its length.
+    """Return rows of a table; copy them from a mapped file, with a check of its size around it.
 
-    A page that a file no longer has, because somebody made it shorter, would end the process.
+    Reading a page that the file lost, because it was truncated, would kill the process.
     """
     if not isinstance(table, np.memmap):
         return table[rows]
@@ -374,15 +377,15 @@ def rows_of(table: NDArray[Any], rows: NDArray[np.int64] | slice) -> NDArray[Any
 
 
 def check_length(table: np.memmap[Any, Any]) -> None:
-    """Refuse a mapped file that is shorter than its table."""
+    """Refuse a mapped file that became shorter than its table."""
     path = Path(str(table.filename))
     if path.stat().st_size < table.offset + table.nbytes:
         raise PefourierError(f"{shown(str(path))} became shorter while it was read; write it again")
 
 
 def within(x: NDArray[Any], length: int, name: str) -> NDArray[np.int64] | slice:
-    """Row indices for points of a table of `length` rows; a run of rows as a slice (no copy)."""
-    check_inside(x, length, "position", f"the positions {name} has a code for")
+    """Row indices for points of a table of `length` rows; consecutive rows as a slice (no copy)."""
+    check_inside(x, length, "position", f"the positions of {name}")
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
         return slice(int(x[0]), int(x[0]) + len(x))
     return np.asarray(x, dtype=np.int64)
@@ -396,9 +399,9 @@ def check_inside(x: NDArray[Any], count: int, noun: str, limits: str) -> None:
 
 
 def without_prefix(enc: Encoding) -> Encoding:
-    """An encoding without the rows before its lattice, which have no place; the rest as it is.
+    """Return an encoding without the rows before its lattice.
 
-    A lattice of points with one axis becomes a run of positions, the first of them 0.
+    A lattice with one axis becomes a sequence of positions from 0.
     """
     domain, behind = enc.domain.without_prefix(), enc.domain.prefix
     if len(domain.grid) != 1 or domain.kind == "lag":
@@ -416,9 +419,9 @@ def without_prefix(enc: Encoding) -> Encoding:
 
 
 def without_mean(enc: Encoding) -> Encoding:
-    """An encoding less the mean of its codes over all of its points, which attention can absorb.
+    """Subtract the mean vector over all points, which attention can absorb.
 
-    What is left has no declared frequencies: they are those of its table.
+    The result declares no frequencies: they are estimated from the table.
 
     >>> without_mean(from_table(np.array([[1.0], [2.0], [6.0]]))).table().ravel()
     array([-2., -1.,  3.])
@@ -434,11 +437,10 @@ def without_mean(enc: Encoding) -> Encoding:
 
 
 def as_encoding(encoding: Any) -> Encoding:
-    """An encoding as it is; an array or tensor (n, d) as a table, rounded as its type is.
+    """Return an encoding unchanged, and an array or tensor (n, d) as the encoding of a table.
 
-    One of (1, rows, columns, d) is on that grid.
-
-    Axes are those of a file, too: see `in_rows`.
+    An array (1, rows, columns, d) is placed on that grid. The axes follow the rules for files, see
+    `in_rows`.
     """
     if isinstance(encoding, Encoding):
         return encoding
@@ -455,10 +457,11 @@ def as_encoding(encoding: Any) -> Encoding:
 
 
 def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-    """An array less a single axis before or between its two, and whether it was one of pairs.
+    """Return an array without axes of size 1, and whether it held pairs.
 
-    Points on a circle along a last axis of 2, cosines and sines, come to stand side by side.
-    Dimensions before rows and columns become the last axis, but for biases of lags or with -inf.
+    If a last axis of 2 holds cosines and sines (points on a circle), the columns of a pair become
+    adjacent. Dimensions before rows and columns become the last axis, except in biases that depend
+    on the lag or contain -inf.
 
     >>> in_rows(np.ones((3, 4, 2)))[0].shape, in_rows(np.eye(12).reshape(6, 12, 2))[1]
     ((3, 8), False)
@@ -470,17 +473,17 @@ def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     shape = table_axes(array.shape)
     paired = len(shape) == 3 and shape[2] == 2
     if paired:
-        with np.errstate(all="ignore"):  # of numbers that are refused later
+        with np.errstate(all="ignore"):  # invalid numbers are refused later
             sizes = np.hypot(*np.moveaxis(array, -1, 0))
             paired = bool(np.ptp(sizes) < ON_CIRCLE * sizes.max())
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 
 def numbers(answer: Any) -> tuple[NDArray[Any], float]:
-    """An array or torch tensor in float64, with the resolution of the type it came in.
+    """Return an array or torch tensor in float64, and the resolution of its original type.
 
-    Of complex numbers, as what code that rotates keeps, real and imaginary parts stand side by
-    side, a pair of columns for each.
+    Complex numbers, as in source code that rotates, become pairs of adjacent columns: the real and
+    the imaginary part.
 
     >>> numbers(np.ones(2, dtype=np.float32))[1]
     1.1920928955078125e-07
@@ -488,27 +491,25 @@ def numbers(answer: Any) -> tuple[NDArray[Any], float]:
     array([[ 1.,  2.,  3., -4.]])
     """
     if np.ma.is_masked(answer):
-        raise PefourierError("an array has masked numbers; give array.filled(x)")
+        raise PefourierError("the array has masked numbers; pass array.filled(x)")
     try:
         array, eps = as_array(answer)
     except (ValueError, TypeError, RuntimeError) as error:  # sparse, on meta, ragged
         kind = type(answer).__name__
         raise PefourierError(
-            f"expected rows of numbers (length, d); got a {kind} that is none: {shown(str(error))}"
+            f"expected rows of numbers (length, d); got {kind}: {shown(str(error))}"
         ) from error
     if array.dtype.kind == "c":
         pairs = np.stack([array.real, array.imag], axis=-1)
         array = pairs.reshape(*array.shape[:-1], -1)
     if array.dtype.kind not in "fiub":
-        raise PefourierError(
-            f"expected an array of numbers; got those of {shown(str(array.dtype))}"
-        )
+        raise PefourierError(f"expected an array of numbers; got type {shown(str(array.dtype))}")
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 
 
 def as_array(answer: Any) -> tuple[NDArray[Any], float]:
-    """An array, or a tensor's numbers in float64, and the resolution of its type."""
-    torch = sys.modules.get("torch")  # who gives a tensor has imported it
+    """Return an array, or a tensor in float64, and the resolution of its type."""
+    torch = sys.modules.get("torch")  # a caller with a tensor has imported torch
     if torch is None or not isinstance(answer, torch.Tensor):
         array = np.asarray(answer)
         floating = array.dtype.kind in "fc"

@@ -1,7 +1,7 @@
-"""What is said of an encoding, by code: findings.toml has severity, sentence, meaning and way out.
+"""Findings about an encoding. findings.toml lists severity, message, meaning and remedy by code.
 
-Severity: error, surely a mistake; warning, probably; note, a convention worth knowing. A code with
-several sentences or severities has each under a name of its own.
+An error is certainly a mistake, a warning probably is, and a note states a convention. A code with
+several messages or severities lists each under the name of its variant.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ FINDINGS = Path(__file__).with_suffix(".toml")
 
 
 def finding(code: str, variant: str = "", /, **values: Any) -> Finding:
-    """The finding of a code, with values in the places that its sentence has for them.
+    """Return the finding of a code, with `values` filled into the slots of its message.
 
     >>> finding("padding-row", "usual", rows="row 1").severity
     'note'

@@ -1,7 +1,7 @@
-"""Points of a grid behind an encoding: do its rows fit, and what become of positions on it.
+"""Grids: whether the rows of an encoding fit a grid, and positions placed on a grid.
 
-A grid has sides, the slowest axis first, such as 14x14 (rows, columns) or 8x30x52 (frames, rows,
-columns); a point is a row of the table, in raster order, behind `prefix` rows without a place.
+The sides of a grid start with the slowest axis, such as 14x14 (rows, columns) or 8x30x52 (frames,
+rows, columns). Each point is a row of the table, in raster order, after `prefix` other rows.
 """
 
 import math
@@ -21,18 +21,18 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 
 Sides = tuple[int, ...]
-OF_CLASS_TOKEN = 3  # rows behind the displacements of a window: to it, from it, its own (BEiT)
-LONGEST_SIDE = 2  # times the shorter one, of a grid that is proposed
-USUAL_PREFIX = 8  # the same, where a grid is proposed
+OF_CLASS_TOKEN = 3  # rows for the class token: from it, to it, with itself (BEiT)
+LONGEST_SIDE = 2  # longer side over shorter side, at most, of a proposed grid
+USUAL_PREFIX = 8  # rows before a proposed grid, at most
 IMAGE_PREFIXES = (0, 1, 2, 4, 5)  # class, distillation and register tokens
 MIN_SQUARE = 7  # side of an image that a row count suggests
-IMAGE_NAME = re.compile(r"vision|visual|image|patch|pos_embed|\bvit\b")  # of an array
-LINES, CONTRAST = 16, 0.9  # lines that are looked at; chance gives 0.5
+IMAGE_NAME = re.compile(r"vision|visual|image|patch|pos_embed|\bvit\b")  # names of arrays
+LINES, CONTRAST = 16, 0.9  # lines of a grid that are tested; chance gives 0.5
 BIAS_CODES = ("biases-as-codes", "lags-as-codes")
 
 
 def size_of(sides: Sequence[int]) -> str:
-    """Sides as they are typed.
+    """Format sides as typed on the command line.
 
     >>> size_of((8, 30, 52))
     '8x30x52'
@@ -41,7 +41,7 @@ def size_of(sides: Sequence[int]) -> str:
 
 
 def grid_options(sides: Sequence[int], prefix: int, option: str = "--grid") -> str:
-    """The options that place rows on a grid.
+    """Format the options that place rows on a grid.
 
     >>> grid_options((14, 14), 1)
     '--grid 14x14 --prefix 1'
@@ -50,12 +50,12 @@ def grid_options(sides: Sequence[int], prefix: int, option: str = "--grid") -> s
 
 
 def count_points(sides: Sequence[int], prefix: int = 0) -> int:
-    """Rows of a table on a grid, 0 for no grid."""
+    """Number of rows of a table on a grid; 0 without a grid."""
     return prefix + math.prod(sides) if sides else 0
 
 
 def grid_of(length: int, sides: Sequence[int], prefix: int) -> Domain:
-    """The points of an encoding built for `length` rows: those of a grid where one is given.
+    """Return the domain of an encoding built for `length` rows: a grid if sides are given.
 
     >>> len(grid_of(13, (3, 4), 1)), grid_of(80, (), 0).grid
     (13, ())
@@ -68,7 +68,7 @@ def grid_of(length: int, sides: Sequence[int], prefix: int) -> Domain:
 
 
 def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None) -> None:
-    """Refuse a grid or a prefix that is not one, or that a length contradicts."""
+    """Refuse an invalid grid or prefix, or a length that contradicts them."""
     for side in sides:
         check_count("a side of --grid", side)
     check_count("prefix", prefix, minimum=0)
@@ -77,12 +77,12 @@ def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None
 
 
 def check_fit(subject: str, rows: int, sides: Sequence[int], prefix: int, hint: str = "") -> None:
-    """Refuse a grid that has not as many points as there are rows, with those that would fit."""
+    """Refuse a grid with a different number of points than rows, and propose a grid that fits."""
     if not sides and prefix >= rows:
-        raise PefourierError(f"{subject}: --prefix {prefix} leaves none of {rows} rows; take less")
+        raise PefourierError(f"{subject}: --prefix must be less than {rows} rows; got {prefix}")
     points = count_points(sides, prefix)
     if sides and points != rows:
-        behind = f" behind {prefix} rows" if prefix else ""
+        behind = f" after {prefix} rows" if prefix else ""
         raise PefourierError(
             f"{subject}: {rows} rows do not fit a grid of {size_of(sides)}{behind}, {points} "
             f"points; {hint or grid_options(*usual_grid(rows)) + ' would fit'}"
@@ -90,9 +90,10 @@ def check_fit(subject: str, rows: int, sides: Sequence[int], prefix: int, hint: 
 
 
 def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
-    """The grid that so many rows most likely are, and how many are before it, maybe as given.
+    """Return the most likely grid for a number of rows, and its prefix, `prefix` if nonzero.
 
-    That is a square behind the fewest rows, else a grid of which no side is over twice the other.
+    This is a square after the fewest rows, or else a grid with sides that differ at most by a
+    factor of 2.
 
     >>> usual_grid(197), usual_grid(161), usual_grid(77)
     (((14, 14), 1), ((10, 16), 1), ((7, 11), 0))
@@ -105,7 +106,7 @@ def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
 
 
 def most_square(count: int) -> Sides:
-    """The two sides of so many points that are nearest to each other.
+    """Return the two sides of a grid of `count` points with the smallest difference.
 
     >>> most_square(77), most_square(13)
     ((7, 11), (1, 13))
@@ -115,7 +116,7 @@ def most_square(count: int) -> Sides:
 
 
 def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
-    """The codes of positions as those of the points of a grid, row by row.
+    """Place the rows of an encoding of positions on the points of a grid, in raster order.
 
     >>> from pefourier.encodings import build
     >>> on_grid(build("rope", length=12, d=2), (3, 4), 0).measure.frequencies
@@ -126,7 +127,7 @@ def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
         return check_own_grid(enc, sides, prefix)
     if enc.domain.kind != "position":
         raise PefourierError(
-            f"{shown(enc.label)} has codes of a {enc.domain.kind}; --grid is for those of positions"
+            f"--grid needs an encoding of positions; {shown(enc.label)} encodes a {enc.domain.kind}"
         )
     fits = not sides or len(enc) == count_points(sides, prefix)
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
@@ -134,7 +135,7 @@ def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
         params = {**enc.params, "grid": window, "prefix": 0}
         facts: dict[str, Any] = {"params": params, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
-        doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # which is settled
+        doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # resolved by the window
         facts["findings"] = [*doubts, finding("grid-convention", note=row_numbering(enc, behind))]
         facts["injection"] = "bias" if enc.dim <= MAX_HEADS else "key"
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **facts)
@@ -148,10 +149,10 @@ def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
 
 
 def with_grid_note(enc: Encoding) -> Encoding:
-    """A table of rows, with a note where these may be the points of a square image.
+    """Add a note to a table if its rows may be the points of a square image.
 
-    As many rows as a square behind those of usual tokens are it if neighbours across the ends of
-    lines are less alike than those within, or if the array's name says images.
+    The number of rows must be a square plus a usual number of tokens. In addition, rows must be
+    less similar across the ends of lines than within lines, or the array must be named as an image.
     """
     is_flat = enc.domain.kind == "position" and not enc.domain.grid and enc.injection == "add"
     if not is_flat or enc.origin == "formula" or any(f.code in BIAS_CODES for f in enc.findings):
@@ -171,9 +172,9 @@ def with_grid_note(enc: Encoding) -> Encoding:
 
 
 def line_contrast(table: NDArray[np.floating], width: int) -> float:
-    """How often neighbours across the end of a line are less alike than neighbours within lines.
+    """How often neighbours across the end of a line are less similar than neighbours in a line.
 
-    A share of all pairs of the two kinds (the area under the ROC curve): 0.5 by chance.
+    A share of all comparisons between the two groups (area under the ROC curve); 0.5 by chance.
 
     >>> from pefourier.encodings import build
     >>> table = build("axial", d=32, grid=(7, 11)).table()
@@ -191,7 +192,7 @@ def line_contrast(table: NDArray[np.floating], width: int) -> float:
 
 
 def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
-    """Two encodings; of as many rows, one on a single axis is placed on the grid of the other."""
+    """Place an encoding with one axis on the grid of the other if their numbers of rows agree."""
 
     def placed(enc: Encoding, lead: Encoding) -> Encoding:
         grid, is_line = lead.domain.grid, len(enc.domain.grid) < 2 and len(enc) == len(lead)
@@ -203,9 +204,9 @@ def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
 
 
 def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
-    """The window whose biases rows are, maybe with those of a class token; () where they are none.
+    """Return the window if rows are its biases, maybe with those of a class token; otherwise ().
 
-    Sides are its own, or those of its displacements, which a class token's rows tell from codes.
+    `sides` may be those of the window or, with a class token, those of its displacements.
     """
     odd = tuple((side + 1) // 2 for side in sides if side % 2)
     lags = math.prod(2 * side - 1 for side in sides)
@@ -222,9 +223,10 @@ def biases_within(
     injection: Literal["bias", "key"] = "bias",
     **facts: Any,
 ) -> Encoding:
-    """Biases of a window as weights have them, whose rows run through displacements query - key.
+    """Encoding of a window's biases from weights, with rows ordered by displacement query - key.
 
-    Those of ``key`` are vectors, whose products with queries are added to scores (SAM).
+    With injection ``key`` the rows are vectors, and their products with queries are added to the
+    attention scores (SAM).
     """
     points = len(lags_on(window))
     table = np.vstack([bias[points:], bias[:points][::-1]])
@@ -233,8 +235,8 @@ def biases_within(
 
 
 def row_numbering(enc: Encoding, behind: int) -> str:
-    """How rows of biases are numbered: displacements run from key to query, which files turn."""
-    first = f", rows 0 to {behind - 1} are its last, of a class token" if behind else ""
+    """Describe the numbering of a window's biases: key - query here, query - key in files."""
+    first = f", and rows 0 to {behind - 1} are its last rows, of a class token" if behind else ""
     return (
         f"rows are numbered by displacements key - query: row r is row {len(enc) - 1} - r of the "
         f"file{first}"
@@ -242,9 +244,9 @@ def row_numbering(enc: Encoding, behind: int) -> str:
 
 
 def as_stored(enc: Encoding, rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows of an encoding as its weights have them: a window's biases by query - key, so that lags
+    """Return rows of an encoding in the order of its weights.
 
-    run backwards, and rows without a displacement, of class tokens, last.
+    A window's biases are ordered by query - key, with rows of class tokens last.
     """
     if enc.origin not in ("weights", "file") or enc.domain.kind != "lag" or not enc.domain.grid:
         return rows
@@ -253,17 +255,17 @@ def as_stored(enc: Encoding, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
-    """An encoding that has a grid of its own, which must be the one asked for."""
+    """Return an encoding that has a grid, and refuse a different grid or prefix."""
     built_sides = tuple(enc.params.get("grid") or enc.domain.grid)
     if sides not in ((), built_sides) or prefix not in (0, enc.domain.prefix):
         raise PefourierError(
-            f"{shown(enc.label)} is on a grid of {size_of(built_sides)} itself; leave out --grid"
+            f"{shown(enc.label)} already has a grid of {size_of(built_sides)}; leave out --grid"
         )
     return enc
 
 
 def raster_measure(measure: Measure, domain: Domain) -> Measure:
-    """Frequencies of the row index as vectors: a step along an axis is so many rows."""
+    """Convert frequencies of the row index to vectors: a step along an axis is several rows."""
     strides = np.array([math.prod(domain.sides[axis + 1 :]) for axis in range(len(domain.sides))])
     offset = np.zeros(len(strides), dtype=type(measure.offset))
     offset[-1] = measure.offset + domain.prefix

@@ -1,8 +1,8 @@
-"""The one door: whatever a SPEC names, or an object gives, becomes an `Encoding`.
+"""Load an `Encoding` from a SPEC or from an object.
 
 A SPEC is ``NAME``, ``NAME:key=value,…``, ``PATH[#ARRAY]``, ``-`` (standard input), ``config.json``,
-a model folder or ``model.gguf``, or ``py:module:function``. What reads files or runs code is
-imported only for a SPEC that needs it.
+a model folder, ``model.gguf`` or ``py:module:function``. Modules that read files or run user code
+are imported only for a SPEC that needs them.
 """
 
 import os
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pefourier.encodings import families  # noqa: F401 (which fill the registry)
+from pefourier.encodings import families  # noqa: F401 (fills the registry)
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import (
     Encoding,
@@ -52,17 +52,17 @@ Source: TypeAlias = (
     "str | os.PathLike[str] | Encoding | NDArray[Any] | Sequence[Sequence[float]] "
     "| torch.Tensor | torch.nn.Module | Callable[..., Any]"
 )
-Count: TypeAlias = int | str  # texts as the shell takes them: "128k", "3e5"
+Count: TypeAlias = int | str  # strings as on the command line: "128k", "3e5"
 
 
-HUB = (  # a model there: owner/name, or its address
+HUB = (  # a model on Hugging Face: owner/name, or its address
     r"(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)?"
     r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:/(?:resolve|blob|tree|raw)/.*|/)?"
 )
 
 
 def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
-    """The error for a SPEC that names nothing, with what may be meant."""
+    """Return the error for an unknown SPEC, with suggestions."""
     folder, file = os.path.split(path)
     suffix = Path(file).suffix
     if spec.startswith("./") and not suffix and not os.path.lexists(path):
@@ -71,18 +71,18 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
     if presets := specs_of_convention(name.lower()):
         return unknown_encoding(name, f"{' or '.join(presets)} has it.")
     if os.path.lexists(name) and ":" in spec:
-        return PefourierError(f"{shown(name)} is a file, so it takes no parameters")
+        return PefourierError(f"{shown(name)} is a file and has no parameters; leave them out")
     from pefourier.encodings.sources.formats import READERS
 
     formats = ", ".join(sorted(READERS))
     if os.path.lexists(name):
         ending = f"ends in {shown(suffix)}" if suffix else "has no suffix"
         return PefourierError(
-            f"{shown(name)} {ending}; a table ends in one of {formats}: rename it"
+            f"{shown(name)} {ending}; the file of a table ends in one of {formats}: rename it"
         )
     if re.fullmatch(HUB, spec) and "/" in spec:
         return not_here(spec)
-    way_out = f"'pefourier list' shows all; a file of codes ends in one of {formats}."
+    way_out = f"'pefourier list' shows all; the file of a table ends in one of {formats}."
     names = data_names(folder, "") if suffix and is_folder(folder or ".") else []
     return unknown_encoding(
         name, way_out, [f"{folder}/{file}" if folder else file for file in names]
@@ -90,7 +90,7 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
 
 
 def not_here(spec: str) -> PefourierError:
-    """The error for an address, or for a model of Hugging Face by its name, owner/name.
+    """Return the error for an address, or for a Hugging Face model given as owner/name.
 
     >>> "hf download gpt2 config.json" in str(not_here("https://hf.co/gpt2/resolve/main/config.json"))
     True
@@ -98,22 +98,22 @@ def not_here(spec: str) -> PefourierError:
     hub = re.fullmatch(HUB, spec)
     command = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
     return PefourierError(
-        f"{shown(spec)} is not on this machine; run {shown(command)} and give the file that comes"
+        f"{shown(spec)} is not on this machine; run {shown(command)} and pass the downloaded file"
     )
 
 
-NAMED = {  # what an array holds in place of codes, by its name
+NAMED = {  # names of arrays that do not hold vectors of positions
     "biases-as-codes": r"(^|\.)(relative_(position|attention)_bias|rel_pos(_[xy])?_bias)",
     "lags-as-codes": r"(^|\.)rel_pos_[thw]$",
 }
 
 
-Place = tuple[Sequence[int], int]  # sides of a grid, and rows before its points
+Place = tuple[Sequence[int], int]  # sides of a grid, and its prefix
 
 
 @dataclass(frozen=True)
 class SpecWithDefaults:
-    """A SPEC, with parameters for it if it has them: the options of a command with several."""
+    """A SPEC with default parameters; parameters that the encoding lacks are ignored."""
 
     spec: str
     params: Mapping[str, Any]
@@ -128,27 +128,27 @@ def load(
     demean: bool = False,
     **params: Any,
 ) -> Encoding:
-    """The encoding that a SPEC names, or that an array, a module or a function gives.
+    """Load the encoding of a SPEC, array, module or function.
 
     Parameters
     ----------
     source : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
         A SPEC as typed on the command line, or an object.
     length, d : int or str, optional
-        Number of positions (default 80, or all rows of a file) and dimension of a code (default
-        256, or what a file or config says); texts are read as the shell reads them, "128k".
+        Number of positions (default 80, or all rows of a file) and dimension of a vector (default
+        256, or set by the file or config). Strings as on the command line are valid: "128k".
     min_length : int
-        Positions that a default length must hold.
+        Lower bound of the default length.
     demean : bool
-        Whether the mean of a table is taken away.
+        Whether to subtract the mean vector.
     **params
-        For all, ``grid``, sides of a grid whose points the rows are, and ``prefix``, rows before
-        them that have no place on it; else parameters of the encoding.
+        ``grid``, the sides of a grid on which to place the rows; ``prefix``, the number of rows
+        before the grid; and parameters of the encoding.
 
     Raises
     ------
     PefourierError
-        For what cannot be read, and for a parameter that would have no effect.
+        If the source cannot be read, or if a parameter would have no effect.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def load(
 
 
 def whole_numbers(**texts: int | str | None) -> Iterator[int | None]:
-    """Each number, of texts too as the shell takes them; refuses what is none.
+    """Convert whole numbers, which may be strings as on the command line; refuse other values.
 
     >>> list(whole_numbers(length="128k", d=None))
     [131072, None]
@@ -188,14 +188,14 @@ def whole_numbers(**texts: int | str | None) -> Iterator[int | None]:
 
 
 def count_of(key: str, value: int | str) -> int:
-    """A number, of a text too, or its refusal."""
+    """Convert a whole number, which may be a string."""
     number: Any = whole_number(value) if isinstance(value, str) else value
     check_count(key, value if number is None else number)
     return int(number)
 
 
 def check_parameters(spec: str, params: Mapping[str, Any]) -> None:
-    """Refuse a parameter that a SPEC does not have, or states itself."""
+    """Refuse a parameter that a SPEC does not have, or already sets."""
     kind, (name, _, text) = source_of(spec), spec.partition(":")
     if kind == "name":
         written = {item.partition("=")[0] for item in text.split(",")}
@@ -203,7 +203,7 @@ def check_parameters(spec: str, params: Mapping[str, Any]) -> None:
             if key not in BUILDERS[name].parameters:
                 raise unknown_parameter(name, key)
             if key in written:
-                raise PefourierError(f"{shown(spec)} is given {key} twice; keep one")
+                raise PefourierError(f"{shown(spec)} sets {key} twice; remove one")
     elif idle := params.keys() - ({"seed"} if kind == "code" else set()):
         raise PefourierError(f"{', '.join(idle)} has no effect on {shown(spec)}; leave it out")
 
@@ -211,7 +211,7 @@ def check_parameters(spec: str, params: Mapping[str, Any]) -> None:
 def load_object(
     source: Any, length: int | None, d: int | None, place: Place, params: dict[str, Any]
 ) -> Encoding:
-    """The encoding that an array, a module or a function gives."""
+    """Load the encoding of an array, module or function."""
     if isinstance(source, Encoding) or not callable(source):
         enc = as_encoding(source)
         if not enc.spec:
@@ -236,18 +236,18 @@ def load_object(
 def load_spec(
     spec: str, length: int | None, d: int | None, place: Place, options: dict[str, Any]
 ) -> Encoding:
-    """The encoding that a SPEC names, on a grid where there is one."""
+    """Load the encoding of a SPEC, on a grid if one is given."""
     if not any(place):
         return with_grid_note(load_rows(spec, length, d, options))
     check_sides(spec, *place, length)
-    is_table = source_of(spec) == "table"  # a file has its rows, and is not cut to those that fit
+    is_table = source_of(spec) == "table"  # the rows of a file are not truncated to fit the grid
     rows = length if is_table else count_points(*place) or length
     options = {**options, "grid": place[0], "prefix": place[1]}
     return on_grid(load_rows(spec, rows, d, options), *place)
 
 
 def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, Any]) -> Encoding:
-    """The encoding that a SPEC names, on a grid only where it is built for one."""
+    """Load the encoding of a SPEC, on a grid only if the encoding is built for it."""
     shortest = options.get("min_length", 80) + options.get("prefix", 0)
     match source_of(spec):
         case "name":
@@ -271,7 +271,7 @@ def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, A
 
 
 def open_model(spec: str) -> "ModelFile | GgufFile":
-    """What a config or a .gguf file says of positions: its layers, its rotations, their axes."""
+    """Open a config or .gguf file to read its layers, its rotations and their axes."""
     if suffix_of(split_spec(spec)[0]) == ".gguf":
         from pefourier.encodings.sources.gguf_file import open_gguf
 
@@ -282,10 +282,10 @@ def open_model(spec: str) -> "ModelFile | GgufFile":
 
 
 def extended_length(enc: Encoding) -> int:
-    """Positions that a model's encoding stands for.
+    """Return the number of positions of a model, extended by its scaling if necessary.
 
-    Those that its config allows; where these are still the original ones, as Qwen's settings for
-    YaRN have them, the factor times as many.
+    If the config still allows only the original length, as in Qwen's settings for YaRN, this is
+    the factor times the original length.
 
     >>> extended_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
     16384
@@ -297,7 +297,7 @@ def extended_length(enc: Encoding) -> int:
 
 
 def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]:
-    """What a SPEC names, or an object is.
+    """Return the kind of source of a SPEC or object.
 
     >>> source_of("rope:rho=5e5"), source_of("py:model:table"), source_of("wpe.npy")
     ('name', 'code', 'table')
@@ -314,7 +314,7 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
     if "://" in spec:
         raise not_here(spec)
     path, _ = split_spec(spec)
-    if path.endswith(".json"):  # no table is: their readers need not be there
+    if path.endswith(".json"):  # never a table, so the table readers are not imported
         return "config"
     from pefourier.encodings.sources.formats import READERS
 
@@ -328,12 +328,12 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
 
 
 def specs_of_rotations(spec: str) -> list[str]:
-    """The SPEC of each rotation of a config that has several; of all else the SPEC itself.
+    """Return the SPEC of each rotation of a config, or the SPEC itself for all other sources.
 
     >>> specs_of_rotations("rope:rho=5e5")
     ['rope:rho=5e5']
     """
-    with suppress(PefourierError):  # which is raised when it is loaded
+    with suppress(PefourierError):  # raised again when the SPEC is loaded
         if source_of(spec) == "config":
             from pefourier.encodings.sources.huggingface import open_config
 
@@ -343,24 +343,24 @@ def specs_of_rotations(spec: str) -> list[str]:
 
 
 def refuse_times(specs: Sequence[str]) -> None:
-    """Refuse times where none of the SPECs takes them, and name one that does.
+    """Refuse times if no SPEC uses times, and list the encodings that do.
 
     >>> refuse_times(["dft", "mtan"])
     """
     takers = sorted(name for name, builder in BUILDERS.items() if "times" in builder.parameters)
     if not {spec.partition(":")[0] for spec in specs} & {*takers}:
-        raise PefourierError(f"--times belongs to {', '.join(takers)}; the others have positions")
+        raise PefourierError(f"--times works with {', '.join(takers)}; other encodings ignore it")
 
 
 def build_by_name(
     spec: str, length: int | None, d: int, min_length: int, options: dict[str, Any]
 ) -> Encoding:
-    """A registered encoding; parameters of the SPEC win over options, options over defaults."""
+    """Build a registered encoding; the SPEC overrides options, and options override defaults."""
     name, _, text = spec.partition(":")
     parameters = BUILDERS[name].parameters
     defaults = {key: value for key, value in options.items() if key in parameters}
     settings = {"d": d, **defaults, **parse_parameters(name, text)}
-    requested = settings.get("length", length)  # that of the SPEC wins
+    requested = settings.get("length", length)  # the SPEC overrides the option
     if "length" not in settings and (length or not settings.get("grid")):
         settings["length"] = length or min_length
     enc = build(name, spec=spec, **settings)
@@ -369,7 +369,7 @@ def build_by_name(
 
 
 def load_file(spec: str, length: int | None) -> Encoding:
-    """The first `length` rows (default all) of the table in a file."""
+    """Load the first `length` rows (default all) of the table in a file."""
     from pefourier.encodings.sources.tables import read_named_table
 
     path, key = split_spec(spec)
@@ -393,7 +393,7 @@ def load_file(spec: str, length: int | None) -> Encoding:
 
 
 def records() -> list[dict[str, Any]]:
-    """What is known of each registered encoding, as `pefourier list --json` shows it."""
+    """Describe each registered encoding for `pefourier list --json`."""
     return [
         {
             "encoding": b.name,

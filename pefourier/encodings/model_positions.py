@@ -1,8 +1,8 @@
-"""What positions does a model have? One description of a config, of a .gguf file, or of a name.
+"""Description of a model's positions, from a config, a .gguf file or the name of an encoding.
 
-Layers that are alike, with their kind, rotation and window; each rotation as an encoding of the
-length asked for; lengths, and where they come from; keys about positions that nobody has read. All
-questions about models ask this; what a rotation is made of stands in the parameters of `rope`.
+The description has runs of equal layers, with their kind, rotation and window; each rotation as an
+encoding of the requested length; lengths and their sources; and ignored keys about positions. All
+commands about models use it. The parameters of `rope` describe each rotation.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from pefourier.encodings.sources.gguf_file import GgufFile
 
 Source = Literal["stated", "assumed", "given", "unknown"]
-FARTHEST = 2**53  # positions of a reading that is offered
+FARTHEST = 2**53  # largest length in a finding
 BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
 
 
 @dataclass(frozen=True)
 class TrainedLength:
-    """Positions of training, and who says so."""
+    """The trained length and its source."""
 
     length: int | None  # None: unknown
-    source: Source  # stated: by a config without a scaling; assumed: before one; given: by the user
+    source: Source  # stated: config without scaling; assumed: before scaling; given: by the user
 
     def __str__(self) -> str:
         return "unknown" if self.length is None else f"{self.length} ({self.source})"
@@ -49,10 +49,10 @@ class TrainedLength:
 
 @dataclass(frozen=True)
 class StatedLength:
-    """The length that a config states with its scaling on, above that before the scaling."""
+    """The length that a config states with scaling, greater than the length before scaling."""
 
     length: int
-    key: str  # of the config: max_position_embeddings, n_positions, context_length, …
+    key: str  # key of the config: max_position_embeddings, n_positions, context_length, …
 
     def __str__(self) -> str:
         return f"{self.length} ({self.key})"
@@ -60,20 +60,20 @@ class StatedLength:
 
 @dataclass(frozen=True, eq=False)
 class ModelPositions:
-    """The positions of a model as a whole, or those of one encoding."""
+    """The positions of a model, or of one encoding."""
 
     spec: str
     layers: tuple[LayerRun, ...]
-    parts: tuple[str, ...]  # the types of layers with a rotation of their own; "" of all
-    rotations: tuple[Encoding, ...]  # of each part, at the length
-    codes: Encoding  # the first of them, or what positions there are
-    indexer: Encoding | None  # the rotation of what chooses keys beside attention
+    parts: tuple[str, ...]  # types of layers with different rotations; "" for all layers
+    rotations: tuple[Encoding, ...]  # the rotation of each part, at `length`
+    codes: Encoding  # the first rotation, or another positional encoding
+    indexer: Encoding | None  # rotation of the indexer, which selects keys for attention
     trained: TrainedLength
     stated: StatedLength | None
-    stands_for: int | None  # positions that the rotation is for: with its scaling, or of training
-    length: int  # asked for, else what the model allows
-    allowed: int | None  # by a config, with its scaling
-    unrotated: int  # dimensions of a head that are kept apart from those that turn
+    stands_for: int | None  # length that the rotation supports: with its scaling, or as trained
+    length: int  # requested length, by default the length that the model allows
+    allowed: int | None  # length that a config allows, with its scaling
+    unrotated: int  # dimensions of a head that are stored apart from the rotated dimensions
     temperature: Temperature | None
     tables: dict[str, int | None]  # `ModelConfig.tables`
     unread: tuple[str, ...]
@@ -81,12 +81,12 @@ class ModelPositions:
 
     @property
     def trained_or_native(self) -> int:
-        """Positions of training, or those of the shortest rotation where nobody says them."""
+        """Trained length, or the length of the shortest rotation if unknown."""
         before = (trained_as_stated(enc.params) or positions_of(enc) for enc in self.rotations)
         return self.trained.length or int(min(before))
 
     def widest_window(self, part: str | None = None) -> int | None:
-        """The most positions that a query of layers with a rotation sees; None: all."""
+        """Widest attention window of layers with a rotation; None: all positions."""
         rotating = (run for run in self.layers if run.kind == "rotary" and part in (None, run.part))
         windows = [run.window for run in rotating]
         known = [window for window in windows if window is not None]
@@ -96,10 +96,10 @@ class ModelPositions:
 def describe_positions(
     spec: str, length: int | None = None, trained: int | None = None, d: int | None = None
 ) -> ModelPositions:
-    """The one description of what a SPEC names, over `length` positions.
+    """Describe the positions of the model or encoding that a SPEC names.
 
-    `length` is by default what a config allows with its scaling. `trained` positions were trained
-    with the rotation that there is now; without it the length before a scaling is assumed.
+    By default, `length` is what a config allows with its scaling. `trained` is the length trained
+    with the current rotation; by default, the length before scaling is assumed.
 
     >>> found = describe_positions("rope:scaling=yarn,factor=4,original=4096", d=128)
     >>> str(found.trained), found.length
@@ -113,7 +113,7 @@ def describe_positions(
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
     length = extended_length(spec, d) if source == "name" and not length else length
-    if parts and length:  # before positions are numbered
+    if parts and length:  # checked before loading the rotations
         check_cost(shown(spec), "positions in narrow formats", length)
     default = length if is_endless else None
     native = [load_layers(file, spec, part, default, d) for part in parts or [""]]
@@ -150,13 +150,13 @@ def describe_positions(
 
 
 def extended_length(spec: str, d: int | None) -> int | None:
-    """Positions up to which the scaling of a named rotation extends; None: it does not say."""
+    """Length to which the scaling of a named rotation extends; None: unknown."""
     params = load(spec, None, d).params
     return round(params["original"] * params["factor"]) if params.get("original") else None
 
 
 def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Finding]:
-    """Findings of rotations, each once; not that a length is missing where one is asked for."""
+    """Yield findings of rotations without duplicates; omit length-default if a length is given."""
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     yield from (note for note in notes if not (is_sized and note.code == "length-default"))
 
@@ -164,7 +164,7 @@ def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Findi
 def scaling_notes(
     rotations: Sequence[Encoding], met: TrainedLength, file: "ModelConfig | GgufFile | None"
 ) -> Iterator[Finding]:
-    """What is assumed of a training with a scaling, and what depends on the length."""
+    """Yield findings on the trained length assumed, and on scalings that depend on the length."""
     scaled = [enc.params for enc in rotations if enc.params.get("scaling", "none") != "none"]
     if met.source == "assumed" and met.length and scaled:
         is_before = any(map(trained_as_stated, scaled))
@@ -181,10 +181,10 @@ def assumed_length(
     *,
     is_before: bool,
 ) -> Finding:
-    """Which training is assumed, with the other reading of a config that can be read in two ways.
+    """Return the finding on the trained length assumed, with the alternative if ambiguous.
 
-    The longest sequence may be that before or after linear and dynamic scaling, where the config
-    does not state both.
+    For linear and dynamic scaling, the length in a config may apply before or after scaling, unless
+    the config states both.
     """
     scaling, variant = params["scaling"], "before" if is_before else "scaled"
     slots = {"scaling": scaling, "length": length}
@@ -206,7 +206,7 @@ def training_length(
     *,
     is_endless: bool,
 ) -> TrainedLength:
-    """Positions of training: as given, before a scaling, or what a config allows without one."""
+    """Trained length: as requested, before scaling, or the length of a config without scaling."""
     before = [trained_as_stated(enc.params) for enc in native]
     if requested:
         return TrainedLength(requested, "given")
@@ -221,7 +221,7 @@ def training_length(
 def stated_length(
     file: "ModelConfig | GgufFile", native: Sequence[Encoding]
 ) -> StatedLength | None:
-    """The longest sequence of a config, where it is above the length before its scaling."""
+    """Length that a config states, if it is greater than the length before scaling."""
     scaled = [enc.params for enc in native if enc.params.get("scaling", "none") != "none"]
     before = [n for params in scaled if (n := trained_as_stated(params))]
     if file.stated is None or not before or file.stated[1] <= min(before):
@@ -231,25 +231,25 @@ def stated_length(
 
 
 def is_scaled(encodings: Sequence[Encoding]) -> bool:
-    """Whether some rotation has a scaling."""
+    """Return whether any rotation has a scaling."""
     return any(enc.params.get("scaling", "none") != "none" for enc in encodings)
 
 
 def load_layers(
     file: "ModelFile | GgufFile | None", spec: str, part: str, length: int | None, d: int | None
 ) -> Encoding:
-    """The encoding of one type of layer, or of all."""
+    """Load the encoding of one type of layer, or of all layers."""
     table = file.table_without_weights() if isinstance(file, ModelFile) else None
     return table or load(file.spec_of(part) if file and part else spec, length, d)
 
 
 def positions_of(enc: Encoding) -> int:
-    """Positions of an encoding; of one of lags those between which its farthest lag lies."""
+    """Number of positions of an encoding; for lags, the largest lag plus 1."""
     return int(np.abs(enc.domain.x).max()) + 1 if enc.domain.kind == "lag" else len(enc)
 
 
 def layer_runs(file: "ModelFile | GgufFile | None", spec: str, d: int | None) -> list[LayerRun]:
-    """Runs of layers of a model; of any other encoding one run without an index."""
+    """Runs of layers of a model; for an encoding, one run without indices."""
     if file:
         runs = file.layers
         usual = "" if all(run.kind for run in runs) else load_layers(file, spec, "", None, d).name
@@ -260,9 +260,9 @@ def layer_runs(file: "ModelFile | GgufFile | None", spec: str, d: int | None) ->
 
 
 def axis_in(enc: Encoding) -> NDArray[np.int64] | None:
-    """Which of the axes t, y, x turns each pair of a rotation of a model; None: text alone.
+    """Index of the axis (t, y, x) that rotates each pair of a model; None: text only.
 
-    That a config tells, or its model type has; of a .gguf file 3 stands for none of them.
+    The config or its model type sets the axes. In a .gguf file, 3 is axis e of llama.cpp.
     """
     if source_of(enc.spec) not in ("config", "gguf") or not isinstance(enc, DeclaredEncoding):
         return None

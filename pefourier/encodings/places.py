@@ -1,4 +1,4 @@
-"""Places and axes as answers name them: points, sides, displacements, numbers by axis."""
+"""Names of points and axes in answers, and encodings of single axes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from pefourier.encodings.families.axes import axis_letters
 from pefourier.writing.text import number
 
 Number = TypeVar("Number", bound=np.number)
-SAME = 1e-9  # relative, within which two numbers are one
+SAME = 1e-9  # relative tolerance within which two numbers are equal
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
 STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
@@ -35,7 +35,7 @@ def axis_names(count: int) -> list[str]:
 
 
 def point_of(place: Iterable[int]) -> str:
-    """A point as it is typed after --pos, in brackets.
+    """Format a point as typed after --pos, in brackets.
 
     >>> point_of((3, 4))
     '(3,4)'
@@ -44,7 +44,7 @@ def point_of(place: Iterable[int]) -> str:
 
 
 def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
-    """A number for each axis, by name where there are several.
+    """Format a number for each axis, with the names of the axes if there are several.
 
     >>> by_axis([0.911, None]), by_axis([0.25])
     ('y 0.911, x –', '0.25')
@@ -57,7 +57,7 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
 
 
 def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str:
-    """A number for each of some axes.
+    """Format a number for each named axis.
 
     >>> by_name("yx", [0.911, 0.25])
     'y 0.911, x 0.25'
@@ -66,7 +66,7 @@ def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str
 
 
 def unit_of_waves(enc: Encoding) -> tuple[float, str]:
-    """What lengths of waves are told in: how long a step of points is in it, and its name."""
+    """Return the length of a step in the unit of wavelengths, and the name of the unit."""
     if enc.domain.irregular:
         return enc.domain.spacing, "units of time"
     step = number(enc.domain.spacing, 4)
@@ -74,14 +74,14 @@ def unit_of_waves(enc: Encoding) -> tuple[float, str]:
 
 
 def points_in_words(enc: Encoding) -> str:
-    """What rows of codes stand for."""
+    """Name what the rows of a table represent, in the plural."""
     if not enc.domain.grid:
         return POINTS[enc.domain.kind]
     return "displacements" if enc.domain.kind == "lag" else "points"
 
 
 def is_separable(enc: Encoding) -> bool:
-    """Whether codes are on a grid and each column depends on one axis.
+    """Return whether an encoding is on a grid and each column depends on one axis.
 
     >>> from pefourier.encodings import build
     >>> [is_separable(build(k, d=4, grid=(2, 3))) for k in ("axial", "mixed-rope")]
@@ -96,9 +96,9 @@ def is_separable(enc: Encoding) -> bool:
 
 
 def axis_encodings(enc: Encoding) -> list[Encoding] | None:
-    """The columns that change along each axis, as codes of its points; None: some change along two.
+    """Split columns by axis into encodings of its points; None if a column depends on two axes.
 
-    Squared distances and inner products are sums over axes. Constant columns are the first axis'.
+    Squared distances and inner products are sums over axes. Constant columns go to the first axis.
 
     >>> from pefourier.encodings import build
     >>> [len(line) for line in axis_encodings(build("axial", d=8, grid=(2, 3)))]
@@ -127,7 +127,7 @@ def axis_encodings(enc: Encoding) -> list[Encoding] | None:
 
 
 def axis_measure(measure: Measure, axis: int) -> Measure:
-    """The frequencies that run along one axis; those along none are the first's."""
+    """Frequencies along one axis; zero frequencies belong to the first axis."""
     is_own = np.argmax(measure.frequencies != 0, axis=1) == axis
     offset = np.broadcast_to(measure.offset, measure.frequencies.shape[1])[axis]
     frequencies, weights = measure.frequencies[is_own, axis], measure.weights[is_own]
@@ -135,13 +135,13 @@ def axis_measure(measure: Measure, axis: int) -> Measure:
 
 
 def axis_lines(grid: NDArray[Number]) -> list[NDArray[Number]]:
-    """The codes along each axis, the others at their first point."""
+    """Vectors along each axis, with the other axes at their first point."""
     axes = range(grid.ndim - 1)
     return [grid[tuple(slice(None) if b == a else 0 for b in axes)] for a in axes]
 
 
 def axis_columns(grid: NDArray[np.floating]) -> list[NDArray[np.int64]] | None:
-    """Columns (the last index) that change along each axis alone; None: some along several."""
+    """Columns (last index) that change along each axis only; None if one changes along several."""
     moves = np.array([changing_columns(grid, a) for a in range(grid.ndim - 1)])
     if (moves.sum(axis=0) > 1).any():
         return None
@@ -149,7 +149,7 @@ def axis_columns(grid: NDArray[np.floating]) -> list[NDArray[np.int64]] | None:
 
 
 def changing_columns(grid: NDArray[np.floating], axis: int) -> NDArray[np.bool_]:
-    """Which columns (the last index) differ anywhere along an axis."""
+    """Return a mask of the columns (last index) that change along an axis."""
     lines = np.moveaxis(grid, axis, 0)
     changes = np.zeros(grid.shape[-1], dtype=bool)
     for line in lines[1:]:

@@ -1,7 +1,7 @@
-"""Encodings that have a name: how they are registered, called by their parameters, and built.
+"""The registry of named encodings: registration, parameters and building.
 
-A builder is a function ``(length, d, *, own parameters) -> Encoding`` under ``@encoding``; its
-signature is its documentation: parameters, types, defaults and allowed values are read from it.
+A builder is a function ``(length, d, *, parameters) -> Encoding`` with the decorator ``@encoding``.
+Parameters, types, defaults and allowed values are read from its signature.
 """
 
 import inspect
@@ -26,9 +26,9 @@ CONVENTIONS = Path(__file__).with_name("conventions.toml")
 FACTS = ("source", "note", "text", "kept")  # keys that are not parameters
 
 
-@cache  # the file does not change while it is used
+@cache  # the file does not change during a run
 def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
-    """Conventions of each encoding that has some, lists as tuples.
+    """Read the conventions of all encodings, with lists as tuples.
 
     >>> read_conventions()["axial-rope"]["rope-vit"]["rho"]
     100.0
@@ -43,7 +43,7 @@ def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
 
 
 def list_conventions(encoding: str) -> list[dict[str, Any]]:
-    """The conventions of an encoding for a catalogue: name, parameters set, source and note.
+    """List the conventions of an encoding for a catalogue: name, parameters, source and note.
 
     >>> list_conventions("axial")[1]["params"]
     {'order': 'xy'}
@@ -59,7 +59,7 @@ def list_conventions(encoding: str) -> list[dict[str, Any]]:
 
 
 def specs_of_convention(name: str) -> list[str]:
-    """The SPECs of encodings that know a convention.
+    """Return the SPECs of encodings that have a convention.
 
     >>> specs_of_convention("flux")
     ['axial-rope:convention=flux']
@@ -72,7 +72,7 @@ def specs_of_convention(name: str) -> list[str]:
 
 
 def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
-    """What is noted of a convention; None where there is nothing, or no convention of that name.
+    """Return a fact about a convention, or None if the fact or the convention does not exist.
 
     >>> fact_of_convention("axial-rope", "flux", "text")
     'origin'
@@ -81,7 +81,7 @@ def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
 
 
 def with_convention(encoding: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as given, and those of the convention among them where they are not.
+    """Complete parameters with those of their convention; given parameters take precedence.
 
     >>> with_convention("axial-rope", {"convention": "rope-vit", "rho": 10.0})["rho"]
     10.0
@@ -101,7 +101,7 @@ REASONS = Path(__file__).with_name("refused.toml")
 
 
 def refuse_known(name: str) -> None:
-    """Refuse a name that is known and no encoding here, with the reason and what may be meant.
+    """Refuse a known but unsupported name, with the reason and an alternative.
 
     >>> refuse_known("DroPE")
     Traceback (most recent call last):
@@ -122,8 +122,8 @@ REFUSALS = {
     "without": "has no vectors of its own: {}",
     "trained": "has no formula: {}; pass the folder of a model, or the file of its table",
 }
-SEVERAL = 8  # names that an error may list beside the one that is meant
-SYNONYMS = {  # names people type, and what they stand for
+SEVERAL = 8  # names that an error lists at most
+SYNONYMS = {  # common names, and the encodings they mean
     **{"rotary": "rope", "nope": "none", "one-hot": "onehot"},
     **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
 }
@@ -138,13 +138,13 @@ class Builder:
     family: str
     paper: str
     domain: str
-    declared: bool  # whether it declares its spectral measure
-    untrained: bool  # whether its table is only where training starts
+    declared: bool  # whether the encoding declares its spectral measure
+    untrained: bool  # whether the table has initial values, from before training
     function: Callable[..., Encoding]
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """Own parameters beyond length and d, in the order of the signature."""
+        """Parameters other than length and d, in the order of the signature."""
         arguments = inspect.signature(self.function).parameters
         return {key: p for key, p in arguments.items() if key not in ("length", "d")}
 
@@ -161,7 +161,7 @@ def encoding(
     declared: bool = False,
     untrained: bool = False,
 ) -> Callable[[F], F]:
-    """Register a builder under a name; its family is the module it stands in."""
+    """Register a builder under a name; its family is its module."""
 
     def register(function: F) -> F:
         family = function.__module__.rpartition(".")[2].replace("_", "-")
@@ -174,9 +174,9 @@ def encoding(
 def build(
     name: str, *, length: int | None = None, d: int = 256, spec: str = "", **settings: Any
 ) -> Encoding:
-    """Build a registered encoding; `params` of the result holds every value used.
+    """Build a registered encoding; `params` of the result contains all values used.
 
-    The length is by default that of the grid given, else 80.
+    The default length is the number of points of the grid, or 80 without a grid.
 
     >>> build("sinusoidal", length=4, d=2).table().round(3)
     array([[ 0.   ,  1.   ],
@@ -202,11 +202,11 @@ def build(
     checks.check_count("d", d, maximum=checks.WIDEST)
     if "seed" in parameters:
         checks.check_count("seed", parameters["seed"], minimum=0, maximum=2**32 - 1)
-    with np.errstate(all="ignore"):  # what overflows is refused by name
+    with np.errstate(all="ignore"):  # overflow is refused in `check_codes`
         built = builder.function(length, d, **parameters)
         check_codes(spec or name, built)
     params = {"length": length, "d": d, **parameters, **built.params}
-    learned = built.origin == "weights"  # its parameters are in a file
+    learned = built.origin == "weights"  # the parameters come from a file
     return replace(
         built,
         params=params,
@@ -217,7 +217,7 @@ def build(
 
 
 def canonical_spec(spec: str) -> str:
-    """The SPEC that a synonym stands for; of all else the SPEC itself.
+    """Replace a synonym in a SPEC by the encoding it means.
 
     >>> canonical_spec("YaRN:factor=4,original=64"), canonical_spec("nope"), canonical_spec("dft")
     ('rope:scaling=yarn,factor=4,original=64', 'none', 'dft')
@@ -230,7 +230,7 @@ def canonical_spec(spec: str) -> str:
 
 
 def unknown_encoding(name: str, way_out: str, names: Iterable[str] = ()) -> PefourierError:
-    """The error for an unknown name.
+    """Return the error for an unknown name.
 
     >>> import pefourier.encodings
     >>> print(unknown_encoding("non", "'list' shows all."))
@@ -240,7 +240,7 @@ def unknown_encoding(name: str, way_out: str, names: Iterable[str] = ()) -> Pefo
 
 
 def unknown_parameter(name: str, key: str) -> PefourierError:
-    """The error for a parameter that a builder lacks: the nearest, or else all of them.
+    """Return the error for an unknown parameter, with the nearest name or all names.
 
     >>> import pefourier.encodings
     >>> print(unknown_parameter("rope", "lay"))
@@ -253,20 +253,21 @@ def unknown_parameter(name: str, key: str) -> PefourierError:
 
 
 def check_codes(name: str, enc: Encoding) -> None:
-    """Refuse parameters whose codes overflow: seen at the frequencies and the outermost points.
+    """Refuse parameters that overflow, by a test of the frequencies and the outermost points.
 
-    Where codes must be tabulated and cannot be, they are not made to be looked at.
+    Vectors that need a table are not tested if the table is too large.
     """
     if enc.fits or isinstance(enc, DeclaredEncoding):
         checks.check_magnitude(name, largest_at_ends(enc))
     if isinstance(enc, DeclaredEncoding) and not np.isfinite(enc.measure.frequencies).all():
-        raise PefourierError(f"{shown(name)} has an infinite frequency; choose milder numbers")
+        raise PefourierError(f"{shown(name)} has an infinite frequency; use smaller numbers")
 
 
 def largest_at_ends(enc: Encoding) -> float:
-    """The size of the largest number in the codes of the outermost points.
+    """Largest absolute value in the vectors of the outermost points.
 
-    Where all is declared on one axis it is that of the widest wave, if phases there are finite.
+    For a shift-invariant encoding on one axis, this is the largest amplitude, if the phases of
+    these points are finite.
     """
     ends = enc.domain.x[[0, -1]]
     if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim > 1:
@@ -277,7 +278,7 @@ def largest_at_ends(enc: Encoding) -> float:
 
 
 def parse_parameters(name: str, text: str) -> dict[str, Any]:
-    """The parameters of ``key=value,key=value`` in the types that the builder's signature says.
+    """Parse ``key=value,key=value`` into the types of the builder's signature.
 
     >>> import pefourier.encodings
     >>> parse_parameters("sinusoidal", "rho=500,layout=halves")
@@ -290,17 +291,17 @@ def parse_parameters(name: str, text: str) -> dict[str, Any]:
         typed, equals, value = item.partition("=")
         key = typed if typed in kinds else ALIASES.get(typed, typed)
         if not equals:
-            raise PefourierError(f"{shown(item)} of {name} is not of the form key=value, as d=8")
+            raise PefourierError(f"parameters of {name} must be key=value; got {shown(item)}")
         if key not in kinds:
             raise unknown_parameter(name, typed)
         if key in values:
-            raise PefourierError(f"{name} is given {key} twice; keep one")
+            raise PefourierError(f"{name} has {key} twice; remove one")
         values[key] = convert(f"{name}:{key}", value, kinds[key])
     return values
 
 
 def convert(key: str, text: str, kind: Any) -> Any:
-    """A parameter's text as the type its annotation names; Literal choices are checked."""
+    """Convert a parameter's text to its annotated type; Literal choices are checked."""
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
             raise unknown(f"{key} value", text, get_args(kind))
@@ -315,7 +316,7 @@ def convert(key: str, text: str, kind: Any) -> Any:
         return read_numbers(text)
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise PefourierError(f"{key} is true or false; got {shown(text)}")
+            raise PefourierError(f"{key} must be true or false; got {shown(text)}")
         return text.lower() == "true"
     if kind is str:
         return text
@@ -337,7 +338,7 @@ SECTION = re.compile(r"^(\w+)\n-+\n", re.MULTILINE)
 
 
 def describe(function: Callable[..., Any]) -> dict[str, Any]:
-    """The parts of a docstring, in plain text.
+    """Split a docstring into its parts, in plain text.
 
     >>> def wave(d, *, rho=10.0):
     ...     '''A wave.
@@ -365,7 +366,7 @@ def describe(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def read_meanings(section: str) -> dict[str, str]:
-    """Names and meanings of a section of parameters; names before one colon share a meaning."""
+    """Parse a section of parameters into names and meanings; names may share a meaning."""
     entries = re.findall(r"^([\w, ]+) : [^\n]+\n((?: +[^\n]*\n?)+)", section, re.MULTILINE)
     return {
         name.strip(): as_plain_text(meaning)
@@ -375,7 +376,7 @@ def read_meanings(section: str) -> dict[str, str]:
 
 
 def as_plain_text(text: str) -> str:
-    """A text without markup, in one line.
+    """Return a text without markup, on one line.
 
     >>> as_plain_text("half ``d`` of √(2/d) cos ω_k s")
     'half d of √(2/d) cos ω_k s'

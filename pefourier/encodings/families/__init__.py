@@ -1,7 +1,7 @@
 """Registered encodings, one file per family, in the order in which they are listed.
 
-To add one, write its function in the file of its family and its row in
-tests/helpers/reference.py, then run ``make catalogue``. A new family is imported below.
+To add an encoding, write its function in the file of its family and its row in
+tests/helpers/reference.py, then run ``make catalogue``. Import a new family below.
 """
 # ruff: noqa: I001, F401
 

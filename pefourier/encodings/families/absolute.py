@@ -1,7 +1,7 @@
-"""Encodings added to the input: one code for each position of a sequence.
+"""Encodings added to the input, with one vector for each position of a sequence.
 
-none, onehot, ramp, sinusoidal (Vaswani et al., 2017), dft (Idé et al., 2024), learned (its initial
-table). Sinusoids and the DFT declare their spectral measure; the others are estimated.
+none, onehot, ramp, sinusoidal (Vaswani et al., 2017), dft (Idé et al., 2024), learned (the initial
+table). sinusoidal and dft declare their spectral measure; the others are estimated.
 """
 
 from dataclasses import replace
@@ -28,25 +28,25 @@ from pefourier.errors import PefourierError
 
 
 def stream(seed: int) -> "np.random.RandomState":
-    """A source of random numbers whose stream is frozen.
+    """Return a random number generator with a frozen stream.
 
     >>> stream(0).uniform(size=2).round(6)
     array([0.548814, 0.715189])
     """
-    # Quoted above: naming numpy.random imports it, which commands without seeds need not pay.
-    # RandomState and not Generator: only its stream is frozen, the same for ever and everywhere
+    # The annotation is quoted because numpy.random is slow to import and rarely needed.
+    # RandomState, not Generator: only its stream is frozen across versions and machines.
     return np.random.RandomState(seed)
 
 
 @encoding("none", "Haviv et al., 2022 (no positional encoding)")
 def none(length: int, d: int) -> Encoding:
-    """No encoding: every code is zero."""
+    """No encoding: every vector is zero."""
     return Encoding("none", positions(length), d, lambda x: np.zeros((len(x), d)))
 
 
 @encoding("onehot", "position functions of Idé et al., 2024, Definition 1")
 def onehot(length: int, d: int) -> Encoding:
-    """The position function itself: one at column s mod d, zero elsewhere."""
+    """The position function itself: 1 in column s mod d, 0 elsewhere."""
 
     def codes(x: NDArray[Any]) -> Floats:
         table = np.zeros((len(x), d))
@@ -58,12 +58,12 @@ def onehot(length: int, d: int) -> Encoding:
 
 @encoding("ramp", "position scaled to [0, 1], a baseline of surveys")
 def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
-    """The position scaled to [0, 1], or as it is, the same in every column.
+    """The position, scaled to [0, 1] or unscaled, the same in every column.
 
     Parameters
     ----------
     normalise : bool
-        Whether positions are divided by the last one; else codes are 0, 1, 2, ….
+        Whether to divide positions by the last position; otherwise columns hold 0, 1, 2, ….
     """
     top = max(length - 1, 1) if normalise else 1
 
@@ -76,13 +76,13 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
 def geometric_frequencies(
     d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
 ) -> Floats:
-    """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last one is 1/rho exactly."""
+    """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last is 1/rho exactly."""
     check_above("rho", rho)
     i = np.arange(d // 2 if count is None else count)
     if divisor == "d":
         return rho ** (-2.0 * i / d)
     if d < 4:
-        raise PefourierError(f"divisor d/2-1 needs d of at least 4; got d={d}")
+        raise PefourierError(f"divisor=d/2-1 needs d of at least 4; got d={d}")
     return rho ** (-i / (d // 2 - 1.0))
 
 
@@ -100,25 +100,25 @@ def sinusoidal(
 ) -> Encoding:
     """Sines and cosines at geometric frequencies (Vaswani et al., 2017, section 3.5).
 
-    Columns are sin(w_l s), cos(w_l s) with w_l = ρ^(−l/d), l = 0, 2 … d - 2; `divisor` d/2-1
-    (tensor2tensor, fairseq) takes ρ^(−i/(d/2−1)), `offset` is added to s. Odd d: a last sine
-    without cosine, the same with d + 1 under the exponent (positional encodings built for d + 1 and
-    cut), or a last column of zeros (fairseq).
+    Columns are sin(w_l s), cos(w_l s) with w_l = ρ^(−l/d), l = 0, 2 … d - 2. `divisor` d/2-1
+    (tensor2tensor, fairseq) gives ρ^(−i/(d/2−1)); `offset` is added to s. If d is odd, the last
+    column is a sine without cosine, the same with d + 1 in the exponent (encodings built for d + 1
+    and truncated), or zeros (fairseq).
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
+        Base of the frequencies; a larger base lowers the lowest frequency.
     layout : str
-        interleaved: sine and cosine of a frequency side by side; halves: sines, then cosines.
+        interleaved: sine and cosine of a frequency adjacent; halves: all sines, then all cosines.
     divisor : str
-        d (Vaswani et al.) or d/2-1 (tensor2tensor, fairseq), under the exponent.
+        Divisor in the exponent: d (Vaswani et al.) or d/2-1 (tensor2tensor, fairseq).
     offset : int
-        Added to the position: row s is the code of s + offset.
+        Added to the position: row s is the vector of s + offset.
     odd : str
-        How an odd d is filled: sine, d+1 or zero.
+        Last column if d is odd: sine, d+1 or zero.
     times : array
-        Irregular times, from --times FILE, each in place of s; without it regular positions.
+        Irregular times, from --times FILE, in place of s; by default regular positions.
 
     Examples
     --------
@@ -151,8 +151,8 @@ def dft(length: int, d: int) -> Encoding:
     """The real DFT of the position function (Idé et al., 2024, Eqs. 17-21).
 
     Columns are √(1/d), √(2/d) cos ω_k s for k = 1 … K, the sines in the same order, and for even d
-    √(1/d) cos πs, with ω_k = 2πk/d. Odd d has no Nyquist column. Codes have period d, exactly:
-    phases are integers k s mod d.
+    √(1/d) cos πs, with ω_k = 2πk/d. If d is odd, there is no Nyquist column. Vectors have the exact
+    period d, because phases are computed from integers k s mod d.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def dft(length: int, d: int) -> Encoding:
     True
     """
     k = np.arange(d // 2 + 1)
-    single = (k == 0) | (2 * k == d)  # the constant and Nyquist own one column, not two
+    single = (k == 0) | (2 * k == d)  # the constant and Nyquist have one column, not two
     weights = np.where(single, 1.0, 2.0) / d
     measure = KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
 
@@ -169,7 +169,7 @@ def dft(length: int, d: int) -> Encoding:
         phases = measure.phases(x)
         cosines = np.sqrt(weights) * np.cos(phases)
         sines = np.sqrt(weights) * np.sin(phases)
-        paired = (d + 1) // 2  # k = 1 … paired - 1 have a sine as well
+        paired = (d + 1) // 2  # k = 1 … paired - 1 also have a sine
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
     noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
@@ -178,14 +178,14 @@ def dft(length: int, d: int) -> Encoding:
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)
 def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encoding:
-    """A table of free parameters as it is before training: normal with standard deviation 0.02.
+    """A learned table before training: normal with standard deviation `scale`.
 
     Parameters
     ----------
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
     scale : float
-        Standard deviation of the numbers that training starts from.
+        Standard deviation of the initial values.
     """
     check_above("scale", scale)
     check_size("learned", length, d)

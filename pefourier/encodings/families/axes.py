@@ -1,11 +1,11 @@
-"""How points on several axes become phases: coordinates, frequencies, and the order of columns.
+"""Phases of points on several axes: coordinates, frequencies, and the order of columns.
 
 Conventions
 -----------
-The axes of a grid are called by letters, the slowest first: x; y, x; t, y, x; and a, b, c, … where
-there are more than three. A pair is the cosine and the sine of one phase, which one axis gives:
-its frequency times its coordinate. Coordinates are a line in the index of a point, so that phases
-are frequencies (m, axes) in radians per step times the index (`Measure`), whatever the convention.
+Letters name the axes of a grid, slowest first: x; y, x; t, y, x; and a, b, c, … for more than three
+axes. A pair is the cosine and sine of one phase: the frequency times the coordinate of one axis.
+Coordinates are linear in the index of a point. In every convention, phases are therefore products
+of frequencies (m, axes), in radians per step, and the index (`Measure`).
 """
 
 import inspect
@@ -34,9 +34,9 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
-Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # of points, (n, axes)
+Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # coordinates of points, (n, axes)
 Line = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
-LINES: dict[str, Callable[[float], Line]] = {  # by the side
+LINES: dict[str, Callable[[float], Line]] = {  # as functions of the side
     "unit": lambda n: (1 / n, 0.0),
     "2pi": lambda n: (2 * pi / (n + 1e-6), 0.0),
     "centred": lambda n: (2 / n, -1.0),
@@ -46,57 +46,59 @@ LINES: dict[str, Callable[[float], Line]] = {  # by the side
 
 @dataclass(frozen=True)
 class Axes:
-    """How coordinates become phases and phases columns.
+    """Settings that map coordinates to phases, and phases to columns.
 
     Parameters
     ----------
     convention : str
-        A published model's choice of all that follows; what is given beside it wins.
+        Settings of a published model for all parameters below; parameters that you pass override
+        them.
     order : str
-        Letters of the axes in the order of their columns, such as yx, xy or tyx; by default the
-        slowest first. A letter beyond the axes of the grid is an axis of one point.
+        Letters of the axes in the order of their columns, such as yx, xy or tyx; by default slowest
+        first. A letter that is not an axis of the grid is an axis with one point.
     share : tuple of float
-        Parts of d that the axes of `order` have, such as 16;56;56 or 2;3;3; by default equal ones.
+        Parts of d for the axes of `order`, such as 16;56;56 or 2;3;3; by default equal parts.
     rest : str
-        What becomes of dimensions that do not split into pairs: refuse; slowest gives them to the
-        first axis (Wan: of 128 t has 44, y and x 42 each); front and back leave them idle, with
-        frequency 0 (LTX, V-JEPA 2).
+        Dimensions that do not split into pairs. refuse: an error; slowest: the first axis gets them
+        (Wan: 44 of 128 for t, 42 each for y and x); front, back: they are idle, with frequency 0
+        (LTX, V-JEPA 2).
     layout : str
-        interleaved: the two waves of a pair side by side; halves: the first waves of all pairs,
-        then the second ones; axis-halves: the same for each axis in its turn; mismatched: laid out
-        so and turned as neighbours, which is not a rotation (V-JEPA 2).
+        interleaved: the two columns of a pair adjacent; halves: the first columns of all pairs,
+        then the second columns; axis-halves: halves for each axis separately; mismatched: laid out
+        as axis-halves but rotated as interleaved, which is not a rotation (V-JEPA 2).
     arrange : str
-        axes: the pairs of an axis, then those of the next; alternate: axes take turns.
+        axes: the pairs of one axis after another; alternate: the pairs of the axes alternate.
     frequencies : str
-        own: each axis has a geometric grid of its own; dealt and sections: one grid for all, dealt
-        out in turns (Pixtral) or cut into consecutive parts (M-RoPE).
+        own: each axis has its own geometric grid; dealt, sections: all axes share one grid, dealt
+        out cyclically (Pixtral) or cut into consecutive parts (M-RoPE).
     rho : float
-        Base of the frequencies rho^(-i/n), i = 0 … n - 1, n the pairs of the grid; below 1 they
-        ascend.
+        Base of the frequencies rho^(-i/n), i = 0 … n - 1, with n the number of pairs in the grid;
+        if rho is below 1, the frequencies increase.
     divisor : str
-        n or n-1, under the exponent: the last frequency is above 1/rho, or 1/rho exactly.
+        Divisor in the exponent. n: the last frequency is above 1/rho; n-1: it is 1/rho exactly.
     stretch : tuple of float
-        A factor for each axis of `order` by which it is extended.
+        Extension factor of each axis of `order`.
     stretch_by : str
-        ntk: by another base, which divides the last frequency by the factor (Cosmos); linear: all
-        frequencies are divided; yarn: those that turn rarely over the side `trained`, as YaRN has
-        it on one axis, with the factor before cosines and sines left at 1.
+        ntk: change the base to divide the last frequency by the factor (Cosmos); linear: divide all
+        frequencies; yarn: divide frequencies with few rotations over the side `trained`, as in YaRN
+        on one axis, but with attention factor 1.
     trained : tuple of float
-        yarn: the side in training of each axis of `order`.
+        yarn: the trained side of each axis of `order`.
     scale : float
         Factor of all frequencies.
     coordinates : str
         index: i; unit: i/N; 2pi: 2 pi i/(N + 1e-6) (DETR); centred: 2i/N - 1; closed: N points from
         -1 to 1; signed: i - ceil(N/2) on y and x, i on t (Qwen-Image). N is the side.
     offset : float
-        Added to i: 0, 0.5 (the centre of a patch) or 1.
+        Number added to i: 0, 0.5 (the centre of a patch) or 1.
     normalise : str
-        N of the coordinates: own side of the axis, or max or min of those of y and x (DINOv3).
+        N of the coordinates. own: side of the axis; max, min: larger or smaller side of y and x
+        (DINOv3).
     reference : tuple of float
-        N' for each axis of `order`: an index becomes i N'/N, other coordinates have N' for N.
+        N' for each axis of `order`: an index becomes i N'/N; other coordinates use N' as N.
     rows : str
-        raster; transposed: rows of the table run down a column first (RT-DETR's mistake); blocks:
-        2 x 2 points at a time, as tokens of models that merge them stand (Qwen2-VL).
+        Order of the rows. raster; transposed: down the columns of the grid (RT-DETR's mistake);
+        blocks: 2 x 2 points at a time, the token order of models that merge them (Qwen2-VL).
     """
 
     convention: str = ""
@@ -119,13 +121,13 @@ class Axes:
     rows: Literal["raster", "transposed", "blocks"] = "raster"
 
     def resolved(self, sides: tuple[int, ...]) -> "Axes":
-        """The same with its order spelled out for a grid; refused where the two do not fit."""
+        """Return the settings with an explicit order, and refuse settings that do not fit."""
         letters = axis_letters(len(sides))
         order = self.order or letters
         if len(set(order)) < len(order) or not set(letters) <= set(order):
             raise PefourierError(
-                f"order={order} must name each of the axes {', '.join(letters)} of "
-                f"{'×'.join(map(str, sides))} points once; write order={letters}"
+                f"order must name each of the axes {', '.join(letters)} of "
+                f"{'×'.join(map(str, sides))} points once, as order={letters}; got {order}"
             )
         for key in ("share", "stretch", "trained", "reference"):
             values = getattr(self, key)
@@ -133,23 +135,23 @@ class Axes:
                 check_above(key, value)
             if values and len(values) != len(order):
                 raise PefourierError(
-                    f"{key} needs a number for each of the axes {', '.join(order)}; "
+                    f"{key} needs one number for each of the axes {', '.join(order)}; "
                     f"got {';'.join(f'{v:g}' for v in values)}"
                 )
         check_above("rho", self.rho)
         check_above("scale", self.scale)
         if self.arrange == "alternate" and self.layout == "axis-halves":
             raise PefourierError(
-                "arrange=alternate leaves no block of columns to an axis; choose "
-                "layout=interleaved or layout=halves"
+                "arrange=alternate needs layout=interleaved or layout=halves; got "
+                "layout=axis-halves"
             )
         if self.stretch_by == "yarn" and not self.trained:
-            raise PefourierError("stretch_by=yarn needs the side of each axis in training: trained")
+            raise PefourierError("stretch_by=yarn needs trained, the trained side of each axis")
         return replace(self, order=order)
 
 
 def axis_letters(count: int) -> str:
-    """Names of the axes of a grid, the slowest first.
+    """Names of the axes of a grid, slowest first.
 
     >>> axis_letters(2), axis_letters(4)
     ('yx', 'abcd')
@@ -159,20 +161,20 @@ def axis_letters(count: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The pairs of a code in the order of their columns."""
+    """The pairs of a vector in the order of their columns."""
 
-    axis: NDArray[np.int64]  # (m,) which of the axes of the order gives the phase
+    axis: NDArray[np.int64]  # (m,) index in `order` of the axis of each phase
     omega: Floats  # (m,) radians per unit of the coordinate
     blocks: tuple[int, ...]  # pairs of each axis, in the order of columns
 
 
 def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
-    """Pairs of each axis, and pairs left over.
+    """Return the number of pairs of each axis, and the number of idle pairs.
 
     >>> split_dimensions("rope", Axes(order="tyx", rest="slowest"), 64)
     ([12, 10, 10], 0)
     """
-    from fractions import Fraction  # few encodings need it, and it takes time to import
+    from fractions import Fraction  # slow to import and rarely needed
 
     weights = [Fraction(s).limit_denominator(10**6) for s in axes.share or [1] * len(axes.order)]
     parts = [w / sum(weights) / 2 for w in weights]  # pairs for each dimension
@@ -181,8 +183,8 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
         step = max(step, 2) if axes.rest == "refuse" else 2
         fits = [fit for fit in (d - d % step, d - d % step + step) if fit]
         raise PefourierError(
-            f"{name} splits d={d} among the axes {', '.join(axes.order)} in pairs and needs a "
-            f"multiple of {step}; d={' or d='.join(map(str, fits))} would fit"
+            f"{name} splits d into pairs for the axes {', '.join(axes.order)} and needs a "
+            f"multiple of {step}, such as d={' or d='.join(map(str, fits))}; got d={d}"
         )
     counts = [int(d * part) for part in parts]
     remaining = d // 2 - sum(counts)
@@ -192,10 +194,10 @@ def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
 
 
 def geometric(axes: Axes, count: int, stretch: float = 1.0, trained: float = 0.0) -> Floats:
-    """Frequencies of a grid of so many pairs, radians per unit of the coordinate."""
+    """Geometric frequencies of `count` pairs, in radians per unit of the coordinate."""
     under = count if axes.divisor == "n" else count - 1
     if count and not under:
-        raise PefourierError("divisor=n-1 needs at least two pairs an axis; choose a larger d")
+        raise PefourierError("divisor=n-1 needs at least two pairs per axis; use a larger d")
     base = axes.rho
     if axes.stretch_by == "yarn":
         from pefourier.encodings.families.rotary import Head, blend_by_parts  # registered later
@@ -203,14 +205,14 @@ def geometric(axes: Axes, count: int, stretch: float = 1.0, trained: float = 0.0
         return blend_by_parts(Head(2 * count, base, 1.0, 1), stretch, trained)
     if axes.stretch_by == "ntk" and stretch != 1:
         if count < 2:
-            raise PefourierError("stretch needs at least two pairs an axis; choose a larger d")
+            raise PefourierError("stretch needs at least two pairs per axis; use a larger d")
         base = axes.rho * stretch ** (count / (count - 1))
     scale = axes.scale / stretch if axes.stretch_by == "linear" else axes.scale
     return scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
 def take_turns(counts: list[int]) -> NDArray[np.int64]:
-    """Whose turn it is when axes take so many pairs each in turns, those that have all sit out.
+    """Deal pairs to axes cyclically until each axis has its count; return the axis of each pair.
 
     >>> take_turns([3, 1, 2])
     array([0, 1, 2, 0, 2, 0])
@@ -220,7 +222,7 @@ def take_turns(counts: list[int]) -> NDArray[np.int64]:
 
 
 def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
-    """The axis and the frequency of each pair."""
+    """Return the axis and frequency of each pair."""
     counts, remaining = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
     turns = take_turns(counts)
@@ -242,7 +244,7 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
 
 
 def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
-    """The line that gives the coordinate of an axis from the index of a point."""
+    """Coordinate of an axis as a linear function of the index of a point."""
     if axes.normalise != "own" and across:
         side = (max if axes.normalise == "max" else min)(across)
     points = axes.reference[place] if axes.reference else side
@@ -256,7 +258,7 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
 
 
 def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
-    """Frequencies (m, axes) in radians per step and the offset of coordinates; (m,) on one axis."""
+    """Measure with frequencies (m, axes) in radians per step, or (m,) on one axis, and offsets."""
     letters = axis_letters(len(domain.sides))
     side = dict(zip(letters, domain.sides, strict=True))
     across = [side[letter] for letter in "yx" if letter in side]
@@ -270,8 +272,8 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
             offset[letters.index(letter)] = start / slope
         elif start and on_axis.any():
             raise PefourierError(
-                f"the axis {letter} of order={axes.order} has a coordinate of {start:g} where the "
-                f"grid has no such axis; write --grid with {len(axes.order)} sides"
+                f"axis {letter} of order={axes.order} has the coordinate {start:g}, but the grid "
+                f"does not have this axis; pass --grid with {len(axes.order)} sides"
             )
     if len(letters) == 1:
         return equal_pairs(frequencies[:, 0], offset=float(offset[0]))
@@ -281,7 +283,7 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
 def encoding_on_axes(
     name: str, domain: Domain, d: int, axes: Axes, first: Wave, **facts: Any
 ) -> Encoding:
-    """An encoding of sines and cosines on the points of a grid; `first` wave of a pair."""
+    """Encode the points of a grid by sines and cosines; `first` is the first column of a pair."""
     axes = axes.resolved(domain.sides)
     pairs = pairs_of_axes(name, axes, d)
     measure = phase_measure(axes, pairs, domain)
@@ -314,9 +316,9 @@ def wave_codes(
     turns: bool = True,
     places: Coordinates = Domain.places,
 ) -> Callable[[NDArray[Any]], Floats]:
-    """Codes of points: both waves of each pair in their columns.
+    """Return the function from points to vectors: cosines and sines in their columns.
 
-    Rows before the grid are zero, or have phase 0 where codes are what turns queries and keys.
+    Rows before the grid are zero or, if `turns`, have phase 0 (for rotations of queries and keys).
     """
     d = 2 * len(measure.frequencies)
     columns_a, columns_b = columns
@@ -338,12 +340,12 @@ def wave_codes(
 
 
 def down_columns(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Coordinates of rows that run along the first axis fastest: those of the transposed grid."""
+    """Coordinates of rows that run fastest along the first axis, as on a transposed grid."""
     return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
 
 
 def through_blocks(domain: Domain, x: NDArray[np.int64], side: int = 2) -> NDArray[np.int64]:
-    """Coordinates of rows that run through blocks of 2 x 2 points, or of another side.
+    """Coordinates of rows that run through blocks of side x side points.
 
     >>> from pefourier.encodings.domain import lattice
     >>> through_blocks(lattice((2, 4)), np.arange(5)).tolist()
@@ -356,19 +358,19 @@ def through_blocks(domain: Domain, x: NDArray[np.int64], side: int = 2) -> NDArr
 
 
 def rows_of_blocks(sides: tuple[int, ...], side: int = 2) -> NDArray[np.int64]:
-    """The row in raster order of each row of a table that runs through blocks of points."""
+    """Row in raster order of each row of a table that runs through blocks of points."""
     check_blocks(sides, side)
     places = through_blocks(lattice(sides), np.arange(prod(sides)), side)
     return np.asarray(np.ravel_multi_index(tuple(places.T), sides))
 
 
 def check_blocks(sides: tuple[int, ...], side: int = 2) -> None:
-    """Refuse sides that blocks of 2 x 2 points, or of another side, do not fill."""
+    """Refuse a grid that blocks of side x side points do not fill."""
     if len(sides) < 2 or sides[-1] % side or sides[-2] % side:
         fit = "x".join(map(str, [*sides[:-2], *(n + -n % side for n in ((1, *sides)[-2:]))]))
         raise PefourierError(
-            f"blocks of {side}x{side} points need numbers of rows and columns that {side} divides; "
-            f"got {'x'.join(map(str, sides))}; {fit} would fit"
+            f"blocks of {side}x{side} points need multiples of {side} as numbers of rows and "
+            f"columns, such as {fit}; got {'x'.join(map(str, sides))}"
         )
 
 
@@ -380,14 +382,14 @@ ROWS: dict[str, Coordinates] = {
 
 
 def check_points(name: str, domain: Domain, x: NDArray[Any]) -> None:
-    """Refuse points that are not on a grid; a single axis without other rows goes on for ever."""
+    """Refuse points that are not on the grid; a single axis without a grid is unlimited."""
     if domain.grid:
         sides = "x".join(map(str, domain.grid))
         check_inside(x, len(domain), "point", f"the points of {name} on a grid of {sides}")
 
 
 def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
-    """Give a builder the parameters of `Axes`, and their meanings, in place of ``**settings``."""
+    """Replace ``**settings`` of a builder by the parameters of `Axes`, and document them."""
 
     def extend(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
         signature = inspect.signature(function)

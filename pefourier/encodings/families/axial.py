@@ -1,8 +1,8 @@
-"""Encodings of points on several axes: each pair of columns belongs to one of them, or to all.
+"""Encodings of points on several axes: each pair of columns depends on one axis, or on all.
 
-axial (sines and cosines added to the input), axial-rope (the same for rotation) with the parameters
-of `Axes`, which span the conventions of published models; `convention` sets them all by name.
-mixed-rope turns each pair by a frequency that is a vector (Heo et al., 2024).
+axial (sines and cosines added to the input) and axial-rope (a rotation) have the parameters of
+`Axes`, which cover the conventions of published models; `convention` sets all of the parameters by
+name. mixed-rope rotates each pair by a frequency vector (Heo et al., 2024).
 """
 
 from typing import Any
@@ -24,17 +24,17 @@ from pefourier.errors import PefourierError
 def axial(
     length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
 ) -> Encoding:
-    """Sines and cosines of each axis of a grid, in columns of its own.
+    """Sines and cosines of each axis of a grid, in separate columns.
 
     Columns are sin(ω_i u), cos(ω_i u) with ω_i = ρ^(−i/n) for i = 0 … n - 1 and the coordinate u of
-    one axis. Inner products are a function of the rows apart plus one of the columns apart. With no
-    convention columns of y come before those of x, as in transformers 5; the tables of MAE and DETR
-    are convention=mae and convention=detr.
+    one axis. Inner products are a function of the distance in rows plus a function of the distance
+    in columns. By default, the columns of y precede those of x, as in transformers 5; the tables of
+    MAE and DETR are convention=mae and convention=detr.
 
     Parameters
     ----------
     grid : tuple of int
-        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
+        Sides, slowest axis first: 14x14, or 8x30x52 with frames; one axis by default.
     prefix : int
         Rows of zeros before the grid (class and register tokens).
     <axes>
@@ -55,18 +55,18 @@ def axial(
 def axial_rope(
     length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
 ) -> Encoding:
-    """Rotation by the axes of a grid: each pair of a head is turned by one of them.
+    """Rotation by the axes of a grid: one axis rotates each pair of a head.
 
     Columns are cos(ω_i u), sin(ω_i u) with ω_i = ρ^(−i/n) for i = 0 … n - 1 and the coordinate u of
-    one axis; d is the size of a head. With no convention it is that of qwen2-vl; RoPE-ViT's and
-    EVA-02's are convention=rope-vit and convention=eva02.
+    one axis; d is the head size. The default is the convention qwen2-vl; RoPE-ViT and EVA-02 are
+    convention=rope-vit and convention=eva02.
 
     Parameters
     ----------
     grid : tuple of int
-        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
+        Sides, slowest axis first: 14x14, or 8x30x52 with frames; one axis by default.
     prefix : int
-        Rows before the grid that are not turned (class and register tokens).
+        Rows before the grid that are not rotated (class and register tokens).
     <axes>
 
     Examples
@@ -92,24 +92,24 @@ def mixed_rope(
     rho: float = 10.0,
     seed: int = 0,
 ) -> Encoding:
-    """Rotation by mixed axes: each pair of a head is turned by rows and columns together.
+    """Rotation by mixed axes: rows and columns together rotate each pair of a head.
 
-    Columns are cos(ω_i s), sin(ω_i s) with vectors ω_i of length ρ^(−4i/d): half of a head's point
-    into one random direction, half across it. Training moves them. A code has the columns of all
-    heads.
+    Columns are cos(ω_i s), sin(ω_i s) with frequency vectors ω_i of norm ρ^(−4i/d). Half of the
+    frequencies of a head have one random direction, and half are perpendicular. Training changes
+    them. Vectors contain the columns of all heads.
 
     Parameters
     ----------
     grid : tuple of int
-        Sides, the slowest axis first: 14x14; one row of points by default.
+        Sides, slowest axis first: 14x14; one row of points by default.
     prefix : int
-        Rows before the grid that are not turned (class and register tokens).
+        Rows before the grid that are not rotated (class and register tokens).
     heads : int
-        Heads of attention, each with a direction of its own; d is the size of one.
+        Number of attention heads, each with a different direction; d is the head size.
     rho : float
-        Base of the lengths of the frequencies.
+        Base of the norms of the frequency vectors.
     seed : int
-        Seed of the random directions; the same one gives the same codes on every machine.
+        Seed of the random directions; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -121,14 +121,13 @@ def mixed_rope(
     domain = grid_of(length, grid, prefix)
     if len(domain.sides) > 2:
         raise PefourierError(
-            f"mixed-rope has frequencies on two axes; got a grid of {size_of(domain.sides)}; "
-            "write --grid HxW"
+            f"mixed-rope needs a grid with two axes; got {size_of(domain.sides)}; pass --grid HxW"
         )
     pair_count("mixed-rope", d)
     check_above("rho", rho)
     lengths = rho ** (-4.0 * np.arange((d + 2) // 4) / d)
     angles = 2 * np.pi * stream(seed).uniform(size=heads)[:, None]
-    angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # of each half of a head
+    angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # directions of the two halves
     waves = [(lengths * wave(angles)).reshape(heads, -1) for wave in (np.sin, np.cos)]
     across = [wave[:, : d // 2].ravel() for wave in waves]  # y, x
     omega = np.stack(across, axis=-1) if len(domain.sides) > 1 else across[1]

@@ -1,7 +1,7 @@
-"""Sines and cosines whose frequencies are not those of the sinusoidal encoding.
+"""Sines and cosines with other frequencies than the sinusoidal encoding.
 
-learnable-sinusoidal (frequencies that training moves, at their start), fourier-features (Tancik et
-al., 2020), tape (Foumani et al., 2023). All have d / 2 pairs of equal weight and declare them.
+learnable-sinusoidal (learned frequencies before training), fourier-features (Tancik et al., 2020)
+and tape (Foumani et al., 2023). All declare d / 2 frequencies of equal weight.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ from pefourier.errors import PefourierError
 def pair_count(name: str, d: int) -> int:
     """Number of pairs of a sine and a cosine in d columns."""
     if d % 2:
-        raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; write d={d + 1}")
+        raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; use d={d + 1}")
     return d // 2
 
 
 def sinusoids(
     name: str, domain: Domain, frequencies: Floats, layout: Layout, **facts: Any
 ) -> Encoding:
-    """Sines and cosines of positions or times at given frequencies, radians per unit of these."""
+    """Sines and cosines of positions or times at given frequencies, in radians per unit."""
     plain = equal_pairs(frequencies)
 
     def codes(x: NDArray[Any]) -> Floats:
@@ -63,22 +63,22 @@ def learnable_sinusoidal(
     rho: float = 10000.0,
     layout: Layout = "interleaved",
 ) -> Encoding:
-    """Sines and cosines at free frequencies, as they are before training.
+    """Sines and cosines at learned frequencies, before training.
 
-    Columns are sin(ω_i s), cos(ω_i s), i = 0 … d/2 - 1. Frequencies start independent and uniform
-    on [0, pi], a flat spectrum, or on the geometric grid ρ^(−2i/d) of the sinusoidal encoding,
-    where neither seed nor training has moved them.
+    Columns are sin(ω_i s), cos(ω_i s), i = 0 … d/2 - 1. The initial frequencies are independent and
+    uniform on [0, pi], which gives a flat spectrum, or the geometric frequencies ρ^(−2i/d) of the
+    sinusoidal encoding.
 
     Parameters
     ----------
     start : str
-        uniform: frequencies drawn from [0, pi]; geometric: the grid of the sinusoidal encoding.
+        uniform: frequencies drawn from [0, pi]; geometric: those of the sinusoidal encoding.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
     rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
+        Base of the frequencies; a larger base lowers the lowest frequency.
     layout : str
-        interleaved: sine and cosine of a frequency side by side; halves: sines, then cosines.
+        interleaved: sine and cosine of a frequency adjacent; halves: all sines, then all cosines.
 
     Examples
     --------
@@ -93,8 +93,8 @@ def learnable_sinusoidal(
 
 Mapping = Literal["gaussian", "sam", "nerf", "perceiver"]
 Coordinates = Literal["own", "unit", "position", "centred", "closed"]
-SCALE = 10.0  # Tancik et al. for images
-USUAL: dict[Mapping, Coordinates] = {  # coordinates that a mapping's authors take
+SCALE = 10.0  # of Tancik et al. for images
+USUAL: dict[Mapping, Coordinates] = {  # coordinates that the authors of each mapping use
     "gaussian": "unit",
     "sam": "centred",
     "nerf": "closed",
@@ -118,32 +118,32 @@ def fourier_features(
     coordinates: Coordinates = "own",
     seed: int = 0,
 ) -> Encoding:
-    """Fourier features (Tancik et al., 2020): waves of coordinates at given frequency vectors.
+    """Fourier features (Tancik et al., 2020): sines and cosines at frequency vectors.
 
     Columns are cos(2πb_j v) for all j and then sin(2πb_j v), with b_j ~ N(0, scale^2) on every
-    axis. NeRF and Perceiver have sines and cosines of each axis by itself: 2^k pi u, and pi u times
-    even steps from 1 to N/2.
+    axis. NeRF and Perceiver use sines and cosines of each axis separately: of 2^k pi u in NeRF, and
+    of pi u times evenly spaced factors from 1 to N/2 in Perceiver.
 
     Parameters
     ----------
     grid : tuple of int
-        Sides, the slowest axis first: 14x14, or 8x30x52 for frames; one axis by default.
+        Sides, slowest axis first: 14x14, or 8x30x52 with frames; one axis by default.
     prefix : int
         Rows of zeros before the grid.
     mapping : str
-        gaussian; sam, the same with axes from x on, sines first; nerf; perceiver.
+        gaussian; sam: gaussian with axes in the order x, y, sines first; nerf; perceiver.
     scale : float
-        Standard deviation of the frequencies b, in turns per unit of coordinates: points much
-        nearer than 1/(2 pi scale) look alike, and those much farther unrelated. Take about
-        1/(2 pi r) where points within r shall count as near, and try a third and three times
-        that. In [0, 1) scale 10 has r = .016; with coordinates=position r is in steps. SAM starts
-        from 1; nerf and perceiver draw nothing.
+        Standard deviation of the frequencies b, in full rotations per unit of coordinates. Vectors
+        of points much nearer than 1/(2 pi scale) are similar; those of points much farther apart
+        are unrelated. Use about 1/(2 pi r) if points within r are neighbours, and try a third and
+        three times that. For coordinates in [0, 1), scale 10 gives r = 0.016; with
+        coordinates=position, r is in steps. SAM starts from 1; nerf and perceiver have no scale.
     coordinates : str
-        own, those of the mapping; unit: i/N in [0, 1) (gaussian); position: i itself; centred:
-        2(i + 1/2)/N - 1 (sam); closed: N points from -1 to 1 (nerf, perceiver), where the ends of
-        NeRF have the same code.
+        own: those of the mapping; unit: i/N in [0, 1) (gaussian); position: i itself; centred:
+        2(i + 1/2)/N - 1 (sam); closed: N points from -1 to 1 (nerf, perceiver). The two end points
+        have the same vector in NeRF.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -158,10 +158,10 @@ def fourier_features(
         kind = USUAL[mapping]
     check_above("scale", scale)
     if mapping in ("nerf", "perceiver") and scale != SCALE:
-        raise PefourierError(f"mapping={mapping} draws nothing; leave out scale={scale:g}")
+        raise PefourierError(f"mapping={mapping} has no scale; leave out scale={scale:g}")
     frequencies = frequency_vectors(mapping, domain.sides, d, scale, seed)
     steps, starts = np.array([line_of(kind, side) for side in domain.sides]).T
-    signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum knows no sign of a frequency
+    signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum has no signs of frequencies
     turns, offset = frequencies * steps * signs[:, None], starts / steps
     if len(domain.sides) == 1:
         turns, offset = turns[:, 0], float(offset[0])
@@ -182,7 +182,7 @@ def fourier_features(
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
-    """Step from point to point of a coordinate, and its value at the first."""
+    """Step of a coordinate between points, and its value at the first point."""
     if coordinates == "position":
         return 1.0, 0.0
     step, start = LINES[coordinates](side)
@@ -192,10 +192,10 @@ def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
 def frequency_vectors(
     mapping: Mapping, sides: Sequence[int], d: int, scale: float, seed: int
 ) -> Floats:
-    """Vectors (m, axes), radians per unit of the coordinates, the slowest axis first.
+    """Frequency vectors (m, axes), radians per unit of the coordinates, slowest axis first.
 
-    SAM draws a matrix (axes, m) whose first row is that of x, the fastest axis. NeRF has pi, 2 pi,
-    4 pi, …, Perceiver pi to pi N/2 in even steps, along each axis in its turn.
+    SAM draws a matrix (axes, m) with x, the fastest axis, in the first row. Along each axis, NeRF
+    uses pi, 2 pi, 4 pi, …, and Perceiver uses evenly spaced frequencies from pi to pi N/2.
     """
     if mapping in ("gaussian", "sam"):
         size = (pair_count("fourier-features", d), len(sides))
@@ -215,15 +215,15 @@ def frequency_vectors(
 
 @encoding("tape", "Foumani et al., 2023 (ConvTran)", declared=True)
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
-    """Time absolute position encoding: sinusoidal with frequencies times d / length.
+    """Time absolute position encoding: sinusoidal, with frequencies scaled by d / length.
 
-    Columns are sin(w_i s), cos(w_i s) alternating, with w_i = ρ^(−2i/d) d / length (Foumani et al.,
-    2023, ConvTran).
+    Columns are sin(w_i s), cos(w_i s), interleaved, with w_i = ρ^(−2i/d) d / length (Foumani et
+    al., 2023, ConvTran).
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
+        Base of the frequencies; a larger base lowers the lowest frequency.
 
     Examples
     --------

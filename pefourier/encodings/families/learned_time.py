@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-`times` (n,) are strictly increasing, in any unit; from the command line they come by ``--times
-FILE`` and set the length. Without them the times are the positions 0 … length - 1, on which all
-three can be compared with any other encoding. Frequencies are in radians per mean spacing.
+`times` (n,) are strictly increasing, in any unit; on the command line, ``--times FILE`` sets the
+times and the length. By default, the times are the positions 0 … length - 1, on which all three
+can be compared with other encodings. Frequencies are in radians per mean spacing.
 """
 
 from dataclasses import replace
@@ -20,16 +20,16 @@ from pefourier.encodings.families.fourier import pair_count, sinusoids
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 
-UNUSUAL = 4.0  # a median step of times, or one over it, beyond which waves of unit rates suit less
+UNUSUAL = 4.0  # ratio of the median step to 1 beyond which the initial rates do not fit the times
 
 
 def span(domain: Domain) -> float:
-    """Time between the first point and the last; 1 for a single point."""
+    """Time between the first and the last point; 1 for a single point."""
     return float(domain.x[-1] - domain.x[0]) or 1.0
 
 
 def far_from_one(domain: Domain) -> tuple[Finding, ...]:
-    """What to divide times by whose steps are far from one, in whose unit waves count."""
+    """Return a finding if the median step of times is far from 1, the scale of the rates."""
     steps = np.diff(domain.x)
     median = float(np.median(steps)) if domain.kind == "time" and len(steps) else 1.0
     if 1 / UNUSUAL <= median <= UNUSUAL:
@@ -54,15 +54,15 @@ def line_and_sines(
 def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> Encoding:
     """One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
 
-    Columns are a_0 t + b_0 and sin(a_j t + b_j); a and b start standard normal (the paper names no
-    start).
+    Columns are a_0 t + b_0 and sin(a_j t + b_j). The initial a and b are standard normal (the paper
+    does not specify the initial values).
 
     Parameters
     ----------
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
     times : array
-        Irregular times, from --times FILE; without it regular positions.
+        Irregular times, from --times FILE; by default regular positions.
 
     Examples
     --------
@@ -79,18 +79,18 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None)
 
 @encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
 def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> Encoding:
-    """The learned time embedding of mTAN (Shukla & Marlin, 2021), as it starts.
+    """The learned time embedding of mTAN (Shukla & Marlin, 2021), before training.
 
-    Columns are a_0 t + b_0 and sin(a_j t + b_j) with t divided by the span of the times, as the
-    authors do; a and b start uniform on (-1, 1), as torch's Linear(1, ·) does. So nothing turns by
-    more than a sixth of a circle before training: the spectrum is all at 0.
+    Columns are a_0 t + b_0 and sin(a_j t + b_j) with t divided by the span of the times, as in the
+    authors' source code. The initial a and b are uniform on (-1, 1), as in torch's Linear(1, ·).
+    Phases therefore change by less than 1 radian before training, and the spectrum is all at 0.
 
     Parameters
     ----------
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
     times : array
-        Irregular times, from --times FILE; without it regular positions.
+        Irregular times, from --times FILE; by default regular positions.
 
     Examples
     --------
@@ -113,19 +113,19 @@ def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> 
 def mtan_fixed(
     length: int, d: int, *, rho: float = 10.0, scale: float = 48.0, times: Floats | None = None
 ) -> Encoding:
-    """Sines and cosines of 48 t at base 10, t divided by the span of the times (mTAN).
+    """Sines and cosines of 48 t at base 10, with t divided by the span of the times (mTAN).
 
-    Columns are sin(w_i t), cos(w_i t) alternating, with w_i = scale ρ^(−2i/d) / span: 48 are the
-    hours of a stay in the authors' data, so that the fastest turns by one radian an hour.
+    Columns are sin(w_i t), cos(w_i t), interleaved, with w_i = scale ρ^(−2i/d) / span. A stay in
+    the authors' data has 48 hours, and the highest frequency is then one radian per hour.
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
+        Base of the frequencies; a larger base lowers the lowest frequency.
     scale : float
-        Radians that the fastest wave turns over the span of the times.
+        Phase of the highest frequency over the span of the times, in radians.
     times : array
-        Irregular times, from --times FILE; without it regular positions.
+        Irregular times, from --times FILE; by default regular positions.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Encodings of the lag key - query inside attention: a vector for the key, or a bias per head.
 
-shaw, t5, alibi, kerple, erpe have a code for each lag; tupe for each query position. Where the code
-is a bias, d is the number of heads, one column per head. There are codes for both signs of the lag,
-as an encoder sees them; ``causal=true`` keeps the lags up to 0 that a decoder sees.
+shaw, t5, alibi, kerple and erpe have a vector for each lag; tupe for each query position. For
+biases, d is the number of heads, with one column per head. Lags have both signs, as in an encoder;
+``causal=true`` keeps the lags up to 0, as in a decoder.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from pefourier.encodings.grids import OF_CLASS_TOKEN, check_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
-Parts = tuple[Floats, ...]  # of an encoding's learned numbers
+Parts = tuple[Floats, ...]  # arrays of learned numbers
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
@@ -34,22 +34,22 @@ def shaw(
     values: bool = False,
     seed: int = 0,
 ) -> Encoding:
-    """A vector for each lag from -clip to clip, which lags beyond share (Shaw et al., 2018).
+    """A vector for each lag from -clip to clip, shared by all lags beyond (Shaw et al., 2018).
 
-    Added to the key; d is the size of a head. With ``values=true`` a code has twice as many
-    numbers: behind the vector that is added to the key one that is added to the value. Vectors
-    start uniform on ±√(6/(2k + 1 + d)), k the clip, as in tensor2tensor.
+    The vector is added to the key; d is the head size. With ``values=true`` a vector has 2d
+    numbers: d added to the key, then d added to the value. The initial numbers are uniform on
+    ±√(6/(2k + 1 + d)) with k = clip, as in tensor2tensor.
 
     Parameters
     ----------
     clip : int
-        Lag from which on all lags of a sign share a vector.
+        Lag from which all lags of the same sign share a vector.
     causal : bool
-        Only the lags up to 0, as a decoder sees them; else both signs.
+        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
     values : bool
-        Whether lags have a vector for the value too, and d twice the size.
+        Whether lags also have a vector for the value, which doubles the dimension.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def shaw(
 def t5_buckets(
     lag: NDArray[np.int64], buckets: int = 32, max_distance: int = 128, *, causal: bool = False
 ) -> NDArray[np.int64]:
-    r"""The bucket of each lag (Raffel et al., 2020): single distances, then ever wider ranges.
+    r"""Bucket of each lag (Raffel et al., 2020): single distances, then increasingly wide ranges.
 
-    With b buckets for a sign and e = b // 2, a distance r below e has its own bucket r; from there
-    on :math:`e + \lfloor (b - e) \ln(r/e) / \ln(\mathrm{max\_distance}/e) \rfloor`, at most b - 1.
-    Two-sided, each sign has half of the buckets, keys after the query the upper half; causal, keys
-    after the query share bucket 0.
+    With b buckets per sign and e = b // 2, a distance r below e has bucket r. Larger distances have
+    bucket :math:`e + \lfloor (b - e) \ln(r/e) / \ln(\mathrm{max\_distance}/e) \rfloor`, at most
+    b - 1. If two-sided, each sign has half of the buckets, and keys after the query have the upper
+    half. If causal, keys after the query share bucket 0.
 
     Parameters
     ----------
@@ -119,21 +119,22 @@ def t5(
 ) -> Encoding:
     """A bias for each head and bucket of lags (`t5_buckets`); d is the number of heads.
 
-    Biases start normal with standard deviation `scale`. Lags of one bucket share a code.
+    The initial biases are normal with standard deviation `scale`. Lags in the same bucket share a
+    vector.
 
     Parameters
     ----------
     buckets : int
-        Codes that lags share: near ones have their own, far ones ever wider ranges.
+        Number of buckets: one for each small lag, then one for each of increasingly wide ranges.
     max_distance : int
-        Where the widening ranges end; the last one, shared by all lags beyond, begins nearer: at 91
-        with 32 buckets and 128, at 113 if causal.
+        Distance at which the ranges stop widening. All larger lags share the last bucket, which
+        starts nearer: with 32 buckets and 128, at 91, or at 113 if causal.
     causal : bool
-        Only the lags up to 0, as a decoder sees them; else both signs.
+        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
     scale : float
-        Standard deviation of the numbers that training starts from.
+        Standard deviation of the initial values.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def t5(
     check_above("scale", scale)
     t5_buckets(
         np.zeros(1, dtype=int), buckets, max_distance, causal=causal
-    )  # a wrong number is refused here
+    )  # refuses invalid buckets and max_distance
     check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
 
@@ -154,9 +155,9 @@ def t5(
 
 
 def alibi_slopes(heads: int) -> Floats:
-    """Slopes 2^(-8 i / heads), i = 1 … heads, for a power of 2; else as BLOOM fills them up.
+    """Slopes 2^(-8 i / heads), i = 1 … heads, if heads is a power of 2; otherwise as in BLOOM.
 
-    The largest power of 2 below comes first, then every other slope of its double.
+    BLOOM uses the slopes for the next lower power of 2, then every other slope for its double.
 
     >>> alibi_slopes(6)
     array([0.25      , 0.0625    , 0.015625  , 0.00390625, 0.5       , 0.125     ])
@@ -171,12 +172,12 @@ def alibi_slopes(heads: int) -> Floats:
 def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
     """Bias -slope · |lag|, a slope for each head (Press et al., 2022); d is the number of heads.
 
-    Two-sided, a lag and its opposite share a code; the paper's models are causal.
+    If two-sided, opposite lags share a vector; the models in the paper are causal.
 
     Parameters
     ----------
     causal : bool
-        Only the lags up to 0, as a decoder sees them; else both signs.
+        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
 
     Examples
     --------
@@ -203,17 +204,17 @@ def kerple(
 ) -> Encoding:
     """Bias −p ln(1 + a r) or −a r^p of the distance r for each of d heads.
 
-    p starts uniform on (0, 2), a on (0, 1), both at least 0.01, as in the authors' code (Chi et
-    al., 2022, KERPLE). Two-sided, a lag and its opposite share a code.
+    The initial p is uniform on (0, 2) and a on (0, 1), both at least 0.01, as in the authors'
+    source code (Chi et al., 2022, KERPLE). If two-sided, opposite lags share a vector.
 
     Parameters
     ----------
     kernel : str
-        log or power: how the bias falls with the distance.
+        Decrease of the bias with distance: log or power.
     causal : bool
-        Only the lags up to 0, as a decoder sees them; else both signs.
+        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -234,19 +235,19 @@ def kerple(
 def erpe(
     length: int, d: int, *, causal: bool = False, scale: float = 0.02, seed: int = 0
 ) -> Encoding:
-    """One free scalar for each lag and head (Foumani et al., 2023); d is the number of heads.
+    """A learned scalar for each lag and head (Foumani et al., 2023); d is the number of heads.
 
-    It starts normal with standard deviation `scale`; the authors start at zero, where all lags
-    are alike. Added after the softmax in the paper.
+    The initial values are normal with standard deviation `scale`; the authors start from zero,
+    which makes all lags equal. In the paper, the scalars are added after the softmax.
 
     Parameters
     ----------
     causal : bool
-        Only the lags up to 0, as a decoder sees them; else both signs.
+        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
     scale : float
-        Standard deviation of the numbers that training starts from.
+        Standard deviation of the initial values.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -275,26 +276,26 @@ def tupe(
     scale: float = 0.02,
     seed: int = 0,
 ) -> Encoding:
-    """Untied absolute positions and T5 bins: a query position's bias to all keys and heads.
+    """Untied absolute positions and T5 buckets: the biases of a query for all heads and keys.
 
-    (p_i U^Q) (p_j U^K)^T / √(2 d/heads) + b_(j−i) with vectors p of size d, layer-normalised, and b
-    the biases of `t5_buckets` (Ke et al., 2021). A code has heads · length columns, the keys of one
-    head after those of another; d is the size of p, not of a code. p, U and b start normal with
-    standard deviation `scale`.
+    The bias is (p_i U^Q) (p_j U^K)^T / √(2 d/heads) + b_(j−i) with layer-normalised vectors p of
+    size d and the biases b of `t5_buckets` (Ke et al., 2021). The vector of a position has
+    heads · length columns, with all keys of one head before the next head; d is the size of p. The
+    initial p, U and b are normal with standard deviation `scale`.
 
     Parameters
     ----------
     heads : int
-        Heads of attention; a code has a column for each head and key.
+        Number of attention heads; vectors have a column for each head and key.
     buckets : int
-        Codes that lags share: near ones have their own, far ones ever wider ranges.
+        Number of buckets: one for each small lag, then one for each of increasingly wide ranges.
     max_distance : int
-        Where the widening ranges end; the last one, shared by all lags beyond, begins nearer: at 91
-        with 32 buckets and 128.
+        Distance at which the ranges stop widening. All larger lags share the last bucket, which
+        starts nearer: at 91 with 32 buckets and 128.
     scale : float
-        Standard deviation of the numbers that training starts from.
+        Standard deviation of the initial values.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -303,13 +304,13 @@ def tupe(
     """
     if heads < 1 or d % heads:
         raise PefourierError(
-            f"tupe cuts d into heads and needs a multiple of heads={heads}; got d={d}"
+            f"tupe splits d into heads and needs a multiple of heads={heads}; got d={d}"
         )
     check_above("scale", scale)
     check_size("tupe", max(length, d, buckets), d)
-    t5_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # a wrong number is refused here
+    t5_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # refuses invalid numbers
 
-    @cache  # every code needs all of them, which a size that is refused must not pay for
+    @cache  # drawn when first used, because a refused size must not cost time
     def weights() -> Parts:
         draw = stream(seed).normal
         p = draw(0.0, scale, (length, d))
@@ -334,27 +335,27 @@ def tupe(
     )
 
 
-HIDDEN = 512  # width of SwinV2's network
+HIDDEN = 512  # hidden units of SwinV2's network
 
 
 def lags_of_window(length: int, grid: tuple[int, ...]) -> Domain:
-    """Displacements within a window: of a grid where one is given, else of one axis."""
+    """Displacements within a window on a grid, or on one axis without a grid."""
     check_sides("a window", grid, 0, length if grid else None)
     return lags_on(grid) if grid else lags_between(length)
 
 
 def toward_query(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Displacements query - key of points, (n, axes): the sign that the authors take."""
+    """Displacements query - key of points, (n, axes), the sign in the authors' source code."""
     return -domain.places(x).reshape(len(x), len(domain.sides))
 
 
 def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> Encoding:
-    """Numbers of a table that runs through displacements query - key, others behind."""
+    """Biases from a random table ordered by displacement query - key, then other rows."""
     check_above("scale", scale)
     check_size(name, len(domain), d)
     prefix = domain.prefix
 
-    @cache  # all codes are drawn at once
+    @cache  # all numbers are drawn at once
     def bias() -> Floats:
         return stream(seed).normal(0.0, scale, (len(domain), d))
 
@@ -375,19 +376,20 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
 def swin(
     length: int, d: int, *, grid: tuple[int, ...] = (), scale: float = 0.02, seed: int = 0
 ) -> Encoding:
-    """One free scalar for each displacement in a window and each of d heads (Swin Transformer).
+    """A learned scalar for each displacement in a window and each of d heads (Swin Transformer).
 
-    The row of a table is (dy + H − 1)(2W − 1) + dx + W − 1 with the displacement (dy, dx) from key
-    to query. Biases start normal with standard deviation `scale`.
+    In the authors' table, the displacement (dy, dx) from key to query has row
+    (dy + H − 1)(2W − 1) + dx + W − 1. The initial biases are normal with standard deviation
+    `scale`.
 
     Parameters
     ----------
     grid : tuple of int
         Sides of the window, such as 7x7; one axis by default.
     scale : float
-        Standard deviation of the numbers that training starts from.
+        Standard deviation of the initial values.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -403,18 +405,18 @@ def beit(
 ) -> Encoding:
     r"""Swin's biases over the whole image, and three for the class token (BEiT).
 
-    Three rows come first that belong to no displacement: from the class token to others, from
-    others to it, and to itself; in the authors' table they are the last. Training starts from
-    zeros, where all are alike; here they are normal with standard deviation `scale`.
+    The first three rows belong to no displacement: from the class token to other tokens, from other
+    tokens to it, and to itself. In the authors' table, they are the last rows. The authors start
+    from zeros; here the initial values are normal with standard deviation `scale`.
 
     Parameters
     ----------
     grid : tuple of int
         Sides of the image in patches, such as 14x14; one axis by default.
     scale : float
-        Standard deviation of the numbers that training starts from.
+        Standard deviation of the initial values.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -427,7 +429,7 @@ def beit(
 
 
 def log_spaced(lags: NDArray[np.int64], sides: NDArray[np.int64]) -> Floats:
-    """SwinV2's input: sign(u) log2(1 + |u|) / 3 with u = 8 lag / (side - 1), 0 on a side of one.
+    """SwinV2's input sign(u) log2(1 + |u|) / 3 with u = 8 lag / (side - 1); 0 for a side of 1.
 
     >>> log_spaced(np.array([[-6, 3]]), np.array([7, 7])).round(7)
     array([[-1.0566417,  0.773976 ]])
@@ -439,14 +441,14 @@ def log_spaced(lags: NDArray[np.int64], sides: NDArray[np.int64]) -> Floats:
 def swin2_bias(coordinates: Floats, weights: Floats, shifts: Floats, heads: Floats) -> Floats:
     """16 sigmoid(relu(c W + b) V), (n, heads): W (axes, hidden), b (hidden,), V (hidden, heads)."""
     hidden = np.maximum(coordinates @ weights + shifts, 0.0)
-    with np.errstate(over="ignore"):  # the bias is then 0, as it is in the limit
+    with np.errstate(over="ignore"):  # on overflow, the bias is 0, which is the limit
         return 16 / (1 + np.exp(-(hidden @ heads)))
 
 
 def of_network(
     domain: Domain, sides: NDArray[np.int64], d: int, network: Callable[[], Parts]
 ) -> Encoding:
-    """SwinV2's biases out of a network's W, b and V; those of another window are its, too."""
+    """Biases of SwinV2 from the W, b and V of a network, which also apply to other windows."""
 
     def codes(x: NDArray[Any]) -> Floats:
         x = np.asarray(x)
@@ -473,20 +475,20 @@ def swin2(
 ) -> Encoding:
     """Continuous biases (Swin Transformer V2): 16 sigmoid of a network of log-spaced displacements.
 
-    Its input is sign(u) log2(1 + |u|) / 3 with u = 8 (query - key) / (H - 1) on
-    each axis, its hidden layer has 512 units. Weights start normal with standard deviation `scale`,
-    shifts at zero.
+    The input is sign(u) log2(1 + |u|) / 3 with u = 8 (query - key) / (H - 1) on each axis; the
+    hidden layer has 512 units. The initial weights are normal with standard deviation `scale`, and
+    the initial shifts are zero.
 
     Parameters
     ----------
     grid : tuple of int
         Sides of the window, such as 8x8; one axis by default.
     pretrained : tuple of int
-        Sides of the window in pretraining, which displacements are divided by; by default `grid`.
+        Sides of the pretraining window, which scale the displacements; by default `grid`.
     scale : float
-        Standard deviation of the weights that training starts from.
+        Standard deviation of the initial weights.
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -501,10 +503,10 @@ def swin2(
         check_count("a side of pretrained", side)
     if len(sides) != len(domain.sides):
         raise PefourierError(
-            f"pretrained needs a side for each of the {len(domain.sides)} axes; got {len(sides)}"
+            f"pretrained needs one side for each of {len(domain.sides)} axes; got {len(sides)}"
         )
 
-    @cache  # every code needs all of them
+    @cache  # all vectors use the same network
     def network() -> Parts:
         draw = stream(seed).normal
         weights = draw(0.0, scale, (len(sides), HIDDEN))

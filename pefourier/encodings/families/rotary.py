@@ -1,12 +1,13 @@
-"""Encodings that rotate queries and keys: the code of a position is the cosines and sines used.
+"""Encodings that rotate queries and keys; the vector of a position holds the cosines and sines.
 
 Conventions
 -----------
-Angular frequencies are radians per position, one per pair of dimensions, in the order of the
-model's inverse frequencies. A scaling is a function of a `Head` and its own parameters that gives
-these frequencies and the attention factor before cosines and sines; `SCALINGS` names them all, and
-``rope`` takes the parameters of each: those of another scaling are refused. Formulas are those of
-the published code (Hugging Face transformers, ``modeling_rope_utils.py``), in float64.
+Angular frequencies are in radians per position, one per pair of dimensions, in the order of the
+model's inverse frequencies. A scaling is a function of a `Head` and further parameters; it returns
+the frequencies and the attention factor, which multiplies cosines and sines. `SCALINGS` lists all
+scalings. ``rope`` accepts the parameters of the chosen scaling and refuses those of others.
+Formulas follow the published source code (Hugging Face transformers, ``modeling_rope_utils.py``),
+in float64.
 """
 
 import inspect
@@ -38,15 +39,15 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
-XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' code
+XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' source code
 ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
-LOST = 1e12  # radians a position; at position 1000 a phase has a tenth of a radian left
+LOST = 1e12  # radians per position; at position 1000, phases have errors of 0.1 radians
 Rotation = tuple[Floats, float]  # frequencies in radians per position, attention factor
 
 
 @dataclass(frozen=True)
 class Head:
-    """The dimensions of one attention head and the positions it is to tell apart."""
+    """The dimensions of one attention head, and the sequence length."""
 
     d: int
     rho: float
@@ -55,7 +56,7 @@ class Head:
 
     @property
     def rotated(self) -> int:
-        """Dimensions on whose grid the frequencies lie; an odd number is rounded up to pairs."""
+        """Rotated dimensions, which define the frequencies; odd numbers are rounded up to pairs."""
         return int(self.d * self.partial)
 
     def grid(self, stretch: float = 1.0) -> Floats:
@@ -65,7 +66,7 @@ class Head:
         )
 
     def stretched(self, ratio: float) -> Floats:
-        """The grid of base rho ratio^(r/(r-2)): its first frequency kept, its last over ratio."""
+        """Frequencies of base rho ratio^(r/(r-2)): the first unchanged, the last over ratio."""
         if self.rotated < 4:
             raise PefourierError(
                 f"this scaling needs at least 4 rotated dimensions; got {self.rotated}"
@@ -79,17 +80,17 @@ def unscaled(head: Head) -> Rotation:
 
 
 def linear(head: Head, *, factor: float) -> Rotation:
-    """Position interpolation (Chen et al., 2023): every frequency over factor."""
+    """Position interpolation (Chen et al., 2023): every frequency divided by factor."""
     return head.grid() / factor, 1.0
 
 
 def ntk(head: Head, *, factor: float) -> Rotation:
-    """NTK-aware base rho factor^(r/(r-2)), r rotated dimensions (bloc97, 2023)."""
+    """NTK-aware base rho factor^(r/(r-2)) for r rotated dimensions (bloc97, 2023)."""
     return head.stretched(factor), 1.0
 
 
 def dynamic(head: Head, *, factor: float, original: int) -> Rotation:
-    """NTK-aware by factor L'/L - (factor - 1), L' the longer of length and original length L."""
+    """NTK-aware with ratio factor L'/L - (factor - 1), L' the larger of length and original L."""
     beyond = max(head.length - original, 0)
     return head.stretched(1 + factor * beyond / original), 1.0
 
@@ -106,14 +107,14 @@ def yarn(
     mscale_all_dim: float | None = None,
     attention_factor: float = 0.0,
 ) -> Rotation:
-    r"""NTK by parts (Peng et al., 2023), as its published code has it.
+    r"""NTK by parts (Peng et al., 2023), as in the published source code.
 
-    With :math:`c(n) = r \ln(L/2\pi n) / 2\ln\rho`, the pair that turns n times over the original
-    length L, frequencies are kept up to c(beta_fast), divided by factor from c(beta_slow) on, and
-    blended between: linearly in the *index of the pair* (the paper: in the number of turns). With
-    `truncate` the limits are rounded outwards. The attention factor is 0.1 ln factor + 1, or the
-    quotient of 0.1 m ln factor + 1 for m = mscale and mscale_all_dim if both are given. Where
-    `attention_factor` is given, it is this. Zeros stand for not given.
+    Pair :math:`c(n) = r \ln(L/2\pi n) / 2\ln\rho` completes n rotations over the original length L.
+    Frequencies are unchanged up to c(beta_fast), divided by factor from c(beta_slow), and blended
+    between them, linearly in the *index of the pair* (in the paper: in the number of rotations).
+    With `truncate`, the limits are rounded outwards. The attention factor is `attention_factor` if
+    given, the quotient of 0.1 m ln factor + 1 for m = mscale and m = mscale_all_dim if both are
+    given, or else 0.1 ln factor + 1. Zero means not given.
     """
     frequencies = blend_by_parts(head, factor, original, beta_fast, beta_slow, truncate=truncate)
 
@@ -136,7 +137,7 @@ def blend_by_parts(
     *,
     truncate: bool = True,
 ) -> Floats:
-    """Frequencies of YaRN, blended between the pairs that turn beta_fast and beta_slow times.
+    """Frequencies of YaRN, blended between pairs with beta_fast and beta_slow full rotations.
 
     >>> frequencies = blend_by_parts(Head(128, 1e4, 1.0, 1), 4.0, 4096)
     >>> np.flatnonzero(np.diff(frequencies / Head(128, 1e4, 1.0, 1).grid()))[[0, -1]].tolist()
@@ -164,10 +165,9 @@ def longrope(
     long_factor: tuple[float, ...],
     attention_factor: float = 0.0,
 ) -> Rotation:
-    """Each frequency over its own factor (Ding et al., 2024), the long ones beyond `original`.
+    """Divide each frequency by a separate factor (Ding et al., 2024), long beyond `original`.
 
-    The attention factor, unless given, is sqrt(1 + ln factor / ln original), or 1 where factor is
-    at most 1.
+    The default attention factor is sqrt(1 + ln factor / ln original), or 1 if factor is at most 1.
     """
     theta = head.grid()
     check_factors("short_factor", short_factor, len(theta))
@@ -187,10 +187,10 @@ def llama3(
     low_freq_factor: float = 1.0,
     high_freq_factor: float = 4.0,
 ) -> Rotation:
-    """By turns n over the original length (Llama 3.1): kept above high, over factor below low.
+    """Scale pairs by their n rotations over the original length (Llama 3.1).
 
-    Between them theta (t + (1 - t) / factor) with t = (n - low) / (high - low); nothing is between
-    where both are the same (Llama 4).
+    Frequencies are unchanged if n > high and divided by factor if n < low. Between, they are
+    theta (t + (1 - t) / factor) with t = (n - low) / (high - low). Llama 4 has low = high.
     """
     theta = head.grid()
     turns = original * theta / (2 * pi)
@@ -201,9 +201,9 @@ def llama3(
 
 
 def original_of_llama3(params: Mapping[str, Any]) -> int | None:
-    """The length before the scaling whose divisors rope_freqs holds; None: no llama3 scaling.
+    """Original length of the llama3 scaling that gave rope_freqs; None: another scaling.
 
-    With 1 and 4 for its limits, as in all published models: the blended pairs give it.
+    The limits are 1 and 4, as in all published models, and the blended pairs set the length.
     """
     head = Head(params["d"], params["rho"], params["partial"], 1)
     ratios, factor = 1 / np.array(params["factors"]), max(params["factors"])
@@ -217,21 +217,21 @@ def original_of_llama3(params: Mapping[str, Any]) -> int | None:
 
 
 def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
-    """p-RoPE (Barbero et al., 2024): on the full head's grid the lowest frequencies are zero."""
+    """p-RoPE (Barbero et al., 2024): frequencies of the full head, with the lowest set to zero."""
     theta = Head(head.d, head.rho, 1.0, head.length).grid()
     theta[int(head.partial * head.d // 2) :] = 0.0
     return theta / factor, 1.0
 
 
 def by_factors(head: Head, *, factors: tuple[float, ...]) -> Rotation:
-    """Each frequency over its own factor at every length: what llama.cpp keeps as rope_freqs."""
+    """Divide each frequency by a separate factor at every length, as rope_freqs of llama.cpp."""
     theta = head.grid()
     check_factors("factors", factors, len(theta))
     return theta / np.array(factors), 1.0
 
 
 def check_factors(key: str, values: tuple[float, ...], pairs: int) -> None:
-    """Refuse factors that are not as many as pairs turn, or not above 0."""
+    """Refuse a wrong number of factors, and factors that are not above 0."""
     if len(values) != pairs:
         raise PefourierError(
             f"{key} needs {pairs} numbers, one per rotated pair; got {len(values)}"
@@ -241,11 +241,11 @@ def check_factors(key: str, values: tuple[float, ...], pairs: int) -> None:
 
 
 def cut(head: Head, *, original: int) -> Rotation:
-    r"""Pairs that complete no turn in training stand still: below 2 pi / L frequencies are zero.
+    r"""Set frequencies below 2 pi / L to zero: pairs without a full rotation in training.
 
-    As FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv 2410.21216) have
-    it; p-RoPE cuts a share of the pairs in place of these, see `proportional`, clipped RoPE slows
-    a number of them, see `clip`.
+    This is used in FoPE (Hua et al., 2024, arXiv 2412.17739) and HoPE (Chen et al., 2024, arXiv
+    2410.21216). p-RoPE sets a share of the pairs to zero instead, see `proportional`; clipped RoPE
+    lowers a fixed number of frequencies, see `clip`.
     """
     theta = head.grid()
     return np.where(theta * original < 2 * pi, 0.0, theta), 1.0
@@ -254,8 +254,9 @@ def cut(head: Head, *, original: int) -> Rotation:
 def clip(head: Head, *, clipped: int = 20) -> Rotation:
     r"""Clipped RoPE (2026, arXiv 2602.05258): the last n = `clipped` frequencies fade to zero.
 
-    Frequency k of them, k = 0 … n - 1, times :math:`(1 + \cos(\pi k / (n - 1))) / 2`: the first is
-    kept. The authors' code has n = 20; of a head with fewer pairs it takes all.
+    Frequency k = 0 … n - 1 among these is multiplied by :math:`(1 + \cos(\pi k / (n - 1))) / 2`,
+    which leaves the first unchanged. The authors' source code uses n = 20, or all pairs of a
+    smaller head.
     """
     theta = head.grid()
     count = min(clipped, len(theta))
@@ -264,11 +265,11 @@ def clip(head: Head, *, clipped: int = 20) -> Rotation:
 
 
 def riflex(head: Head, *, factor: float, original: int, repeat: int) -> Rotation:
-    r"""RIFLEx (Zhao et al., 2025, arXiv 2502.15894): the pair that makes videos repeat is slowed.
+    r"""RIFLEx (Zhao et al., 2025, arXiv 2502.15894): lower the frequency that makes videos repeat.
 
-    Of the wavelengths :math:`2\pi/\omega_i` the one nearest to `repeat`, the frames after which
-    content was seen to repeat, becomes the length asked for, factor times original; a pair that is
-    slower already stays. The authors' code takes 0.9 of that frequency.
+    `repeat` is the number of frames after which content repeats. The wavelength
+    :math:`2\pi/\omega_i` nearest to `repeat` becomes the new length, factor times original, unless
+    it is longer already. The authors' source code uses 0.9 times that frequency.
     """
     theta = head.grid()
     k = int(np.abs(2 * pi / theta - repeat).argmin())
@@ -295,7 +296,7 @@ SCALINGS: dict[str, Callable[..., Rotation]] = {
 
 
 def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
-    """Parameters of a scaling, beyond those every rotation has, with the types they are read as.
+    """Parameters of a scaling, other than those of every rotation, with the types of their text.
 
     >>> scaling_parameters("yarn")["mscale"].annotation
     <class 'float'>
@@ -309,7 +310,7 @@ def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
 
 
 def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters of a scaling: as set or default; None and () stand for not set."""
+    """All parameters of a scaling, as set or default; None and () mean not set."""
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
     values = {}
@@ -317,7 +318,7 @@ def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, An
         value = settings.get(key)
         values[key] = parameter.default if value is None or value == () else value
         if values[key] is inspect.Parameter.empty:
-            raise PefourierError(f"scaling={scaling} needs {key}; write {key}=…")
+            raise PefourierError(f"scaling={scaling} needs {key}; add {key}=…")
         if key in ABOVE_ZERO:
             check_above(key, values[key])
         if key in ("original", "repeat", "clipped"):
@@ -326,7 +327,7 @@ def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, An
 
 
 def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
-    """What is legal in the parameters of a scaling and yet worth a word."""
+    """Findings about legal but unusual parameters of a scaling."""
     remarks = []
     if settings.get("factor", 1.0) < 1:
         remarks.append(finding("rope-factor", factor=settings["factor"]))
@@ -340,7 +341,7 @@ def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
 
 
 def scale_frequencies(scaling: str, head: Head, settings: Mapping[str, Any]) -> Rotation:
-    """Frequencies and attention factor of a scaling, refused where no number holds phases."""
+    """Frequencies and attention factor of a scaling; refuse frequencies too high for float64."""
     check_above("rho", head.rho)
     with np.errstate(all="ignore"):
         frequencies, attention = SCALINGS[scaling](head, **settings)
@@ -352,27 +353,27 @@ def scale_frequencies(scaling: str, head: Head, settings: Mapping[str, Any]) -> 
     if not np.abs(frequencies).max() <= LOST:
         raise PefourierError(
             f"rho={head.rho:g} with scaling={scaling} gives a frequency of {frequencies.max():.3g} "
-            f"radians a position, above {LOST:g}; a base is 1 or more, 10000 mostly"
+            f"radians per position, above {LOST:g}; use a base of at least 1, usually 10000"
         )
     return frequencies, float(attention)
 
 
 def logits_gain(mscale: float, factor: float, label: str = "a scaling") -> float:
-    """What DeepSeek's layers multiply their logits with: (0.1 m ln factor + 1)^2.
+    """Factor by which DeepSeek's layers multiply logits: (0.1 m ln factor + 1)^2.
 
     >>> logits_gain(1.0, 40.0)
     1.8738542070926265
     """
     root = 0.1 * mscale * log(factor) + 1
-    gain = root * root  # inf where that overflows, unlike a power
+    gain = root * root  # gives inf on overflow, where a power would raise
     check_above(f"(0.1 mscale_all_dim ln factor + 1)^2 of {label}", gain)
     return gain
 
 
 def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
-    """Frequencies, and the factor before the waves by the scaling's formula, of `rope`'s settings.
+    """Frequencies and attention factor for settings of `rope`, by the formula of their scaling.
 
-    A setting of the scaling that is None or not there is left to its default.
+    Settings of the scaling that are None or missing have their default.
 
     >>> settings = {"d": 4, "rho": 100.0, "partial": 1.0, "scaling": "linear", "factor": 4.0}
     >>> rotation_of(settings, 80)
@@ -384,7 +385,7 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
 
 
 def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None:
-    """The same; None where settings lack what their scaling needs, or are refused."""
+    """Return `rotation_of`, or None if settings are incomplete or refused."""
     try:
         return rotation_of(settings, length)
     except PefourierError:
@@ -392,18 +393,18 @@ def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None
 
 
 def refuse_unused(scaling: str, settings: Mapping[str, Any]) -> None:
-    """Refuse settings of other scalings; None and () stand for not set."""
+    """Refuse settings of other scalings; None and () mean not set."""
     for key in settings.keys() - scaling_parameters(scaling).keys():
         if settings[key] not in (None, ()):
             users = [name for name in SCALINGS if key in scaling_parameters(name)]
             raise PefourierError(
                 f"scaling={scaling} does not use {key}={shown(settings[key])}; leave it out or "
-                f"choose scaling={' or '.join(users)}"
+                f"use scaling={' or '.join(users)}"
             )
 
 
 def turning_share(turned: float, d: float) -> float:
-    """The share of a head of which so many dimensions turn, int(share d).
+    """Share of a head for which int(share d) is a number of rotated dimensions.
 
     >>> turning_share(64, 128), int(22 * turning_share(15, 22)), int(22 * (15 / 22))
     (0.5, 15, 14)
@@ -413,9 +414,9 @@ def turning_share(turned: float, d: float) -> float:
 
 
 def check_head(name: str, d: int, partial: float) -> None:
-    """Refuse heads that cannot be turned in pairs."""
+    """Refuse heads without a whole number of rotated pairs."""
     if d % 2 and int(d * partial) == d:
-        raise PefourierError(f"{name} turns pairs of dimensions and needs an even d; got d={d}")
+        raise PefourierError(f"{name} rotates pairs of dimensions and needs an even d; got d={d}")
     if int(d * partial) < 2:
         raise PefourierError(f"partial={partial:g} of d={d} leaves no pair of dimensions to rotate")
 
@@ -432,54 +433,56 @@ def rope(
     inv_freq: Floats | None = None,
     **settings: Any,
 ) -> ShiftInvariantEncoding:
-    """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d), d the head size.
+    """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d); d is the head size.
 
-    With frequencies ω_i and attention factor a of the scaling, codes are a cos ω_i s and
-    a sin ω_i s, the numbers a model multiplies with.
+    Columns are a cos ω_i s and a sin ω_i s, with frequencies ω_i and attention factor a of the
+    scaling: the numbers that multiply queries and keys in a model.
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies (rope_theta): the larger, the slower the slowest wave.
+        Base of the frequencies (rope_theta); a larger base lowers the lowest frequency.
     layout : str
-        halves (Hugging Face's Llama) or interleaved (GPT-J): where the sine of a pair stands. Inner
+        Column of the sine of a pair: halves (Hugging Face's Llama) or interleaved (GPT-J). Inner
         products do not depend on it.
     partial : float
-        Share of d that is rotated, r = int(partial d) dimensions. Codes have columns for these
-        only, as the model's cosines and sines do: the others carry no position. With
-        scaling=proportional all of d has codes, constant (1, 0) where the frequency is 0.
+        Share of d that is rotated, r = int(partial d) dimensions. Only these have columns, because
+        the other dimensions carry no position. With scaling=proportional, all d dimensions have
+        columns, constant (1, 0) if the frequency is 0.
     scaling : str
-        none, or an extension of the context. Each has its own parameters, see `SCALINGS`:
+        none, or an extension of the context. The parameters of each scaling are:
         linear: factor; ntk: factor; dynamic: factor, original; yarn: factor, original, beta_fast,
         beta_slow, truncate, mscale, mscale_all_dim, attention_factor; longrope: factor, original,
         short_factor, long_factor, attention_factor; llama3: factor, original, low_freq_factor,
         high_freq_factor; proportional: factor; cut: original; clip: clipped;
         riflex: factor, original, repeat; factors: factors.
     inv_freq : array
-        Frequencies in radians per position, one per rotated pair, as models and engines keep them:
-        FILE[#ARRAY], a vector. They stand for base and scaling, and set d.
+        Frequencies in radians per position, one per rotated pair, as stored in models and engines:
+        FILE[#ARRAY], a vector. They replace base and scaling, and set d.
     factor : float
-        How many times longer the context becomes.
+        Extension factor of the context length.
     original : int
-        Context length of training.
+        Context length in training.
     beta_fast, beta_slow : float
-        yarn: pairs that turn more often over `original` are kept, those that turn less divided.
+        yarn: frequencies of pairs with more than beta_fast rotations over `original` are unchanged;
+        those of pairs with fewer than beta_slow rotations are divided by factor.
     truncate : bool
-        yarn: whether the limits of its ramp are rounded outwards to whole pairs.
+        yarn: whether to round the limits of the blended pairs outwards to whole pairs.
     mscale, mscale_all_dim : float
-        yarn: make the attention factor where both are given; 0 stands for not given.
+        yarn: set the attention factor if both are given; 0 means not given.
     attention_factor : float
-        Factor before cosines and sines; 0 leaves it to the scaling.
+        Factor of cosines and sines; 0 means that the scaling sets it.
     short_factor, long_factor : tuple of float
-        longrope: a divisor for each pair, up to `original` positions and beyond.
+        longrope: a divisor for each pair, for up to `original` positions and for more.
     low_freq_factor, high_freq_factor : float
-        llama3: turns over `original` below which a pair is divided, above which it is kept.
+        llama3: frequencies of pairs with fewer than low_freq_factor rotations over `original` are
+        divided by factor; those of pairs with more than high_freq_factor rotations are unchanged.
     factors : tuple of float
-        factors: a divisor for each pair, as llama.cpp's rope_freqs has them.
+        factors: a divisor for each pair, as in llama.cpp's rope_freqs.
     clipped : int
-        clip: how many of the slowest pairs fade out.
+        clip: number of the lowest frequencies that fade to zero.
     repeat : int
-        riflex: positions after which content was seen to repeat beyond `original`.
+        riflex: number of positions after which content repeats beyond `original`.
 
     Examples
     --------
@@ -490,7 +493,7 @@ def rope(
     1.2772588722239782
     """
     if not 0 < partial <= 1:
-        raise PefourierError(f"partial is the share of d to rotate, in (0, 1]; got {partial}")
+        raise PefourierError(f"partial, the rotated share of d, must be in (0, 1]; got {partial}")
     params = complete_settings(scaling, settings)
     refuse_unused(scaling, settings)
     if inv_freq is None:
@@ -522,28 +525,29 @@ def rope(
 
 
 def given_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
-    """Frequencies (m,) in place of a formula, refused beside one."""
+    """Return given frequencies (m,), and refuse them if rho or scaling is set too."""
     frequencies = np.asarray(inv_freq, dtype=float)
     if (rho, scaling) != (10000.0, "none"):
-        raise PefourierError("inv_freq stands for base and scaling; leave out rho and scaling")
+        raise PefourierError("inv_freq replaces base and scaling; leave out rho and scaling")
     if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
-        raise PefourierError(f"inv_freq is a vector, one number a pair; got {frequencies.shape}")
+        shape = frequencies.shape
+        raise PefourierError(f"inv_freq must be a vector, one number per pair; got shape {shape}")
     if not np.isfinite(frequencies).all():
         raise PefourierError(
-            f"inv_freq holds {frequencies[~np.isfinite(frequencies)][0]}; frequencies are finite"
+            f"inv_freq must be finite; got {frequencies[~np.isfinite(frequencies)][0]}"
         )
     return frequencies
 
 
 def base_of(frequencies: Floats) -> float | None:
-    """The shortest base whose grid some frequencies are, to rounding as in float32; None: no base.
+    """Shortest base that gives some frequencies, within rounding of float32; None: no base.
 
     >>> base_of(np.float32(5e5) ** -(np.arange(64, dtype=np.float32) / 64))
     500000.0
     """
     pairs = len(frequencies)
     if pairs < 2 or (frequencies <= 0).any() or abs(frequencies[0] - 1) > 2e-6:
-        return None  # a grid begins at 1
+        return None  # the first frequency of a base is 1
     steps = np.arange(pairs) / pairs
     rate = -np.log(frequencies[-1]) / steps[-1]
     for digits in range(17):
@@ -554,7 +558,7 @@ def base_of(frequencies: Floats) -> float | None:
 
 
 def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
-    """The signature of `rope` with the parameters of every scaling, None where not given."""
+    """Signature of `rope` with the parameters of every scaling; their default None means unset."""
     signature = inspect.signature(function)
     parameters: dict[str, inspect.Parameter] = {}
     for scaling in SCALINGS:
@@ -572,20 +576,20 @@ rope.__signature__ = full_signature(rope)  # type: ignore[attr-defined]
 def xpos(
     length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", span: float = XPOS_SPAN
 ) -> Encoding:
-    """Rotary positions with decay (Sun et al., 2022): the codes of queries.
+    """Rotary positions with decay (Sun et al., 2022): the vectors of queries.
 
-    Pair i has ζ_i^(s/span) before cosine and sine of s ρ^(−2i/d), ζ_i = (2i/d + 0.4)/1.4. Keys have
-    the inverse factor, so that the model's products depend on the lag; the inner product of two
-    such codes does not.
+    In pair i, the cosine and sine of s ρ^(−2i/d) have the factor ζ_i^(s/span), where
+    ζ_i = (2i/d + 0.4)/1.4. Keys have the inverse factor, which makes the model's products depend
+    only on the lag; inner products of two of these vectors do not.
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
+        Base of the frequencies; a larger base lowers the lowest frequency.
     layout : str
-        interleaved: sine and cosine of a frequency side by side; halves: sines, then cosines.
+        interleaved: cosine and sine of a frequency adjacent; halves: all cosines, then all sines.
     span : float
-        Positions over which the decay acts once.
+        Number of positions over which a pair decays by ζ_i.
 
     Examples
     --------
@@ -599,7 +603,7 @@ def xpos(
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
 
     def codes(x: NDArray[Any]) -> NDArray[np.floating]:
-        with np.errstate(all="ignore"):  # what overflows is refused when built
+        with np.errstate(all="ignore"):  # overflow is refused when the encoding is built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
         table = plain.codes(x)
         for part in split_pairs(table, layout):
@@ -614,19 +618,19 @@ def xpos(
 def rope_imaginary(
     length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", partial: float = 1.0
 ) -> Encoding:
-    """The heads that RoPE++ adds to those of rope: their scores have the sine of the lag.
+    """The additional heads of RoPE++, with attention scores by the sine of the lag.
 
-    Queries are turned a quarter less than keys, so that pair i has sin ω_i(s − t) where rope has
-    the cosine. Codes are those of queries, of phases ω_i s − π/2; inner products of two are rope's.
+    Queries are rotated by π/2 less than keys: pair i has sin ω_i(s − t) where rope has the cosine.
+    The vectors are those of queries, with phases ω_i s − π/2; their inner products equal rope's.
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
+        Base of the frequencies; a larger base lowers the lowest frequency.
     layout : str
-        halves or interleaved: where the sine of a pair stands.
+        Column of the sine of a pair: halves or interleaved.
     partial : float
-        Share of d that is rotated, as rope has it.
+        Share of d that is rotated, as in rope.
 
     Examples
     --------
@@ -646,18 +650,18 @@ def rope_imaginary(
     "grape", "Zhang et al., 2025, arXiv 2512.07805 (before training)", declared=True, untrained=True
 )
 def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None = None) -> Encoding:
-    """GRAPE where its planes commute: rope with learned frequencies, turned the other way.
+    """GRAPE with commuting planes: rope with learned frequencies and opposite direction.
 
-    The authors' code keeps rope's planes (halves), learns a frequency for each from rope's on, and
-    turns the other way: codes are cos ω_i s, − sin ω_i s. The additive part of GRAPE is `alibi`;
-    with planes made from tokens it has no table.
+    The authors' source code uses rope's planes (halves), learns their frequencies from rope's as
+    initial values, and rotates in the opposite direction: columns are cos ω_i s, − sin ω_i s. The
+    additive part of GRAPE is `alibi`; GRAPE with planes made from tokens has no table.
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies that training starts from.
+        Base of the initial frequencies.
     inv_freq : array
-        Learned frequencies, the exponentials of log_freq: FILE[#ARRAY], a vector; sets d.
+        Learned frequencies, exp(log_freq): FILE[#ARRAY], a vector; sets d.
 
     Examples
     --------
@@ -676,16 +680,17 @@ def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None 
 
 @encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
 def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
-    """Polar positions (PoPE): each dimension of a head has a frequency and gives two numbers.
+    """Polar positions (PoPE): each dimension of a head has a frequency and two columns.
 
-    Scores are sums over dimensions c = 0 … d − 1 of softplus(q_c) softplus(k_c) cos ω_c(t − s) with
-    ω_c = ρ^(−c/d): what a query says and where it stands don't mix. Codes are cos ω_c s, sin ω_c s,
-    2d numbers. A learned phase for each c turns keys; it starts at 0 and is left out.
+    Attention scores are sums over dimensions c = 0 … d − 1 of
+    softplus(q_c) softplus(k_c) cos ω_c(t − s) with ω_c = ρ^(−c/d), which separates content from
+    position. Columns are cos ω_c s, sin ω_c s, 2d in total. A learned phase for each c rotates
+    keys; its initial value is 0, and it is left out.
 
     Parameters
     ----------
     rho : float
-        Base of the frequencies: the larger, the slower the slowest wave.
+        Base of the frequencies; a larger base lowers the lowest frequency.
 
     Examples
     --------

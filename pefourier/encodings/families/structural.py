@@ -1,4 +1,4 @@
-"""Encodings of a structure: branches of a tree (Shiv & Quirk, 2019), states of a recurrent unit."""
+"""Encodings of structure: branches of a tree (Shiv & Quirk, 2019), states of a recurrent unit."""
 
 from dataclasses import replace
 
@@ -21,23 +21,23 @@ def tree(
     width: int = 2,
     p: tuple[float, ...] = (0.7,),
 ) -> Encoding:
-    """Branches chosen from a node up to the root, each one-hot among `width`, weighted by depth.
+    """Branches on the path from a node to the root, one-hot among `width`, weighted by depth.
 
-    The step j above the node has the weight p^j √((1 − p^2) d/2), for each p of several in turn
-    (learned in the paper, as tanh of a free parameter). The root's code is zero. d columns hold the
-    lowest d // (width · number of p) steps; the rest of the columns is zero.
+    Step j above the node has the weight p^j √((1 − p^2) d/2), for each p (learned in the paper, as
+    tanh of a free parameter). The vector of the root is zero. The d columns hold the lowest
+    d // (width · number of p) steps; the remaining columns are zero.
 
-    `parents` gives each node's parent, -1 for the root, which comes first; its size sets the
-    length. Without it the tree is the complete one of `length` nodes in breadth-first order.
+    `parents` lists the parent of each node, with -1 for the root, which comes first; its size sets
+    the length. By default, the tree is complete, with `length` nodes in breadth-first order.
 
     Parameters
     ----------
     parents : tuple of int
         Parent of each node, -1 for the root: tree:parents=-1;0;0;1.
     width : int
-        Most children that a node has.
+        Largest number of children of a node.
     p : tuple of float
-        Decay of a step with its depth, between -1 and 1; several side by side.
+        Decay per step of depth, between -1 and 1; each value has separate columns.
 
     Examples
     --------
@@ -54,8 +54,8 @@ def tree(
     depth = d // (width * len(decay))
     if depth == 0:
         raise PefourierError(
-            f"one step of a tree of width {width} with {len(decay)} p takes "
-            f"{width * len(decay)} columns; got d={d}"
+            f"d must be at least {width * len(decay)} for one step of a tree of width {width} with "
+            f"{len(decay)} values of p; got d={d}"
         )
     parent = np.array(parents) if parents else (np.arange(length) - 1) // width
     domain = nodes(parent)
@@ -64,7 +64,7 @@ def tree(
     for node, above in enumerate(parent[1:].tolist(), start=1):
         if children[above] == width:
             raise PefourierError(f"node {above} has more than {width} children; set width=…")
-        choices[node, 1:] = choices[above, :-1]  # steps beyond the depth are forgotten
+        choices[node, 1:] = choices[above, :-1]  # steps beyond the depth are dropped
         choices[node, 0, children[above]] = 1.0
         children[above] += 1
     weights = decay ** np.arange(depth)[:, None] * np.sqrt((1 - decay**2) * d / 2)
@@ -81,17 +81,17 @@ def tree(
     untrained=True,
 )
 def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
-    """States of a gated recurrent unit that reads the constant 1 at every position.
+    """States of a gated recurrent unit (GRU) that reads the constant 1 at every position.
 
     As in torch: r, z = σ(W x + U h + b), n = tanh(W_n x + b_n + r (U_n h + c_n)),
-    h' = (1 − z) n + z h from h = 0, with all weights uniform on ±1/√d. The code of position s is
-    the state after s + 1 steps. The state has arrived, and stays, when a step is no longer than its
-    rounding: from there on positions share their code.
+    h' = (1 − z) n + z h from h = 0, with all weights uniform on ±1/√d. The vector of position s is
+    the state after s + 1 steps. The state is final once a step is as small as its rounding; all
+    later positions share its vector.
 
     Parameters
     ----------
     seed : int
-        Seed of the random numbers; the same one gives the same codes on every machine.
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
     check_size("recurrent", max(length, 3 * d), d)
     bound = d**-0.5
     draw = stream(seed).uniform
-    # rows of the gates r, z, n one under the other, in torch's order of parameters
+    # rows of the gates r, z, n are stacked, in torch's order of parameters
     w, u = draw(-bound, bound, 3 * d), draw(-bound, bound, (3 * d, d))
     b, c = draw(-bound, bound, (2, 3 * d))
     inputs, table, h = w + b, np.empty((length, d)), np.zeros(d)
@@ -113,7 +113,7 @@ def recurrent(length: int, d: int, *, seed: int = 0) -> Encoding:
         r, z = 0.5 * (1.0 + np.tanh(gates)).reshape(2, d)  # the logistic function
         step = (1 - z) * (np.tanh(inputs[2 * d :] + r * recalled[2 * d :]) - h)
         if np.linalg.norm(step) <= 4 * FLOAT64_EPS * np.linalg.norm(h):
-            table[s:] = h  # else the order of a sum, and so the machine, would tell them apart
+            table[s:] = h  # otherwise rounding, which depends on the machine, would separate them
             break
         h = h + step
         table[s] = h
