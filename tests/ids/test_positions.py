@@ -395,7 +395,7 @@ def test_rows_of_a_learned_table_are_matched(folder):
     safetensors.save_file({"transformer.wpe.weight": table}, folder / "model.safetensors")
     found = pefourier.positions(table[np.r_[:16, [0] * 8]], config=folder / "config.json")
     assert (found.verdict, found.findings[0].token) == ("repeated", 16)
-    with pytest.raises(PefourierError, match="is no row of the table"):
+    with pytest.raises(PefourierError, match="is not in the table"):
         pefourier.positions(table[:8] + 0.1, config=folder / "config.json")
 
 

@@ -88,9 +88,9 @@ def test_masks_are_apart_from_biases():
     assert spectrum(causal).summary.centroid > 0
     assert relate(causal).verdict == "one direction"
     for ask in (check_faithful, spectrum, relate):
-        with pytest.raises(PefourierError, match=r"-inf at lag -8, .*pefourier compare"):
+        with pytest.raises(PefourierError, match=r"-inf, a mask, at lag -8: .*pefourier compare"):
             ask(np.where(np.abs(lag) > 3, -np.inf, slopes))
-        with pytest.raises(PefourierError, match="-inf at lag 1, "):
+        with pytest.raises(PefourierError, match="-inf, a mask, at lag 1: "):
             ask(np.where(lag > 0, -np.inf, 0 * slopes))
 
 

@@ -324,7 +324,7 @@ def test_heads_by_layer_count_as_in_transformers(tmp_path):
 NOT_TURNED = {  # types whose own defaults are refused, by what is said of them
     **dict.fromkeys(("glm4v_moe_text", "glm4v_text", "glm_image_text"), "must be three numbers"),
     "qwen3_omni_moe_text": "needs an even d; got d=73",  # nor do these four run in transformers
-    **dict.fromkeys(("granitemoehybrid", "zamba2"), "is no rotation"),
+    **dict.fromkeys(("granitemoehybrid", "zamba2"), "expected a rotation"),
     "esm": "are learned",
 }
 ROTARY = [k for k in TYPES if type_row(k)["kind"] == "rotary" and "module" in type_row(k)]
