@@ -195,7 +195,7 @@ def about_program(
     \b
     pefourier spectrum --rho 10000 --d 256      show the frequencies
     pefourier reconstruct --pos 5 40 75         reconstruct positions
-    pefourier check-faithful my_table.npy       are vectors distinct and invertible?
+    pefourier check-faithful my_table.npy       check that vectors are distinct
     pefourier report rope --out page.html       write all answers to one page
     pefourier list                              list the known encodings
     pefourier explain gap                       explain a word of an answer

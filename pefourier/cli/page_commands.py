@@ -80,7 +80,7 @@ def encode(
     storage: Storage,
     pos: Points = None,
 ) -> None:
-    """Write vectors, or the numbers that engines store, to a file.
+    """Write vectors, or what engines store, to a file.
 
     Writes a table (positions, dimensions) in blocks, in float64 unless you pass --dtype.
 

@@ -246,7 +246,8 @@ class Renderer:
         meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
         urgent = [f.message for level in URGENT for f in result.findings if f.severity == level]
         sentences = (f"{capital(message)}." for message in urgent[:MOST_URGENT])
-        return result.verdict.upper(), meaning, action, *sentences
+        title = words.get("title", result.verdict)
+        return title.upper(), meaning, action, *sentences
 
     def conclusion(self, answer: Answer) -> str:
         """Return the paragraph about one answer."""
@@ -255,12 +256,12 @@ class Renderer:
 
     def head(self, answer: Answer) -> dict[str, Any]:
         """Return the first fields of every JSON object: the encoding and the conclusion."""
-        verdict, meaning, action, *_ = conclusion = self.conclude(answer.result)
+        _, meaning, action, *_ = conclusion = self.conclude(answer.result)
         reference = answer.result.encodings[1:]
         return {
             **identity_of(answer.encoding),
             **({"other": identity_of(reference[0])} if reference else {}),
-            "verdict": verdict.lower(),
+            "verdict": answer.result.verdict,
             "meaning": meaning,
             "action": action,
             "findings": list(answer.result.findings),

@@ -67,7 +67,8 @@ def verdict_terms(spellings: set[str]) -> Iterable[Term]:
             if spelling(name) not in spellings:
                 meaning = " ".join(re.sub(r"\{[^}]*\}", "…", entry["meaning"]).split())
                 meaning = f"A verdict of {command}: {meaning.rstrip('.')}."
-                yield Term(name.upper(), "conclusions", meaning)
+                title = entry.get("title", name)
+                yield Term(title.upper(), "conclusions", meaning, also=[name] * (title != name))
 
 
 def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:

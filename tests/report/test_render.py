@@ -262,7 +262,8 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
     verdict, result = CASES[number][0], case_result(number)
     record = result.to_dict()
     assert (result.verdict, record["verdict"]) == (verdict, verdict)
-    said = f"{verdict.upper()}. {record['meaning']} {record['action']}".rstrip()
+    words = read_toml(WORDS)[renderer_of(result).command][verdict]
+    said = f"{words.get('title', verdict).upper()}. {record['meaning']} {record['action']}".rstrip()
     assert record["conclusion"].startswith(said)
     assert not re.search(r"nan|None|inf\b|–|\[|\{", said)
 
