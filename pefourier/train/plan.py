@@ -27,7 +27,7 @@ from pefourier.train.run import settle_options
 from pefourier.train.statistics import units_needed
 from pefourier.train.store import Key, key_of
 from pefourier.writing.page import Page, flattened, plain
-from pefourier.writing.text import paragraph, printable
+from pefourier.writing.text import agreeing, paragraph, printable
 
 PARTS = ("train", "valid", "test")
 SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
@@ -95,8 +95,10 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
     seconds = estimate_seconds(resolved, experiment) * unfinished / len(keys)
     found, units = find_difference(task, experiment.options.seeds)
-    time_and_runs = {"runs": unfinished, "steps": steps, "minutes": max(1, round(seconds / 60))}
-    power = {"units": units, "found": str(found or "no difference"), "sd": str(SPREAD)}
+    runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
+    time_and_runs = {"runs": runs, "steps": steps, "minutes": max(1, round(seconds / 60))}
+    least = "no difference" if found is None else f"differences of {found} or more"
+    power = {"units": units, "found": least, "sd": str(SPREAD)}
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
@@ -126,9 +128,9 @@ def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
     members = [Replica(r.arm.name, injections.get(r.arm.spec, NOTHING), 0, r.fold) for r in runs]
     data = device_data.put_on_device(resolved.task, experiment.device)
     program = Program(data, resolved.model, members, resolved.schedule, eager=True)
-    program.train(1)
+    program.train(1).cpu()  # waits for a GPU
     began = time.perf_counter()
-    program.train(TIMED)
+    program.train(TIMED).cpu()
     step = (time.perf_counter() - began) / TIMED / len(members)
     count = len(resolved.runs) * len(experiment.candidates) / experiment.ranks
     return step * resolved.schedule.steps * count
@@ -147,7 +149,8 @@ def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
     chance = chance_of(facts, {"planned": table}, np.arange(units) * several)
     pair = ("planned", "planned")
     found = (f for f in GRID if (units_needed(SPREAD, f, chance, pair) or np.inf) <= units)
-    return next(found, None), f"{units} {'folds' if several else 'runs'}"
+    one, more = ("fold", "folds") if several else ("run", "runs")
+    return next(found, None), f"{units} {agreeing(units, one, more)}"
 
 
 def count_windows(task: Task, number: int) -> PlannedFold:

@@ -103,7 +103,7 @@ class Adam:
                 [],
                 steps,
                 fused=True,
-                capturable=used[0].device.type != "cpu",
+                capturable=parameters[0].device.type != "cpu",
                 lr=rate,
                 beta1=0.9,
                 beta2=0.999,

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from training import CPU, SIZES, epochs, injection
+from training import CPU, SIZES, SMALL, epochs, injection
 
 from pefourier.errors import PefourierError
 from pefourier.train import compiling
@@ -13,7 +13,9 @@ from pefourier.train.compiling import Compiler, seconds_of_step
 from pefourier.train.data.load import load_task
 from pefourier.train.device_data import put_on_device
 from pefourier.train.model import OrderFree
+from pefourier.train.options import Options
 from pefourier.train.program import Program, Replica
+from pefourier.train.run import run_comparison
 
 COMPANY = ("dft", "learned", "rope", "xpos", "t5", "tupe", "shaw", "shaw:values=true", "none")
 
@@ -76,3 +78,15 @@ def test_what_is_compiled_depends_on_the_device_and_on_how_long_training_takes()
     one, two = (seconds_of_step(SIZES, 32, members) for members in (1, 2))
     assert one < two < 2 * one
     assert seconds_of_step(OrderFree(8, 2, 2), 32, 9) == compiling.STARTING
+
+
+@pytest.mark.parametrize(("choice", "compiled"), [("on", True), ("auto", False), ("off", False)])
+def test_the_option_decides_whether_stacks_are_compiled(monkeypatch, choice, compiled):
+    """On a CPU; the order-free baseline is never compiled."""
+    calls = []
+    monkeypatch.setattr(compiling, "compile_function", lambda loss: calls.append(loss) or loss)
+    options = Options(**{**SMALL, "seeds": 1, "epochs": 1, "compile": choice})
+    notes = []
+    run_comparison(options, note=notes.append)
+    assert bool(calls) == compiled
+    assert any("compiling" in note for note in notes) == compiled
