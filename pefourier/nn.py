@@ -29,7 +29,7 @@ from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.grids import check_fit
-from pefourier.encodings.model_positions import axis_in
+from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError
 
 BY_FREQUENCY = ("rope", "grape")  # rotations defined at any real position
@@ -115,6 +115,8 @@ class PositionalEncoding(Tabled):
     ) -> None:
         super().__init__()
         enc = load_known(encoding, max_length, d, params)
+        if temperature_of(enc, max_length) is not None:
+            raise PefourierError(f"{encoding} multiplies queries, which this module does not have")
         if enc.injection != "add" or (len(enc), enc.dim) != (max_length, d):
             raise PefourierError(
                 f"{encoding} is not an additive encoding of {max_length} positions with d={d}: it "
@@ -180,6 +182,9 @@ class Rotary(Tabled):
     softmax_factor : float
         Additional factor of the model's logits (DeepSeek with yarn), usually 1. `rotate` does not
         apply it; pass it to attention: ``scale = softmax_factor * d**-0.5``.
+    temperature : Temperature or None
+        Factor of queries that depends on their positions (Ministral 3; ``temperature="log-n"``).
+        `rotate` applies it to the queries.
 
     Raises
     ------
@@ -236,6 +241,9 @@ class Rotary(Tabled):
         self.d = enc.params.get("d", enc.dim)
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
+        temperature = temperature_of(enc, len(enc))
+        is_tuned = temperature and temperature.layers == "all"
+        self.temperature = temperature if is_tuned else None
         tables = rotation_tables(enc)
         self.rows = len(enc) if "cosine" in tables else None
         self.grid, self.prefix = enc.domain.grid, enc.domain.prefix
@@ -288,7 +296,19 @@ class Rotary(Tabled):
             check_shape(positions, (q.shape[0], n))
             positions = positions[:, None] if positions.ndim == 2 else positions
         cosine, sine = self.waves(positions)
-        return self.turned(q, cosine, sine), self.turned(k, cosine, sine)
+        turned = self.turned(q, cosine, sine)
+        if self.temperature is not None:
+            turned = (turned * self.factor_of_queries(positions)).to(q.dtype)
+        return turned, self.turned(k, cosine, sine)
+
+    def factor_of_queries(self, positions: Tensor) -> Tensor:
+        """Return the temperature at positions (…, n), shape (…, n, 1) in float32."""
+        t = self.temperature
+        if t is None:
+            return torch.ones((), device=positions.device)
+        axis = positions[0] if positions.ndim == 4 else positions  # the frame of (3, batch, 1, n)
+        x = (axis[..., None].float() + t.first) / t.floor
+        return 1 + t.scale * ((1 + x.floor()) if t.stepwise else x.clamp(min=1.0)).log()
 
     def turned(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotate the rotary dimensions of a head, which are usually the first."""

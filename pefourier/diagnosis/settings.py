@@ -29,6 +29,7 @@ BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
 LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
 LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
 LABELS |= {"attention_factor": "attention factor", "softmax_factor": "softmax scale"}
+LABELS |= {"temperature": "factor of queries"}
 Changes = Mapping[str, tuple[Any, Any]]
 
 

@@ -16,12 +16,12 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import load, open_model, source_of
+from pefourier.encodings.query_temperature import Temperature, temperature_in
 from pefourier.encodings.sources.huggingface import (
     INDEXER,
     LayerRun,
     ModelConfig,
     ModelFile,
-    Temperature,
     lint_layers,
     read_temperature,
     trained_as_stated,
@@ -138,7 +138,7 @@ def describe_positions(
         length=longest,
         allowed=native_length if model else None,
         unrotated=file.unrotated if file else 0,
-        temperature=read_temperature(model, longest) if model else None,
+        temperature=temperature_of(rotations[0], longest, model),
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
         findings=(
@@ -147,6 +147,15 @@ def describe_positions(
             *scaling_notes(rotations, trained_length, stating),
         ),
     )
+
+
+def temperature_of(
+    enc: Encoding, length: int, model: ModelConfig | None = None
+) -> Temperature | None:
+    """Temperature of the queries of a model, or of an encoding by its parameters or its config."""
+    if model is None and enc.spec and source_of(enc.spec) == "config":
+        model = open_model(enc.spec).model
+    return read_temperature(model, length) if model else temperature_in(enc.params, length)
 
 
 def extended_length(spec: str, d: int | None) -> int | None:

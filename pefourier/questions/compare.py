@@ -31,6 +31,9 @@ from pefourier.diagnosis.settings import (
 )
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.loader import source_of
+from pefourier.encodings.model_positions import temperature_of
+from pefourier.encodings.query_temperature import differ_within
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
 from pefourier.questions.compared_grids import are_on_grids, compare_on_grids
@@ -61,6 +64,11 @@ LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
 SHOWN = 8  # pairs or heads listed in text
+WHOLE = {  # units that are not counted
+    "factors": "attention factor differs",
+    "grids": "grids differ",
+    "temperatures": "factor of queries differs",
+}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -126,8 +134,8 @@ class Comparison(Outcome, Result):
     @property
     def differences(self) -> str:
         """The start of a sentence on how many units differ or are missing."""
-        if self.unit in ("factors", "grids"):
-            return f"The {'attention factor differs' if self.unit == 'factors' else 'grids differ'}"
+        if self.unit in WHOLE:
+            return f"The {WHOLE[self.unit]}"
         if self.counted == 1:
             return f"The only {self.unit.removesuffix('s')} differs"
         verb = agreeing(self.differing, "differs", "differ")
@@ -274,7 +282,7 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
     outcome = replace(outcome, unread=tuple(keys))
     if len(models) < 2:
-        return outcome
+        return compare_temperatures(outcome, encodings)
     layers = tuple(compare_layers(*encodings))
     compared = dict.fromkeys((*outcome.compared, "layers", "windows", "factors"))
     outcome = replace(outcome, layers=layers, compared=tuple(compared))
@@ -285,6 +293,25 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
     counts = len(index) or len(layers), max(total, *(i + 1 for i in index), len(layers))
     return outcome.with_differences("layers", *counts, cause=outcome.cause or cause)
+
+
+def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
+    """Compare the factors of queries of two rotations, or of two encodings named none."""
+    names = all(enc.origin == "formula" and enc.name in ("rope", "none") for enc in encodings)
+    if not names or any(source_of(enc.spec) == "gguf" for enc in encodings if enc.spec):
+        return outcome
+    length = min(outcome.lengths)
+    found = [temperature_of(enc, length) for enc in encodings]
+    pair = [t if t is None or t.layers == "all" else None for t in found]
+    if pair[0] == pair[1] or outcome.verdict not in AGREEING:
+        return outcome
+    outcome = replace(outcome, compared=(*outcome.compared, "factors"))
+    factors = tuple(str(t or 1) for t in pair)
+    if not differ_within(pair, length):
+        facts = {"length": length, "first": factors[0], "second": factors[1]}
+        return outcome.with_findings(finding("temperature-beyond", **facts))
+    cause = Cause("both", ("parameters",), {"temperature": factors}, {})
+    return outcome.with_differences("temperatures", 1, 1, cause=cause)
 
 
 def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:

@@ -17,7 +17,8 @@ from pefourier.encodings.model_positions import (
     axis_in,
     describe_positions,
 )
-from pefourier.encodings.sources.huggingface import INDEXER, Temperature, trained_as_stated
+from pefourier.encodings.query_temperature import Temperature
+from pefourier.encodings.sources.huggingface import INDEXER, trained_as_stated
 from pefourier.errors import PefourierError
 from pefourier.questions.result import Result
 from pefourier.questions.rotations import (
@@ -182,6 +183,12 @@ class Context(Result):
         """A sentence on how far information travels through layers with windows."""
         words = " Through all layers together, a token depends on at most {:,} positions."
         return words.format(self.reach.stacked) if self.reach else ""
+
+    @property
+    def growth_in_words(self) -> str:
+        """How far the factor of queries grows; empty if queries have no factor."""
+        words = " except the factor of queries, which grows to {}"
+        return words.format(number(self.temperature.largest)) if self.temperature else ""
 
     @property
     def turning(self) -> tuple[Rotation, ...]:

@@ -23,6 +23,7 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.loader import SpecWithDefaults, source_of
+from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
@@ -109,6 +110,12 @@ def load_injection(
     if places * windows * size > NUMBERS:
         raise PefourierError(f"{spec} needs {places * windows} vectors; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
+    temperature = temperature_of(enc, length)
+    if temperature is not None and (times is not None or temperature.largest != 1):
+        raise PefourierError(
+            f"{spec} multiplies queries by up to {temperature.largest:.4g} over {length} tokens; "
+            "this model does not; leave out temperature, or choose a larger temperature_floor"
+        )
     if times is not None:
         return inject_times(enc, times, k)
     table = codes_of_places(enc, length, heads, k)

@@ -23,6 +23,7 @@ from pefourier.encodings.encoding import (
     with_measure,
 )
 from pefourier.encodings.findings import finding
+from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
@@ -39,9 +40,35 @@ def stream(seed: int) -> "np.random.RandomState":
 
 
 @encoding("none", "Haviv et al., 2022 (no positional encoding)")
-def none(length: int, d: int) -> Encoding:
-    """No encoding: every vector is zero."""
-    return Encoding("none", positions(length), d, lambda x: np.zeros((len(x), d)))
+def none(
+    length: int,
+    d: int,
+    *,
+    temperature: TemperatureRule = "none",
+    temperature_scale: float = 0.0,
+    temperature_floor: int = 0,
+) -> Encoding:
+    """No encoding: every vector is zero.
+
+    Parameters
+    ----------
+    temperature : str
+        Factor of the query at position p, which the vectors do not contain. llama4: 1 + a ln(1 +
+        floor((p + 1)/F)), in layers of Llama 4 without positions; ministral3: the same with p in
+        place of p + 1; log-n: ln(p + 1)/ln F beyond F positions (Qwen, only after training);
+        inkling: 1 + a ln((p + 1)/F) beyond F positions.
+    temperature_scale : float
+        a; 0 means 0.1.
+    temperature_floor : int
+        F, positions up to which the factor is 1, as the trained length; 0 means 8192 for llama4 and
+        log-n, 16384 for ministral3 and 128000 for inkling.
+    """
+    settings = temperature_settings(temperature, temperature_scale, temperature_floor)
+
+    def codes(x: NDArray[Any]) -> Floats:
+        return np.zeros((len(x), d))
+
+    return Encoding("none", positions(length), d, codes, params=settings)
 
 
 @encoding("onehot", "position functions of Idé et al., 2024, Definition 1")

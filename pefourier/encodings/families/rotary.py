@@ -36,6 +36,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.findings import finding
+from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -431,6 +432,9 @@ def rope(
     partial: float = 1.0,
     scaling: Scaling = "none",
     inv_freq: Floats | None = None,
+    temperature: TemperatureRule = "none",
+    temperature_scale: float = 0.0,
+    temperature_floor: int = 0,
     **settings: Any,
 ) -> ShiftInvariantEncoding:
     """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d); d is the head size.
@@ -459,6 +463,16 @@ def rope(
     inv_freq : array
         Frequencies in radians per position, one per rotated pair, as stored in models and engines:
         FILE[#ARRAY], a vector. They replace base and scaling, and set d.
+    temperature : str
+        Factor of the query at position p, which the vectors do not contain. llama4: 1 + a ln(1 +
+        floor((p + 1)/F)), in layers of Llama 4 without positions; ministral3: the same with p in
+        place of p + 1; log-n: ln(p + 1)/ln F beyond F positions (Qwen, only after training);
+        inkling: 1 + a ln((p + 1)/F) beyond F positions.
+    temperature_scale : float
+        a; 0 means 0.1.
+    temperature_floor : int
+        F, positions up to which the factor is 1, as the trained length; 0 means 8192 for llama4 and
+        log-n, 16384 for ministral3 and 128000 for inkling.
     factor : float
         Extension factor of the context length.
     original : int
@@ -505,6 +519,7 @@ def rope(
         params |= {"inv_freq": tuple(frequencies.tolist())}
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
     single = len(stored) > 0 and (np.float32(stored) == stored).all()
+    params |= temperature_settings(temperature, temperature_scale, temperature_floor)
     pairs = len(frequencies)
     measure = equal_pairs(frequencies, amplitude=attention)
 
