@@ -28,11 +28,12 @@ from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.families.rotary_mixing import sums_of_frequencies
 from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError
 
-BY_FREQUENCY = ("rope", "grape")  # rotations defined at any real position
+BY_FREQUENCY = ("rope", "grape", "fope", "liere")  # rotations defined at any real position
 
 
 class Tabled(torch.nn.Module):
@@ -213,6 +214,7 @@ class Rotary(Tabled):
     cosine: Tensor  # of each row, for a rotation without frequencies
     sine: Tensor
     frequencies: Tensor
+    sums: Tensor  # of frequencies, in FoPE
     longer: Tensor  # frequencies beyond the original length
     exponents: Tensor
     axes: Tensor
@@ -241,9 +243,7 @@ class Rotary(Tabled):
         self.d = enc.params.get("d", enc.dim)
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
-        temperature = temperature_of(enc, len(enc))
-        is_tuned = temperature and temperature.layers == "all"
-        self.temperature = temperature if is_tuned else None
+        self.temperature = temperature_of(enc, len(enc))
         tables = rotation_tables(enc)
         self.rows = len(enc) if "cosine" in tables else None
         self.grid, self.prefix = enc.domain.grid, enc.domain.prefix
@@ -298,17 +298,10 @@ class Rotary(Tabled):
         cosine, sine = self.waves(positions)
         turned = self.turned(q, cosine, sine)
         if self.temperature is not None:
-            turned = (turned * self.factor_of_queries(positions)).to(q.dtype)
+            row = positions[0] if positions.ndim == 4 else positions  # a text's three are equal
+            logs = self.temperature.inside_log(row[..., None].float()).log()
+            turned = (turned * (1 + self.temperature.scale * logs)).to(q.dtype)
         return turned, self.turned(k, cosine, sine)
-
-    def factor_of_queries(self, positions: Tensor) -> Tensor:
-        """Return the temperature at positions (…, n), shape (…, n, 1) in float32."""
-        t = self.temperature
-        if t is None:
-            return torch.ones((), device=positions.device)
-        axis = positions[0] if positions.ndim == 4 else positions  # the frame of (3, batch, 1, n)
-        x = (axis[..., None].float() + t.first) / t.floor
-        return 1 + t.scale * ((1 + x.floor()) if t.stepwise else x.clamp(min=1.0)).log()
 
     def turned(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotate the rotary dimensions of a head, which are usually the first."""
@@ -329,6 +322,8 @@ class Rotary(Tabled):
         if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair uses the position on its axis
             positions = (positions * self.axes[:, None, None, None]).sum(0)
         phases = positions * frequencies
+        if "sums" in self.tables:  # of FoPE: one axis for cosines, one for sines
+            return phases.cos() @ self.sums[0], phases.sin() @ self.sums[1]
         return phases.cos() * self.factor, phases.sin() * self.factor
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
@@ -468,7 +463,7 @@ def check_rotation(enc: Encoding) -> None:
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
             f"{enc.spec} has no frequencies on one axis and no grid; pass the sides of a grid, "
-            "such as grid=(14, 14). Rotary supports rope, grape, rotations on a grid, and tables"
+            "such as grid=(14, 14). Rotary supports rope, fope, grape, liere, grids and tables"
         )
 
 
@@ -491,6 +486,9 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
             order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
             cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
+    if isinstance(enc, DeclaredEncoding) and enc.name == "fope":
+        sums = sums_of_frequencies(enc.dim // 2, enc.params["gain"], enc.params["seed"])
+        return {"frequencies": enc.measure.frequencies, "sums": sums}
     sign = -1.0 if enc.params.get("backwards") else 1.0
     if isinstance(enc, DeclaredEncoding) and not by_length(enc):
         return {"frequencies": sign * enc.measure.frequencies}

@@ -173,7 +173,7 @@ def describe_sides(changes: Changes) -> tuple[str, str]:
 def worded_changes(changes: Changes) -> Iterator[tuple[str, str, str]]:
     """Yield the words for the first, for the second, and a sentence for both, per setting."""
     kinds, scaling_keys = changes.get("scaling"), set()
-    if kinds:
+    if kinds and None not in kinds:
         scaling_keys = {key for kind in kinds for key in scaling_parameters(kind)} - {
             "attention_factor"
         }

@@ -138,7 +138,9 @@ def describe_positions(
         length=longest,
         allowed=native_length if model else None,
         unrotated=file.unrotated if file else 0,
-        temperature=temperature_of(rotations[0], longest, model),
+        temperature=read_temperature(model, longest)
+        if model
+        else temperature_in(rotations[0].params, longest),
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
         findings=(
@@ -149,19 +151,18 @@ def describe_positions(
     )
 
 
-def temperature_of(
-    enc: Encoding, length: int, model: ModelConfig | None = None
-) -> Temperature | None:
-    """Temperature of the queries of a model, or of an encoding by its parameters or its config."""
-    if model is None and enc.spec and source_of(enc.spec) == "config":
-        model = open_model(enc.spec).model
-    return read_temperature(model, length) if model else temperature_in(enc.params, length)
+def temperature_of(enc: Encoding, length: int) -> Temperature | None:
+    """Temperature of rotated queries, by the parameters of an encoding or its config."""
+    model = open_model(enc.spec).model if enc.spec and source_of(enc.spec) == "config" else None
+    temperature = read_temperature(model, length) if model else temperature_in(enc.params, length)
+    return temperature if temperature and temperature.layers == "all" else None
 
 
 def extended_length(spec: str, d: int | None) -> int | None:
     """Length to which the scaling of a named rotation extends; None: unknown."""
     params = load(spec, None, d).params
-    return round(params["original"] * params["factor"]) if params.get("original") else None
+    factor = params.get("factor")
+    return round(params["original"] * factor) if params.get("original") and factor else None
 
 
 def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ A temperature multiplies the query at position p, not the keys, and is 1 at shor
 of positions do not contain it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log
 from typing import Any, Literal
@@ -20,7 +20,6 @@ from pefourier.errors import PefourierError
 
 TemperatureRule = Literal["none", "llama4", "ministral3", "log-n", "inkling"]
 FLOORS = {"llama4": 8192, "ministral3": 16384, "log-n": 8192, "inkling": 128000}
-STEPWISE = ("llama4", "ministral3")
 
 
 @dataclass(frozen=True)
@@ -39,18 +38,22 @@ class Temperature:
     stepwise: bool = True
     largest: float = 1.0  # at the last position of the length
 
-    def at(self, positions: NDArray[Any] | int) -> Floats:
+    def at(self, positions: NDArray[Any]) -> Floats:
         """Factors of the queries at some positions.
 
         >>> Temperature("all", 0.1, 8192, 1).at(np.array([8190, 8191, 131071])).round(8)
         array([1.        , 1.06931472, 1.28332133])
         """
-        x = (np.asarray(positions, dtype=float) + self.first) / self.floor
-        return 1 + self.scale * np.log(1 + np.floor(x) if self.stepwise else np.maximum(x, 1.0))
+        return np.asarray(1 + self.scale * np.log(self.inside_log(positions)))
+
+    def inside_log(self, positions: Any) -> Any:
+        """Return the number inside the logarithm; positions are an array or a tensor."""
+        x = (positions + self.first) / self.floor
+        return 1 + x // 1 if self.stepwise else x.clip(min=1.0)
 
     def over(self, length: int) -> "Temperature":
         """Return the temperature with its largest value over `length` positions."""
-        return replace(self, largest=float(self.at(length - 1)))
+        return replace(self, largest=float(self.at(np.array(length - 1))))
 
     def __str__(self) -> str:
         x = f"{f'(p + {self.first})' if self.first else 'p'}/{self.floor}"
@@ -58,16 +61,8 @@ class Temperature:
         return f"1 + {self.scale:.6g} ln({x})"
 
 
-def differ_within(pair: Sequence[Temperature | None], length: int) -> bool:
-    """Whether two factors of queries differ at some position; they start to differ at a floor."""
-    starts = {t.floor - t.first + more for t in pair if t is not None for more in (0, 1)}
-    at = np.array([p for p in {*starts, length - 1} if p < length])
-    first, second = (np.ones(len(at)) if t is None else t.at(at) for t in pair)
-    return not np.allclose(first, second, rtol=1e-6, atol=0)
-
-
 def temperature_settings(rule: str, scale: float, floor: int) -> dict[str, Any]:
-    """Return the scale and the floor of a rule, and refuse those that it does not use.
+    """Return the scale and the floor of a rule, and refuse them without a rule.
 
     >>> temperature_settings("ministral3", 0.0, 0)
     {'temperature_scale': 0.1, 'temperature_floor': 16384}
@@ -79,9 +74,7 @@ def temperature_settings(rule: str, scale: float, floor: int) -> dict[str, Any]:
         return {}
     floor = floor or FLOORS[rule]
     check_count("temperature_floor", floor, minimum=2 if rule == "log-n" else 1)
-    if rule == "log-n" and scale not in (0.0, 1 / log(floor)):
-        raise PefourierError(f"temperature=log-n has no scale; got temperature_scale={scale:g}")
-    scale = 1 / log(floor) if rule == "log-n" else scale or 0.1
+    scale = scale or (1 / log(floor) if rule == "log-n" else 0.1)
     check_above("temperature_scale", scale)
     return {"temperature_scale": scale, "temperature_floor": floor}
 
@@ -91,6 +84,5 @@ def temperature_in(params: Mapping[str, Any], length: int) -> Temperature | None
     rule = params.get("temperature", "none")
     if rule == "none":
         return None
-    scale, floor = params["temperature_scale"], params["temperature_floor"]
-    first = int(rule != "ministral3")
-    return Temperature("all", scale, floor, first, rule in STEPWISE).over(length)
+    numbers = params["temperature_scale"], params["temperature_floor"], int(rule != "ministral3")
+    return Temperature("all", *numbers, stepwise=rule in ("llama4", "ministral3")).over(length)

@@ -33,7 +33,6 @@ from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import temperature_of
-from pefourier.encodings.query_temperature import differ_within
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
 from pefourier.questions.compared_grids import are_on_grids, compare_on_grids
@@ -64,11 +63,6 @@ LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
 SHOWN = 8  # pairs or heads listed in text
-WHOLE = {  # units that are not counted
-    "factors": "attention factor differs",
-    "grids": "grids differ",
-    "temperatures": "factor of queries differs",
-}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -134,8 +128,8 @@ class Comparison(Outcome, Result):
     @property
     def differences(self) -> str:
         """The start of a sentence on how many units differ or are missing."""
-        if self.unit in WHOLE:
-            return f"The {WHOLE[self.unit]}"
+        if self.unit in ("factors", "grids"):
+            return f"The {'attention factor differs' if self.unit == 'factors' else 'grids differ'}"
         if self.counted == 1:
             return f"The only {self.unit.removesuffix('s')} differs"
         verb = agreeing(self.differing, "differs", "differ")
@@ -296,22 +290,23 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
 
 
 def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
-    """Compare the factors of queries of two rotations, or of two encodings named none."""
-    names = all(enc.origin == "formula" and enc.name in ("rope", "none") for enc in encodings)
-    if not names or any(source_of(enc.spec) == "gguf" for enc in encodings if enc.spec):
+    """Compare the factors of queries, unless a file or user code does not state them."""
+    if any(enc.origin != "formula" or source_of(enc.spec) == "gguf" for enc in encodings):
         return outcome
     length = min(outcome.lengths)
-    found = [temperature_of(enc, length) for enc in encodings]
-    pair = [t if t is None or t.layers == "all" else None for t in found]
+    pair = temperature_of(encodings[0], length), temperature_of(encodings[1], length)
     if pair[0] == pair[1] or outcome.verdict not in AGREEING:
         return outcome
-    outcome = replace(outcome, compared=(*outcome.compared, "factors"))
-    factors = tuple(str(t or 1) for t in pair)
-    if not differ_within(pair, length):
+    compared = dict.fromkeys((*outcome.compared, "factors"))
+    outcome = replace(outcome, compared=tuple(compared))
+    factors = str(pair[0] or 1), str(pair[1] or 1)
+    x = np.arange(length)
+    first, second = (np.ones(length) if t is None else t.at(x) for t in pair)
+    if np.allclose(first, second, rtol=1e-6, atol=0):
         facts = {"length": length, "first": factors[0], "second": factors[1]}
         return outcome.with_findings(finding("temperature-beyond", **facts))
     cause = Cause("both", ("parameters",), {"temperature": factors}, {})
-    return outcome.with_differences("temperatures", 1, 1, cause=cause)
+    return outcome.with_differences("query factors", 1, 1, cause=cause)
 
 
 def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:

@@ -185,12 +185,6 @@ class Context(Result):
         return words.format(self.reach.stacked) if self.reach else ""
 
     @property
-    def growth_in_words(self) -> str:
-        """How far the factor of queries grows; empty if queries have no factor."""
-        words = " except the factor of queries, which grows to {}"
-        return words.format(number(self.temperature.largest)) if self.temperature else ""
-
-    @property
     def turning(self) -> tuple[Rotation, ...]:
         """The rotations of layers, without that of an indexer."""
         return tuple(r for r in self.rotations if r.name != INDEXER)

@@ -68,7 +68,7 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
                 worded[parts] = None if same_rotation(*pair) else rotations_in_words(*pair)
             if words := worded[parts]:
                 differences.setdefault(("rotations", *words), []).append(i)
-        factors = [factor_of_queries(m, run.kind) for m, run in zip(models, (a, b), strict=True)]
+        factors = factor_of_queries(models[0], a.kind), factor_of_queries(models[1], b.kind)
         if factors[0] != factors[1] and not any(gguf):
             differences.setdefault(("factors", *factors, ""), []).append(i)
         is_silent = (gguf[0] and a.window is None) or (gguf[1] and b.window is None)
@@ -86,9 +86,8 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
 
 def factor_of_queries(model: ModelPositions, kind: str) -> str:
     """Describe by what a model multiplies the queries of a layer."""
-    temperature = model.temperature
-    is_tuned = temperature and (temperature.layers == "all" or kind == "none")
-    return f"queries times {temperature if is_tuned else 1}"
+    t = model.temperature
+    return f"queries times {t if t and (t.layers == 'all' or kind == 'none') else 1}"
 
 
 def rotations_of(model: ModelPositions) -> dict[str, DeclaredEncoding]:

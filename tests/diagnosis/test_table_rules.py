@@ -384,3 +384,20 @@ def test_one_row_is_singular():
     table[9] = table[4]
     assert "1 of 128 rows repeats" in check_faithful(table).findings[0].message
     assert "position s - 1;" in check_faithful(waves(GRID, offset=-1)).findings[0].message
+
+
+@pytest.mark.parametrize("sums", [0.0, 0.1])
+def test_ones_in_cosine_and_sine_are_reported(sums):
+    """FoPE's source code pads both with ones; zeros in the sine, or a real rotation, are right."""
+    omega = 1e4 ** (-np.arange(16) / 16)
+    kept = omega >= 2 * np.pi / 64
+    phases = np.outer(np.arange(50), omega[kept])
+    mixing = np.eye(kept.sum()) + sums * np.random.default_rng(0).normal(
+        size=(2, kept.sum(), kept.sum())
+    )
+    parts = [wave(phases) @ matrix for wave, matrix in zip((np.cos, np.sin), mixing, strict=True)]
+    pads = [np.pad(part, ((0, 0), (0, (~kept).sum())), constant_values=1) for part in parts]
+    right = [pads[0], np.pad(parts[1], ((0, 0), (0, (~kept).sum())))]
+    for halves, wanted in ((pads, True), (right, False), (pads[::-1], False)):
+        codes = codes_of(from_table(np.hstack(halves)))
+        assert ("ones-in-both warning" in codes) == wanted

@@ -18,6 +18,11 @@ ZETA = [(zeta / 1.4) ** (3 / 512) for zeta in (0.4, 0.9)]  # xpos at position 3
 UNIFORM = np.random.RandomState(0).uniform(size=64)  # on [0, 1)
 NORMAL = np.random.RandomState(0).normal(size=64)
 ACROSS = [cos(2 * pi * UNIFORM[0]), -sin(2 * pi * UNIFORM[0])]  # mixed-rope: one head of two pairs
+GENERATOR = (2 * pi * UNIFORM[:16].reshape(4, 4))[np.triu_indices(4, 1)]  # liere: S_12, S_13, …
+PFAFFIAN = GENERATOR[0] * GENERATOR[5] - GENERATOR[1] * GENERATOR[4] + GENERATOR[2] * GENERATOR[3]
+SQUARES = (GENERATOR**2).sum() / 2
+PLANES = [sqrt(SQUARES + sign * sqrt(SQUARES**2 - PFAFFIAN**2)) for sign in (1, -1)]
+MIXED = np.eye(2) + 0.3 / sqrt(2) * NORMAL[:8].reshape(2, 2, 2)  # fope: C and S of two pairs
 SLOW = 10.0**-0.5  # mtan-fixed: the second of two frequencies at base 10
 
 
@@ -55,6 +60,12 @@ ROWS = {
         damped=True,
     ),
     "rope++": Row("injective", (sin(3), sin(0.03), -cos(3), -cos(0.03)), stationary=True),
+    "fope": Row("injective", (*((cos(3), 1) @ MIXED[0]), *((sin(3), 0) @ MIXED[1]))),
+    "liere": Row(
+        "invertible", tuple(wave(3 * w) for wave in (cos, sin) for w in PLANES), stationary=True
+    ),
+    "cape": Row("injective", (sin(3), cos(3), sin(0.03), cos(0.03)), stationary=True),
+    "shape": Row("injective", (sin(503), cos(503), sin(5.03), cos(5.03)), stationary=True),
     "pope": Row("injective", (cos(3), cos(0.3), cos(0.03), cos(0.003)), stationary=True),
     "grape": Row("injective", (cos(3), cos(0.03), -sin(3), -sin(0.03)), stationary=True),
     "axial": Row("injective", (sin(3), sin(0.03), cos(3), cos(0.03)), stationary=True),

@@ -55,10 +55,10 @@ def none(
     temperature : str
         Factor of the query at position p, which the vectors do not contain. llama4: 1 + a ln(1 +
         floor((p + 1)/F)), in layers of Llama 4 without positions; ministral3: the same with p in
-        place of p + 1; log-n: ln(p + 1)/ln F beyond F positions (Qwen, only after training);
-        inkling: 1 + a ln((p + 1)/F) beyond F positions.
+        place of p + 1; log-n and inkling: 1 + a ln((p + 1)/F) beyond F positions, which for log-n
+        is ln(p + 1)/ln F (Qwen, only after training).
     temperature_scale : float
-        a; 0 means 0.1.
+        a; 0 means 0.1, or 1/ln F for log-n.
     temperature_floor : int
         F, positions up to which the factor is 1, as the trained length; 0 means 8192 for llama4 and
         log-n, 16384 for ministral3 and 128000 for inkling.

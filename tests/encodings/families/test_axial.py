@@ -81,10 +81,52 @@ def test_every_convention_is_compared_with_its_source(public):
     """Run, or recorded from a named version; a new one without either is found here."""
     named = [f"axial {name}" for name in public.TABLES]
     named += [f"axial-rope {name}" for name in public.ROTATIONS]
-    named += [*RECORDED, "axial-rope vjepa2"]  # with a test of its own
+    named += [*RECORDED, "axial-rope vjepa2", "axial-rope videorope"]  # with tests of their own
     compared = {name.partition(",")[0] for name in named}
     known = {f"{family} {name}" for family, rows in read_conventions().items() for name in rows}
     assert known - compared == set()
+
+
+def videorope_twin(grid, d, sections, delta, rho):
+    """Cosines and sines as m_modify_forward deals positions, by loops over tokens and pairs."""
+    rows = []
+    for t, h, w in np.ndindex(grid):
+        frame = delta * t
+        place = (frame, frame + h - (grid[1] - 1) // 2, frame + w - (grid[2] - 1) // 2)
+        of_rows = d // 2 - sections
+        axes = [1 + k % 2 if k < of_rows else 0 for k in range(d // 2)]
+        phases = np.array([place[a] * rho ** (-2 * k / d) for k, a in enumerate(axes)])
+        rows.append(np.hstack([np.cos(phases), np.sin(phases)]))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("grid", "d", "own"),
+    [
+        ((3, 4, 5), 128, {}),
+        ((2, 3, 4), 16, {"share": (2.0, 3.0, 3.0), "advance": 1.0}),
+        ((4, 2, 2), 8, {"share": (2.0, 1.0, 1.0), "rho": 100.0}),
+    ],
+)
+def test_videorope_deals_rows_first_on_a_diagonal(grid, d, own):
+    enc = on("axial-rope:convention=videorope", grid, d, **own)
+    of_frames = round(d / 2 * (own["share"][0] / sum(own["share"]) if own else 0.25))
+    twin = videorope_twin(grid, d, of_frames, own.get("advance", 0.5), own.get("rho", 1e6))
+    np.testing.assert_allclose(enc.table(), twin, atol=1e-13)
+    places = enc.domain.places(enc.domain.x)
+    inner = enc.measure.squared_length * enc.measure.kernel(places[:, None] - places)
+    np.testing.assert_allclose(enc.table() @ enc.table().T, inner, atol=1e-11)
+    assert compare(enc, table_on(grid, twin)).same
+
+
+def test_videorope_has_the_published_angles():
+    """Raw coordinates (t, h, w) = (7, 3, 5) at d 128, base 1e6: the angles of three pairs."""
+    omega = on("axial-rope:convention=videorope", (2, 9, 9), 128).measure.frequencies
+    rows, columns, frames = omega[0, 1], omega[1, 2], omega[48, 0] / 0.5
+    found = [3 * rows, 5 * columns, 7 * frames]
+    assert found == pytest.approx([3, 4.02921094, 2.21359436e-04], rel=1e-7)
+    assert (omega[48:, 1:] == 0).all()
+    assert (omega[:48, 0] == 0.5 * omega[:48, 1:].sum(axis=1)).all()
 
 
 def test_mixed_frequencies_start_as_recorded():

@@ -263,9 +263,9 @@ def known_temperature(model: ModelConfig) -> Temperature | None:
         if scale is None or floor is None:
             return None
         return Temperature("without positions", scale, floor, 1)
-    before = model.config.count("seq_length") or 0
-    if model.kind == "qwen" and model.config.values.get("use_logn_attn") and before > 1:
-        return Temperature("all", 1 / log(before), before, 1, stepwise=False)
+    if model.kind == "qwen" and model.config.values.get("use_logn_attn"):
+        n = model.config.count("seq_length") or 0
+        return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
     key, section = TUNED.get(model.kind), model.config.section(model.rope_key)
     if model.kind == PARAMS:
         key, section = "beta", model.config.section("llama_4_scaling")
