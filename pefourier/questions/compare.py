@@ -297,11 +297,9 @@ def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
     pair = temperature_of(encodings[0], length), temperature_of(encodings[1], length)
     if pair[0] == pair[1] or outcome.verdict not in AGREEING:
         return outcome
-    compared = dict.fromkeys((*outcome.compared, "factors"))
-    outcome = replace(outcome, compared=tuple(compared))
+    outcome = replace(outcome, compared=tuple(dict.fromkeys((*outcome.compared, "factors"))))
     factors = str(pair[0] or 1), str(pair[1] or 1)
-    x = np.arange(length)
-    first, second = (np.ones(length) if t is None else t.at(x) for t in pair)
+    first, second = (np.ones(length) if t is None else t.at(np.arange(length)) for t in pair)
     if np.allclose(first, second, rtol=1e-6, atol=0):
         facts = {"length": length, "first": factors[0], "second": factors[1]}
         return outcome.with_findings(finding("temperature-beyond", **facts))

@@ -69,7 +69,7 @@ def config(**values):
     return str(path)
 
 
-OF_A_WAY = {"xpos", "rope++", "grape", "pope"}  # rotations that context does not take
+OF_A_WAY = {"xpos", "rope++", "grape", "pope", "fope", "liere"}  # rotations that context does not take
 
 
 def table(array, grid=()):

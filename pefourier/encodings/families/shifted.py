@@ -1,6 +1,6 @@
 """Sinusoids whose positions are shifted at random in training (CAPE, SHAPE)."""
 
-from math import inf, log
+from math import log
 
 from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.domain import positions
@@ -53,10 +53,9 @@ def cape(
     """
     pair_count("cape", d)
     check_above("position_scale", position_scale)
-    limits = {"shift": (shift, 0), "local_shift": (local_shift, 0), "stretch": (stretch, 1)}
-    for key, (value, least) in limits.items():
-        if not least <= value < inf:
-            raise PefourierError(f"{key} must be a number from {least} on; got {value:g}")
+    if min(shift, local_shift, stretch - 1) < 0:
+        values = f"{shift:g}, {local_shift:g}, {stretch:g}"
+        raise PefourierError(f"shift, local_shift, stretch must be at least 0, 0, 1; got {values}")
     omega = position_scale * frequency_scale * geometric_frequencies(d, 10000.0)
     offset, g = (1 - length) / 2 if normalise else 0, shift / position_scale
     drawn = {"training_shifts": (-g, 2 * g, local_shift, log(stretch), 0.0)}
