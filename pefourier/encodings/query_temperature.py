@@ -61,17 +61,17 @@ class Temperature:
         return f"1 + {self.scale:.6g} ln({x})"
 
 
-def temperature_settings(rule: str, scale: float, floor: int) -> dict[str, Any]:
-    """Return the scale and the floor of a rule, and refuse them without a rule.
+def temperature_settings(rule: str | None, scale: float, floor: int) -> dict[str, Any]:
+    """Return the scale and the floor of a rule; without a rule, refuse them and return nulls.
 
     >>> temperature_settings("ministral3", 0.0, 0)
     {'temperature_scale': 0.1, 'temperature_floor': 16384}
     """
-    if rule == "none":
+    if rule in ("none", None):
         for key, value in (("temperature_scale", scale), ("temperature_floor", floor)):
             if value:
                 raise PefourierError(f"{key}={value:g} needs a temperature, as temperature=llama4")
-        return {}
+        return dict.fromkeys(("temperature", "temperature_scale", "temperature_floor"))
     floor = floor or FLOORS[rule]
     check_count("temperature_floor", floor, minimum=2 if rule == "log-n" else 1)
     scale = scale or (1 / log(floor) if rule == "log-n" else 0.1)
@@ -81,8 +81,8 @@ def temperature_settings(rule: str, scale: float, floor: int) -> dict[str, Any]:
 
 def temperature_in(params: Mapping[str, Any], length: int) -> Temperature | None:
     """Return the temperature that the parameters of an encoding set, if any."""
-    rule = params.get("temperature", "none")
-    if rule == "none":
+    rule = params.get("temperature")
+    if rule in ("none", None):
         return None
     numbers = params["temperature_scale"], params["temperature_floor"], int(rule != "ministral3")
     return Temperature("all", *numbers, stepwise=rule in ("llama4", "ministral3")).over(length)

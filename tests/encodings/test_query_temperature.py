@@ -1,5 +1,8 @@
 """Factors of queries by position: published values, models' own attention, and who sees them."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -170,6 +173,23 @@ def test_what_cannot_multiply_queries_refuses():
     spec = "none:temperature=llama4,temperature_floor=8"
     with pytest.raises(PefourierError, match="multiplies queries"):
         PositionalEncoding(spec, 8, 12)
-    with pytest.raises(PefourierError, match="multiplies queries by up to"):
+    with pytest.raises(PefourierError, match="multiplies queries of 12 tokens"):
         load_injection(spec, 12, 16, 2, 0)
     assert load_injection(spec, 7, 16, 2, 0).act == "add"
+
+
+def test_answers_stored_before_are_a_baseline_still(run, pair):
+    """Parameters that nobody sets are null, as they are where an older answer lacks them."""
+    for command, path, lost in (
+        ("check-faithful", ("params",), "temperature"),
+        ("context", ("temperature",), "stepwise"),
+    ):
+        answer = json.loads(run(command, pair[0], "--length", "32", "--json").out)
+        record = answer["results"][0]
+        for key in path:
+            record = record[key]
+        for key in [key for key in record if key.startswith(lost)]:
+            del record[key]
+        stored = Path(pair[0]).with_name("stored.json")
+        stored.write_text(json.dumps(answer))
+        assert run(command, pair[0], "--length", "32", "--baseline", str(stored)).status == 0

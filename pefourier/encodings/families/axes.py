@@ -79,7 +79,7 @@ class Axes:
     divisor : str
         Divisor in the exponent. n: the last frequency is above 1/rho; n-1: it is 1/rho exactly.
     stretch : tuple of float
-        Extension factor of each axis of `order`.
+        Extension factor of each axis of `order`; with coordinates=diagonal, also a divisor of i.
     stretch_by : str
         ntk: change the base to divide the last frequency by the factor (Cosmos); linear: divide all
         frequencies; yarn: divide frequencies with few rotations over the side `trained`, as in YaRN
@@ -119,7 +119,6 @@ class Axes:
     coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"] = (
         "index"
     )
-    advance: float = 1.0
     offset: float = 0.0
     normalise: Literal["own", "max", "min"] = "own"
     reference: tuple[float, ...] = ()
@@ -145,7 +144,6 @@ class Axes:
                 )
         check_above("rho", self.rho)
         check_above("scale", self.scale)
-        check_above("advance", self.advance)
         if self.arrange == "alternate" and self.layout == "axis-halves":
             raise PefourierError(
                 "arrange=alternate needs layout=interleaved or layout=halves; got "
@@ -261,9 +259,10 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
     elif axes.coordinates == "index":
         slope, start = points / side, 0.0
     else:  # signed, diagonal
-        middle = side - side // 2 if axes.coordinates == "signed" else (side - 1) // 2
-        is_frame = axes.order[place] == "t"
-        slope, start = axes.advance if is_frame else 1.0, 0.0 if is_frame else -float(middle)
+        is_signed = axes.coordinates == "signed"
+        middle = side - side // 2 if is_signed else (side - 1) // 2
+        slope = 1.0 if is_signed or not axes.stretch else 1 / axes.stretch[place]
+        start = 0.0 if axes.order[place] == "t" else -slope * middle
     return slope, start + slope * axes.offset
 
 
@@ -286,8 +285,9 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
                 f"does not have this axis; pass --grid with {len(axes.order)} sides"
             )
     if axes.coordinates == "diagonal" and "t" in side:
-        on_frame = pairs.axis == axes.order.index("t")
-        frequencies[~on_frame, letters.index("t")] = axes.advance * pairs.omega[~on_frame]
+        frame = axes.order.index("t")
+        slope, _ = coordinate(axes, frame, side["t"], across)
+        frequencies[pairs.axis != frame, 0] = slope * pairs.omega[pairs.axis != frame]
     if len(letters) == 1:
         return equal_pairs(frequencies[:, 0], offset=float(offset[0]))
     return equal_pairs(frequencies, offset=offset)

@@ -104,14 +104,14 @@ def videorope_twin(grid, d, sections, delta, rho):
     ("grid", "d", "own"),
     [
         ((3, 4, 5), 128, {}),
-        ((2, 3, 4), 16, {"share": (2.0, 3.0, 3.0), "advance": 1.0}),
+        ((2, 3, 4), 16, {"share": (2.0, 3.0, 3.0), "stretch": (1.0, 1.0, 1.0)}),
         ((4, 2, 2), 8, {"share": (2.0, 1.0, 1.0), "rho": 100.0}),
     ],
 )
 def test_videorope_deals_rows_first_on_a_diagonal(grid, d, own):
     enc = on("axial-rope:convention=videorope", grid, d, **own)
     of_frames = round(d / 2 * (own["share"][0] / sum(own["share"]) if own else 0.25))
-    twin = videorope_twin(grid, d, of_frames, own.get("advance", 0.5), own.get("rho", 1e6))
+    twin = videorope_twin(grid, d, of_frames, 1 / own.get("stretch", (2,))[0], own.get("rho", 1e6))
     np.testing.assert_allclose(enc.table(), twin, atol=1e-13)
     places = enc.domain.places(enc.domain.x)
     inner = enc.measure.squared_length * enc.measure.kernel(places[:, None] - places)

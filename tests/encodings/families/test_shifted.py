@@ -36,6 +36,15 @@ def test_without_shifts_they_are_sinusoids():
     assert compare(load("shape", 40, 16), load("sinusoidal:offset=500", 40, 16)).same
 
 
+def test_scaled_sinusoids_of_x_transformers_are_halves_times_a_scale():
+    """As `explain ScaledSinusoidal` says."""
+    module = pytest.importorskip("x_transformers.x_transformers")
+    theirs = module.ScaledSinusoidalEmbedding(8)(torch.zeros(1, 40, 8)).detach().numpy()
+    assert theirs[3, [0, 1, 4]] == pytest.approx([0.04989346, 0.10448217, -0.3500152], abs=1e-7)
+    result = compare(load("sinusoidal:layout=halves", 40, 8), theirs)
+    assert (result.verdict, result.transform["scale"]) == ("equivalent", pytest.approx(8**-0.5))
+
+
 def drawn(spec, batch=400, tokens=12, d=8, keys=(5,), step=3, specs=None):
     """Positions that the vectors of each window show, at the highest frequency's phase."""
     injections = [load_injection(s, tokens, d, 2, 0) for s in specs or [spec] * len(keys)]
@@ -109,7 +118,7 @@ def test_a_run_draws_in_training(run):
         ("cape", 7, "d=8"),
         ("shape", 7, "d=8"),
         ("cape:shift=-1", 8, "must be at least 0, 0, 1"),
-        ("cape:local_shift=-1", 8, "local_must be at least 0, 0, 1"),
+        ("cape:local_shift=-1", 8, "must be at least 0, 0, 1"),
         ("cape:stretch=0.5", 8, "must be at least 0, 0, 1"),
         ("cape:position_scale=0", 8, "position_scale"),
         ("shape:shift=0", 8, "shift"),
