@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import check_above, check_count, check_size
+from pefourier.encodings.checks import WIDEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions, time_axis
 from pefourier.encodings.encoding import (
@@ -111,6 +111,39 @@ def geometric_frequencies(
     if d < 4:
         raise PefourierError(f"divisor=d/2-1 needs d of at least 4; got d={d}")
     return rho ** (-i / (d // 2 - 1.0))
+
+
+def as_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
+    """Return given frequencies (m,), and refuse them if rho or scaling is set too."""
+    frequencies = np.asarray(inv_freq, dtype=float)
+    if (rho, scaling) != (10000.0, "none"):
+        raise PefourierError("inv_freq replaces base and scaling; leave out rho and scaling")
+    if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
+        shape = frequencies.shape
+        raise PefourierError(f"inv_freq must be a vector, one number per pair; got shape {shape}")
+    if not np.isfinite(frequencies).all():
+        raise PefourierError(
+            f"inv_freq must be finite; got {frequencies[~np.isfinite(frequencies)][0]}"
+        )
+    return frequencies
+
+
+def base_of(frequencies: Floats) -> float | None:
+    """Shortest base that gives some frequencies, within rounding of float32; None: no base.
+
+    >>> base_of(np.float32(5e5) ** -(np.arange(64, dtype=np.float32) / 64))
+    500000.0
+    """
+    pairs = len(frequencies)
+    if pairs < 2 or (frequencies <= 0).any() or abs(frequencies[0] - 1) > 2e-6:
+        return None  # the first frequency of a base is 1
+    steps = np.arange(pairs) / pairs
+    rate = -np.log(frequencies[-1]) / steps[-1]
+    for digits in range(17):
+        rho = float(f"{np.exp(rate):.{digits}e}")
+        if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):
+            return rho
+    return None
 
 
 @encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)

@@ -19,13 +19,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import WIDEST, check_above, check_count
-from pefourier.encodings.columns import Columns, Layout, columns_of_blocks, split_pairs, waves
+from pefourier.encodings.checks import check_above, check_count
+from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import (
     FLOAT32_EPS,
     FLOAT64_EPS,
-    DeclaredEncoding,
     Encoding,
     Finding,
     Floats,
@@ -34,7 +33,7 @@ from pefourier.encodings.encoding import (
     equal_pairs,
     with_measure,
 )
-from pefourier.encodings.families.absolute import geometric_frequencies
+from pefourier.encodings.families.absolute import as_frequencies, base_of, geometric_frequencies
 from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
@@ -514,13 +513,12 @@ def rope(
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
     else:
-        frequencies, attention = given_frequencies(inv_freq, rho, scaling), 1.0
+        frequencies, attention = as_frequencies(inv_freq, rho, scaling), 1.0
         params |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
         params |= {"inv_freq": tuple(frequencies.tolist())}
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
     single = len(stored) > 0 and (np.float32(stored) == stored).all()
     params |= temperature_settings(temperature, temperature_scale, temperature_floor)
-    pairs = len(frequencies)
     measure = equal_pairs(frequencies, amplitude=attention)
 
     def codes(x: NDArray[Any]) -> Floats:
@@ -529,47 +527,14 @@ def rope(
     return ShiftInvariantEncoding(
         "rope",
         positions(length),
-        2 * pairs,
+        2 * len(frequencies),
         codes,
         measure=measure,
         injection="rotate",
-        params={**params, "attention_factor": attention, "rotated": 2 * pairs},
+        params={**params, "attention_factor": attention, "rotated": 2 * len(frequencies)},
         eps=FLOAT32_EPS if single else FLOAT64_EPS,
         findings=remarks_on(params, length),
     )
-
-
-def given_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
-    """Return given frequencies (m,), and refuse them if rho or scaling is set too."""
-    frequencies = np.asarray(inv_freq, dtype=float)
-    if (rho, scaling) != (10000.0, "none"):
-        raise PefourierError("inv_freq replaces base and scaling; leave out rho and scaling")
-    if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
-        shape = frequencies.shape
-        raise PefourierError(f"inv_freq must be a vector, one number per pair; got shape {shape}")
-    if not np.isfinite(frequencies).all():
-        raise PefourierError(
-            f"inv_freq must be finite; got {frequencies[~np.isfinite(frequencies)][0]}"
-        )
-    return frequencies
-
-
-def base_of(frequencies: Floats) -> float | None:
-    """Shortest base that gives some frequencies, within rounding of float32; None: no base.
-
-    >>> base_of(np.float32(5e5) ** -(np.arange(64, dtype=np.float32) / 64))
-    500000.0
-    """
-    pairs = len(frequencies)
-    if pairs < 2 or (frequencies <= 0).any() or abs(frequencies[0] - 1) > 2e-6:
-        return None  # the first frequency of a base is 1
-    steps = np.arange(pairs) / pairs
-    rate = -np.log(frequencies[-1]) / steps[-1]
-    for digits in range(17):
-        rho = float(f"{np.exp(rate):.{digits}e}")
-        if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):
-            return rho
-    return None
 
 
 def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
@@ -714,12 +679,3 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
            [0.54 , 1.   , 0.841, 0.01 ]])
     """
     return replace(rope(length, 2 * d, rho=rho), name="pope", params={"d": 2 * d, "head": d})
-
-
-def columns_that_turn(enc: DeclaredEncoding) -> Columns:
-    """First and second columns of the pairs of a rotation, in the order of its phases."""
-    layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
-    if layout == "axis-halves" and len(enc.domain.sides) > 1:
-        axis = np.argmax(enc.measure.frequencies != 0, axis=1)
-        sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1))).tolist()
-    return columns_of_blocks(layout, sizes)

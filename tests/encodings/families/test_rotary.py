@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.encodings.families.rotary import SCALINGS, base_of
+from pefourier.encodings.families.absolute import base_of
+from pefourier.encodings.families.rotary import SCALINGS
 from pefourier.errors import PefourierError
 from pefourier.questions.operators import compare_operators, operator_at
 
