@@ -93,7 +93,7 @@ def liere(length: int, d: int, *, seed: int = 0) -> Encoding:
     Examples
     --------
     >>> liere(2, 4).measure.frequencies.round(3)
-    array([9.137, 1.337])
+    array([9.806, 0.319])
     """
     check_head("liere", d, 1.0)
     omega = planes_of_generator(2 * pi * stream(seed).uniform(size=(d, d)))
