@@ -69,7 +69,7 @@ def config(**values):
     return str(path)
 
 
-OF_A_WAY = {"xpos", "rope++", "grape", "pope", "fope", "liere"}  # rotations that context does not take
+OF_A_WAY = {"xpos", "rope++", "grape", "pope", "fope", "liere"}  # refused by context
 
 
 def table(array, grid=()):
