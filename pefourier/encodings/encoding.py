@@ -44,6 +44,9 @@ Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
+Between = Callable[  # queries (q,) and keys (k,) to biases (heads, q, k)
+    [NDArray[np.int64], NDArray[np.int64]], Floats
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +155,6 @@ class Encoding:
     rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
     measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
     operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
-    bias: Floats | None = field(default=None, init=False)  # set in `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -217,9 +219,36 @@ class OperatorEncoding(Encoding):
 
 @dataclass(frozen=True, eq=False)
 class BiasEncoding(Encoding):
-    """A bias for each query and key; the vectors are those of lags."""
+    """A bias for each query and key; the vectors are those of lags, if lags determine it."""
 
-    bias: Floats = field(kw_only=True)  # (heads, n, n)
+    between: Between = field(kw_only=True)
+    by_lag: bool = field(kw_only=True)  # whether the bias depends on the lag alone
+
+    @property
+    def positions(self) -> int:
+        """Number of queries, and of keys."""
+        return 1 - int(self.domain.x[0])
+
+    @cached_property
+    def bias(self) -> Floats:
+        """Biases (heads, n, n) of all pairs of positions; -inf where a key is masked."""
+        x = np.arange(self.positions)
+        subject = f"the biases of {shown(self.spec or self.name)}"
+        check_size(subject, self.dim, len(x), len(x), limit=self.table_limit)
+        return np.stack([self.between(x[i : i + 1], x)[:, 0] for i in x], axis=1)
+
+
+def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
+    """Return whether an encoding is a bias of query and key that the lag does not determine."""
+    return isinstance(enc, BiasEncoding) and not enc.by_lag
+
+
+def table_of_pairs(enc: BiasEncoding) -> Floats:
+    """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
+    if not np.isfinite(enc.bias).all():
+        label = shown(enc.spec or enc.name)
+        raise PefourierError(f"{label} masks keys (-inf); a bias for all pairs of keys is needed")
+    return enc.bias.reshape(enc.dim, -1).T
 
 
 def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
@@ -324,7 +353,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     """Return the encoding of a bias (heads, n, n) for each query and key, with vectors of lags.
 
     If all keys after the query are masked by -inf, their lags are left out. `codes` refuses other
-    masks and biases that depend on more than the lag; `compare` accepts all.
+    masks and biases that depend on more than the lag (`bias_of_pairs`); `compare` accepts all.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
@@ -333,26 +362,52 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     bias = np.asarray(array, dtype=float).reshape(heads, n, n)
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
-    shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+
+    def between(queries: NDArray[np.int64], keys: NDArray[np.int64]) -> Floats:
+        return bias[:, queries[:, None], keys]
+
+    facts = {"origin": "code", "lattice": n, **facts}
+    if not np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1]):
+        causal = bool(np.isneginf(bias[:, ~np.tri(n, dtype=bool)]).all())
+        hint = reshaping(bias.shape)
+        return bias_of_pairs(name, between, n, heads, causal=causal, hint=hint, **facts)
     profile = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
-    causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
+    causal = bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
     def codes(x: NDArray[Any]) -> Floats:
-        if not shifted:
-            way_out = f"use `pefourier compare`, which reads any bias{reshaping(bias.shape)}"
-            shape = f"biases (heads, queries, keys) = {bias.shape}"
-            raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
         if not np.isfinite(profile).all():
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
             raise PefourierError(f"{name} holds -inf, a mask, at lag {lag}: {way_out}")
         return np.asarray(profile[np.asarray(x) + n - 1])
 
-    facts = {"origin": "code", "lattice": n, **facts}
-    return BiasEncoding(
-        name, lags_between(n, causal=causal), heads, codes, injection="bias", bias=bias, **facts
-    )
+    facts |= {"injection": "bias", "between": between, "by_lag": True}
+    return BiasEncoding(name, lags_between(n, causal=causal), heads, codes, **facts)
+
+
+def bias_of_pairs(
+    name: str,
+    between: Between,
+    n: int,
+    heads: int,
+    *,
+    causal: bool = False,
+    hint: str = "",
+    **facts: Any,
+) -> BiasEncoding:
+    """Return the encoding of biases of query and key, in which lags have no vectors.
+
+    check-faithful, compare, context and train read the biases of all pairs.
+    """
+
+    def codes(_: NDArray[Any]) -> Floats:
+        shape = f"biases (heads, queries, keys) = ({heads}, {n}, {n})"
+        way_out = f"use check-faithful, compare, context or train, which read any bias{hint}"
+        raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
+
+    facts = {"injection": "bias", "between": between, "by_lag": False, **facts}
+    return BiasEncoding(name, lags_between(n, causal=causal), heads, codes, **facts)
 
 
 def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:

@@ -80,7 +80,7 @@ def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
 def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
     """Read the biases of an encoding, or of a table shaped like its counterpart; None if none."""
     if isinstance(enc, BiasEncoding):
-        queries = np.arange(enc.bias.shape[1])
+        queries = np.arange(enc.positions)
         return BiasRows(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
     if enc.domain.grid or len(enc.domain.sides) > 1:
         return None

@@ -11,22 +11,33 @@ highest rung possible. Rows before the grid have no place and are excluded.
 
 For lags, two verdicts are not rungs: ``symmetric in the lag`` (opposite lags share a vector, as
 ALiBi intends; its rung is collides) and, for biases, ``distinct lags`` (injective, or invertible by
-its rank), because no linear layer reads a bias.
+its rank), because no linear layer reads a bias. For a bias that depends on the query, the vectors
+are those of the keys of one query, the query with the most keys that share a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.domain import Domain
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Floats,
+    as_encoding,
+    is_of_pairs,
+    recast,
+    without_prefix,
+)
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
+from pefourier.errors import PefourierError, shown
 from pefourier.questions.result import Result
 from pefourier.writing.text import join, number
 
@@ -58,6 +69,7 @@ class Faithfulness(Result):
     shown: ClassVar[dict[str, str]] = {
         "grid": "grid",
         "rows before the grid": "prefix",
+        "query": "query",
         "positions": "length",
         "dimensions": "dimension",
         "distinct vectors": "distinct",
@@ -149,13 +161,15 @@ class LineFaithfulness(Faithfulness):
     """Faithfulness of an encoding of one axis."""
 
     distinct_up_to: int | None  # the most positions with distinct vectors
+    query: int | None = None  # whose keys have these biases; None unless the query matters
 
     @property
     def advice(self) -> str:
         """Advice to use fewer positions, if these keep every distinct vector."""
         count, lags = self.distinct_up_to or 1, self.encodings[0].domain.kind == "lag"
         used = 2 * count - 1 if lags and self.encodings[0].domain.x[-1] > 0 else count
-        if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
+        is_elsewise = any(f.code in ELSEWISE for f in self.findings)
+        if count == 1 or used != self.distinct or is_elsewise or self.query is not None:
             return ""
         points = "all lags between them" if lags else f"the first {count}"
         return f"Use at most {count} positions: {points} have distinct vectors."
@@ -215,7 +229,7 @@ def check_faithful(
     from pefourier.geometry.products import toeplitz_residual
     from pefourier.geometry.singular_values import check_products, decompose
 
-    with_prefix = as_encoding(encoding)
+    with_prefix, query = of_hardest_query(as_encoding(encoding))
     enc = without_prefix(with_prefix)
     check_products(enc)
     check_formats(enc)
@@ -228,6 +242,10 @@ def check_faithful(
     rung = verdict(closest, factors, separable_error)
     rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
     kind = of_line_or_grid(with_prefix, closest, separable_error)
+    if query is not None:
+        kind = partial(kind, query=query)
+        counts = {"keys": factors.n, "distinct": closest.distinct}
+        noted.append(finding("bias-of-pairs", query=query, **counts))
     losses = precision(enc, closest.distinct, closest.first, closest.distance)
     if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
         noted.append(finding("bfloat16-positions", distinct=computed, points=factors.n))
@@ -252,6 +270,31 @@ def check_faithful(
         findings=findings + noted,
         encodings=(with_prefix,),
     )
+
+
+def of_hardest_query(enc: Encoding) -> tuple[Encoding, int | None]:
+    """Return the bias of the keys of one query, by lag, and this query; otherwise the encoding.
+
+    The query has the most keys that share a vector, and of several such queries it is the last.
+    """
+    if not is_of_pairs(enc):
+        return enc, None
+    lags = [
+        enc.domain.x[(enc.domain.x >= -i) & (enc.domain.x < enc.positions - i)]
+        for i in range(enc.positions)
+    ]
+    rows = [enc.bias[:, i, i + x].T for i, x in enumerate(lags)]
+    if not all(np.isfinite(x).all() for x in rows):
+        way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
+        raise PefourierError(f"{shown(enc.label or enc.name)} holds -inf, a mask: {way_out}")
+    shared = [len(x) - len(np.unique(x, axis=0)) for x in rows]
+    query = len(shared) - 1 - int(np.argmax(shared[::-1]))
+
+    def codes(lag: NDArray[Any]) -> Floats:
+        return enc.between(np.array([query]), query + np.asarray(lag))[:, 0].T
+
+    domain = Domain("lag", lags[query])
+    return replace(recast(enc, Encoding), domain=domain, codes=codes), query
 
 
 def describe_closest(
@@ -306,10 +349,12 @@ def verdict_of_lags(enc: Encoding, closest: ClosestPair, rung: str) -> str:
         return rung
     if rung != "collides":
         return DISTINCT_LAGS if enc.injection == "bias" else rung
-    first, opposite = closest.first, enc.domain.grid or enc.domain.x[-1] == -enc.domain.x[0]
-    if first is None or not opposite or closest.distinct == 1:
+    first, x = closest.first, enc.domain.x
+    if first is None or closest.distinct == 1:
         return rung
-    return SYMMETRIC if np.array_equal(first, first[::-1]) else rung
+    if not enc.domain.grid:  # a query in the middle has lags without their opposites
+        first = first[np.abs(x) <= min(-x[0], x[-1])]
+    return SYMMETRIC if len(first) > 1 and np.array_equal(first, first[::-1]) else rung
 
 
 def rung_of(verdict: str, rank: int, length: int) -> str:

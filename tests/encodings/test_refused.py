@@ -84,7 +84,10 @@ REFUSED = [  # spec, length, d, grid, what the line names
     ("learned", 2**20, 2**10, (), "the limit is"),
     ("alibi", None, 2, (3, 4), "lag"),
     ("sinusoidal", 0, 8, (), "length"),
-    *((name, 9, 8, (), "depends on the tokens") for name in ("rnn", "path", "CARoPE", "FoX")),
+    *(
+        (name, 9, 8, (), "depends on the tokens")
+        for name in ("rnn", "path", "CABLE", "CoPE", "dape", "wav2vec2")
+    ),
     ("hope", 9, 8, (), "name of several encodings"),
     ("drope", 9, 8, (), "no vectors of its own"),
 ]
