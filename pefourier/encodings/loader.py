@@ -355,6 +355,25 @@ def refuse_times(specs: Sequence[str]) -> None:
         raise PefourierError(f"--times works with {', '.join(takers)}; other encodings ignore it")
 
 
+def with_gates(specs: Sequence[str], gates: str | None) -> list[str]:
+    """Add the file of gates to the SPECs that have gates; refuse a file that no SPEC uses.
+
+    >>> with_gates(["fox", "alibi"], "f.npy")
+    ['fox:gates=f.npy', 'alibi']
+    """
+    if gates is None:
+        return list(specs)
+    takers = [name for name, builder in BUILDERS.items() if "gates" in builder.parameters]
+
+    def add(spec: str) -> str:
+        is_taker = spec.partition(":")[0] in takers
+        return f"{spec}{',' if ':' in spec else ':'}gates={gates}" if is_taker else spec
+
+    if (gated := list(map(add, specs))) == list(specs):
+        raise PefourierError(f"--gates works with {', '.join(takers)}; other encodings ignore it")
+    return gated
+
+
 def build_by_name(
     spec: str, length: int | None, d: int, min_length: int, options: dict[str, Any]
 ) -> Encoding:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.encodings.columns import AXES
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, is_of_pairs
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import (
     ModelPositions,
@@ -16,6 +16,7 @@ from pefourier.encodings.model_positions import (
     TrainedLength,
     axis_in,
     describe_positions,
+    positions_of,
 )
 from pefourier.encodings.sources.huggingface import INDEXER, Temperature, trained_as_stated
 from pefourier.errors import PefourierError
@@ -74,6 +75,8 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 }
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
+BY_DISTANCE = ("kerple", "sandwich", "pseudo-gaussian", "dpb", "fire")  # biases by formula
+FADED = np.log(100.0)  # decrease of a logit that leaves 1% of a weight
 IN_A_LINE = 8
 DIGITS = 6
 
@@ -111,6 +114,7 @@ class Context(Result):
             "inv_freq (radians per position)": "values",
         },
         "slope_lines": {"heads": "numbers", "slopes": "values"},
+        "fade_lines": {"heads": "numbers", "farthest key with 1% of its weight": "values"},
         "readings": {"cosine falls below": "level", "from position": "position"},
     }
 
@@ -125,6 +129,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
+    fades: tuple[int | None, ...] | None = None  # of gates, per head: the farthest key with 1%
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
@@ -283,8 +288,30 @@ class Context(Result):
         """The slopes of ALiBi, in lines of text."""
         return in_lines("", list(enumerate(self.slopes or ())))
 
+    @property
+    def fade_lines(self) -> list[dict[str, str]]:
+        """The distances at which gates fade keys, in lines of text."""
+        return in_lines("", list(enumerate(self.fades or ())))
+
+    @property
+    def fades_in_words(self) -> str:
+        """Sentences on the distances at which keys fade."""
+        known = sorted(x for x in self.fades or () if x is not None)
+        kept = "keeps at least 1% of the weight that it would have at the query."
+        if not known:
+            return f"In all heads, every key {kept}"
+        ends = " to ".join(dict.fromkeys(f"{x:,}" for x in (known[0], known[-1])))
+        by_head = ", depending on the head," * (known[0] < known[-1])
+        some = f" In other heads, every key {kept}" * (None in (self.fades or ()))
+        lost = "keep less than 1% of the weight that they would have at the query."
+        return f"Keys farther than {ends} positions{by_head} {lost}{some}"
+
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
+        if self.slopes and self.fades:
+            return ["head", "slope", "farthest"], [
+                [i, *row] for i, row in enumerate(zip(self.slopes, self.fades, strict=True))
+            ]
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = {"rotation": "rotation", **fields_told(Pair)}
@@ -403,6 +430,7 @@ def describe_context(
         encodings=(model.codes,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
+        fades=fades_of(model_rotations[0]),
         reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
@@ -448,13 +476,37 @@ def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
 
 
 def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
-    """Decrease of a logit per position in each head of ALiBi; None for other encodings.
+    """Decrease of a logit per position in each head of ALiBi, or its mean with forget gates.
+
+    None for other encodings.
 
     >>> from pefourier.encodings import build
     >>> slopes_of(build("alibi", length=9, d=4))
     (0.25, 0.0625, 0.015625, 0.00390625)
     """
-    return tuple((-enc.codes(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
+    if enc.name not in ("alibi", "fox"):
+        return None
+    if not is_of_pairs(enc):
+        return tuple((-enc.codes(np.array([-1]))[0]).tolist())
+    last = enc.positions - 1
+    return tuple((-enc.between(np.array([last]), np.array([0]))[:, 0, 0] / last).tolist())
+
+
+def fades_of(enc: Encoding) -> tuple[int | None, ...] | None:
+    """Farthest key with 1% of its weight at the query, per head; None: every key, or no gates.
+
+    >>> from pefourier.encodings import load
+    >>> fades_of(load("fox", gates=np.full((1, 40), 0.8)))
+    (20,)
+    """
+    gates = enc.params.get("gates")
+    if gates is None:
+        return None
+    x, distances = np.arange(positions_of(enc)), []
+    for decrease in -np.cumsum(np.log(gates), axis=1):
+        distance = int((x - np.searchsorted(decrease, decrease - FADED)).max())
+        distances.append(distance if distance < len(x) - 1 else None)
+    return tuple(distances)
 
 
 def table_verdict(c: Context) -> str:
@@ -462,6 +514,8 @@ def table_verdict(c: Context) -> str:
     enc = c.codes
     if {layer.kind for layer in c.layers} == {"none"}:
         return "no positions"
+    if c.fades is not None:
+        return "keys fade"
     if c.far is not None:
         return "limited distance"
     if c.held is not None:
@@ -470,7 +524,8 @@ def table_verdict(c: Context) -> str:
         return "a grid"
     if any(f.code == "repeating-codes" for f in enc.findings):
         return "codes repeat"
-    return "any length" if c.slopes or enc.measure is not None else "no rotation"
+    is_formula = c.slopes or enc.measure is not None or enc.name in BY_DISTANCE
+    return "any length" if is_formula else "no rotation"
 
 
 def rows_held(c: Context) -> int | None:

@@ -252,7 +252,8 @@ def fire(
         return np.where(causal & (lag > 0), -np.inf, bias)
 
     if length > threshold + 1:
-        return bias_of_pairs("fire", between, length, d, causal=causal)
+        notes = (finding("distances-interpolated", threshold=threshold),)
+        return bias_of_pairs("fire", between, length, d, causal=causal, findings=notes)
     return Encoding("fire", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
