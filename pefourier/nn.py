@@ -25,12 +25,7 @@ from torch import Tensor
 from pefourier.encodings import load
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import (
-    DeclaredEncoding,
-    Encoding,
-    is_of_pairs,
-    table_of_pairs,
-)
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.grids import check_fit
@@ -390,11 +385,9 @@ class Bias(Tabled):
             raise PefourierError(f"{spec} has no biases for later keys{way_out}")
         self.keep_codes(enc, learn=learn, dtype=dtype)
         if grid or is_of_pairs(enc):
-            places = (
-                displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
-                if grid
-                else np.arange(self.tokens**2)
-            )
+            places = np.arange(self.tokens**2)
+            if grid:
+                places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
             self.keep({"places": places.reshape(self.tokens, -1)})
 
     places: Tensor  # of a grid, or of pairs: the row of each query and key

@@ -44,9 +44,8 @@ Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
-Between = Callable[  # queries (q,) and keys (k,) to biases (heads, q, k)
-    [NDArray[np.int64], NDArray[np.int64]], Floats
-]
+Places = NDArray[np.int64]
+Between = Callable[[Places, Places], Floats]  # queries (q,), keys (k,) to biases (heads, q, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +224,11 @@ class BiasEncoding(Encoding):
     by_lag: bool = field(kw_only=True)  # whether the bias depends on the lag alone
 
     @property
+    def fits(self) -> bool:
+        """Whether lags have vectors, and their table is within `table_limit`."""
+        return self.by_lag and super().fits
+
+    @property
     def positions(self) -> int:
         """Number of queries, and of keys."""
         return 1 - int(self.domain.x[0])
@@ -233,9 +237,30 @@ class BiasEncoding(Encoding):
     def bias(self) -> Floats:
         """Biases (heads, n, n) of all pairs of positions; -inf where a key is masked."""
         x = np.arange(self.positions)
-        subject = f"the biases of {shown(self.spec or self.name)}"
-        check_size(subject, self.dim, len(x), len(x), limit=self.table_limit)
+        check_size(
+            f"biases of {shown(self.spec)}", self.dim, len(x), len(x), limit=self.table_limit
+        )
         return np.stack([self.between(x[i : i + 1], x)[:, 0] for i in x], axis=1)
+
+    def hardest_query(self) -> tuple[Encoding, int]:
+        """Return the biases of one query, by lag, and the query: most of its keys share biases.
+
+        Of several such queries, and if no query has keys that share biases, it is the last.
+        """
+        n, x = self.positions, self.domain.x
+        lags = [x[(x >= -i) & (x < n - i)] for i in range(n)]
+        rows = [self.bias[:, i, i + lag].T for i, lag in enumerate(lags)]
+        if not all(np.isfinite(row).all() for row in rows):
+            way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
+            raise PefourierError(f"{shown(self.spec)} holds -inf, a mask: {way_out}")
+        shared = [len(row) - len(np.unique(row, axis=0)) for row in rows]
+        query = max(range(n), key=lambda i: (shared[i], i))
+        domain = replace(self.domain, x=lags[query])
+
+        def codes(lag: NDArray[Any]) -> Floats:
+            return rows[query][np.asarray(lag) + query]
+
+        return replace(recast(self, Encoding), domain=domain, codes=codes), query
 
 
 def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
@@ -246,8 +271,7 @@ def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
 def table_of_pairs(enc: BiasEncoding) -> Floats:
     """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
     if not np.isfinite(enc.bias).all():
-        label = shown(enc.spec or enc.name)
-        raise PefourierError(f"{label} masks keys (-inf); a bias for all pairs of keys is needed")
+        raise PefourierError(f"{shown(enc.spec)} masks keys (-inf); all keys need a finite bias")
     return enc.bias.reshape(enc.dim, -1).T
 
 
@@ -363,14 +387,13 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
 
-    def between(queries: NDArray[np.int64], keys: NDArray[np.int64]) -> Floats:
+    def between(queries: Places, keys: Places) -> Floats:
         return bias[:, queries[:, None], keys]
 
     facts = {"origin": "code", "lattice": n, **facts}
     if not np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1]):
-        causal = bool(np.isneginf(bias[:, ~np.tri(n, dtype=bool)]).all())
-        hint = reshaping(bias.shape)
-        return bias_of_pairs(name, between, n, heads, causal=causal, hint=hint, **facts)
+        is_causal = bool(np.isneginf(bias[:, ~np.tri(n, dtype=bool)]).all())
+        return bias_of_pairs(name, between, lags_between(n, causal=is_causal), heads, **facts)
     profile = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
     causal = bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
@@ -387,19 +410,14 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
 
 
 def bias_of_pairs(
-    name: str,
-    between: Between,
-    n: int,
-    heads: int,
-    *,
-    causal: bool = False,
-    hint: str = "",
-    **facts: Any,
+    name: str, between: Between, lags: Domain, heads: int, **facts: Any
 ) -> BiasEncoding:
     """Return the encoding of biases of query and key, in which lags have no vectors.
 
     check-faithful, compare, context and train read the biases of all pairs.
     """
+    n = 1 - int(lags.x[0])
+    hint = reshaping((heads, n, n)) if "origin" in facts else ""
 
     def codes(_: NDArray[Any]) -> Floats:
         shape = f"biases (heads, queries, keys) = ({heads}, {n}, {n})"
@@ -407,7 +425,7 @@ def bias_of_pairs(
         raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
 
     facts = {"injection": "bias", "between": between, "by_lag": False, **facts}
-    return BiasEncoding(name, lags_between(n, causal=causal), heads, codes, **facts)
+    return BiasEncoding(name, lags, heads, codes, **facts)
 
 
 def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:

@@ -356,22 +356,16 @@ def refuse_times(specs: Sequence[str]) -> None:
 
 
 def with_gates(specs: Sequence[str], gates: str | None) -> list[str]:
-    """Add the file of gates to the SPECs that have gates; refuse a file that no SPEC uses.
+    """Add the file of gates to the SPECs of fox; refuse a file that no SPEC uses.
 
     >>> with_gates(["fox", "alibi"], "f.npy")
     ['fox:gates=f.npy', 'alibi']
     """
     if gates is None:
         return list(specs)
-    takers = [name for name, builder in BUILDERS.items() if "gates" in builder.parameters]
-
-    def add(spec: str) -> str:
-        is_taker = spec.partition(":")[0] in takers
-        return f"{spec}{',' if ':' in spec else ':'}gates={gates}" if is_taker else spec
-
-    if (gated := list(map(add, specs))) == list(specs):
-        raise PefourierError(f"--gates works with {', '.join(takers)}; other encodings ignore it")
-    return gated
+    if not any(spec.partition(":")[0] == "fox" for spec in specs):
+        raise PefourierError("--gates works with fox; other encodings ignore it")
+    return [re.sub("^fox(:|$)", lambda _: f"fox:gates={gates},", spec).strip(",") for spec in specs]
 
 
 def build_by_name(

@@ -16,12 +16,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import numpy as np
 
 from pefourier.encodings import checks
-from pefourier.encodings.encoding import (
-    DeclaredEncoding,
-    Encoding,
-    ShiftInvariantEncoding,
-    is_of_pairs,
-)
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, ShiftInvariantEncoding
 from pefourier.encodings.grids import check_sides, count_points
 from pefourier.errors import PefourierError, nearest, shown, unknown
 from pefourier.writing.files import read_toml
@@ -274,9 +269,6 @@ def largest_at_ends(enc: Encoding) -> float:
     For a shift-invariant encoding on one axis, this is the largest amplitude, if the phases of
     these points are finite.
     """
-    if is_of_pairs(enc):
-        corners = np.array([0, enc.positions - 1])
-        return float(np.abs(enc.between(corners[1:], corners)).max())
     ends = enc.domain.x[[0, -1]]
     if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim > 1:
         return float(np.abs(enc.codes(ends)).max())

@@ -18,26 +18,16 @@ are those of the keys of one query, the query with the most keys that share a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import (
-    Encoding,
-    Finding,
-    Floats,
-    as_encoding,
-    is_of_pairs,
-    recast,
-    without_prefix,
-)
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, is_of_pairs, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
-from pefourier.errors import PefourierError, shown
 from pefourier.questions.result import Result
 from pefourier.writing.text import join, number
 
@@ -229,7 +219,9 @@ def check_faithful(
     from pefourier.geometry.products import toeplitz_residual
     from pefourier.geometry.singular_values import check_products, decompose
 
-    with_prefix, query = of_hardest_query(as_encoding(encoding))
+    with_prefix, query = as_encoding(encoding), None
+    if is_of_pairs(with_prefix):
+        with_prefix, query = with_prefix.hardest_query()
     enc = without_prefix(with_prefix)
     check_products(enc)
     check_formats(enc)
@@ -244,8 +236,7 @@ def check_faithful(
     kind = of_line_or_grid(with_prefix, closest, separable_error)
     if query is not None:
         kind = partial(kind, query=query)
-        counts = {"keys": factors.n, "distinct": closest.distinct}
-        noted.append(finding("bias-of-pairs", query=query, **counts))
+        noted.append(finding("bias-of-pairs", query=query))
     losses = precision(enc, closest.distinct, closest.first, closest.distance)
     if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
         noted.append(finding("bfloat16-positions", distinct=computed, points=factors.n))
@@ -270,31 +261,6 @@ def check_faithful(
         findings=findings + noted,
         encodings=(with_prefix,),
     )
-
-
-def of_hardest_query(enc: Encoding) -> tuple[Encoding, int | None]:
-    """Return the bias of the keys of one query, by lag, and this query; otherwise the encoding.
-
-    The query has the most keys that share a vector, and of several such queries it is the last.
-    """
-    if not is_of_pairs(enc):
-        return enc, None
-    lags = [
-        enc.domain.x[(enc.domain.x >= -i) & (enc.domain.x < enc.positions - i)]
-        for i in range(enc.positions)
-    ]
-    rows = [enc.bias[:, i, i + x].T for i, x in enumerate(lags)]
-    if not all(np.isfinite(x).all() for x in rows):
-        way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
-        raise PefourierError(f"{shown(enc.label or enc.name)} holds -inf, a mask: {way_out}")
-    shared = [len(x) - len(np.unique(x, axis=0)) for x in rows]
-    query = len(shared) - 1 - int(np.argmax(shared[::-1]))
-
-    def codes(lag: NDArray[Any]) -> Floats:
-        return enc.between(np.array([query]), query + np.asarray(lag))[:, 0].T
-
-    domain = Domain("lag", lags[query])
-    return replace(recast(enc, Encoding), domain=domain, codes=codes), query
 
 
 def describe_closest(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pefourier.encodings.columns import AXES
-from pefourier.encodings.encoding import Encoding, Finding, is_of_pairs
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import (
     ModelPositions,
@@ -75,7 +75,7 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 }
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
-BY_DISTANCE = ("kerple", "sandwich", "pseudo-gaussian", "dpb", "fire")  # biases by formula
+BY_DISTANCE = ("kerple", "sandwich", "pseudo-gaussian", "dpb", "fire", "fox")  # bias formulas
 FADED = np.log(100.0)  # decrease of a logit that leaves 1% of a weight
 IN_A_LINE = 8
 DIGITS = 6
@@ -95,6 +95,7 @@ class Context(Result):
         "identical from distance": "far",
         **{label: f"facts.{name}" for label, name in ROTATION_FACTS.items()},
         "largest query scale": "temperature.largest",
+        "farthest key with 1%": "fades",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "layers": {"layers": "numbers", "kind": "kind", "rotation": "name", "window": "window"},
@@ -114,7 +115,6 @@ class Context(Result):
             "inv_freq (radians per position)": "values",
         },
         "slope_lines": {"heads": "numbers", "slopes": "values"},
-        "fade_lines": {"heads": "numbers", "farthest key with 1% of its weight": "values"},
         "readings": {"cosine falls below": "level", "from position": "position"},
     }
 
@@ -129,7 +129,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
-    fades: tuple[int | None, ...] | None = None  # of gates, per head: the farthest key with 1%
+    fades: tuple[int, ...] | None = None  # of gates, per head: distance of the farthest key with 1%
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
@@ -289,29 +289,13 @@ class Context(Result):
         return in_lines("", list(enumerate(self.slopes or ())))
 
     @property
-    def fade_lines(self) -> list[dict[str, str]]:
-        """The distances at which gates fade keys, in lines of text."""
-        return in_lines("", list(enumerate(self.fades or ())))
-
-    @property
     def fades_in_words(self) -> str:
-        """Sentences on the distances at which keys fade."""
-        known = sorted(x for x in self.fades or () if x is not None)
-        kept = "keeps at least 1% of the weight that it would have at the query."
-        if not known:
-            return f"In all heads, every key {kept}"
-        ends = " to ".join(dict.fromkeys(f"{x:,}" for x in (known[0], known[-1])))
-        by_head = ", depending on the head," * (known[0] < known[-1])
-        some = f" In other heads, every key {kept}" * (None in (self.fades or ()))
-        lost = "keep less than 1% of the weight that they would have at the query."
-        return f"Keys farther than {ends} positions{by_head} {lost}{some}"
+        """The distances at which keys fade: the smallest and the largest of all heads."""
+        ends = f"{min(self.fades or (0,)):,}", f"{max(self.fades or (0,)):,}"
+        return " to ".join(dict.fromkeys(ends))
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
-        if self.slopes and self.fades:
-            return ["head", "slope", "farthest"], [
-                [i, *row] for i, row in enumerate(zip(self.slopes, self.fades, strict=True))
-            ]
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = {"rotation": "rotation", **fields_told(Pair)}
@@ -476,37 +460,26 @@ def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
 
 
 def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
-    """Decrease of a logit per position in each head of ALiBi, or its mean with forget gates.
-
-    None for other encodings.
+    """Decrease of a logit per position in each head of ALiBi; None for other encodings.
 
     >>> from pefourier.encodings import build
     >>> slopes_of(build("alibi", length=9, d=4))
     (0.25, 0.0625, 0.015625, 0.00390625)
     """
-    if enc.name not in ("alibi", "fox"):
-        return None
-    if not is_of_pairs(enc):
-        return tuple((-enc.codes(np.array([-1]))[0]).tolist())
-    last = enc.positions - 1
-    return tuple((-enc.between(np.array([last]), np.array([0]))[:, 0, 0] / last).tolist())
+    return tuple((-enc.codes(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
-def fades_of(enc: Encoding) -> tuple[int | None, ...] | None:
-    """Farthest key with 1% of its weight at the query, per head; None: every key, or no gates.
+def fades_of(enc: Encoding) -> tuple[int, ...] | None:
+    """Distance of the farthest key with 1% of its weight at the query, per head of gates, or None.
 
     >>> from pefourier.encodings import load
     >>> fades_of(load("fox", gates=np.full((1, 40), 0.8)))
     (20,)
     """
-    gates = enc.params.get("gates")
-    if gates is None:
+    if enc.params.get("gates") is None:
         return None
-    x, distances = np.arange(positions_of(enc)), []
-    for decrease in -np.cumsum(np.log(gates), axis=1):
-        distance = int((x - np.searchsorted(decrease, decrease - FADED)).max())
-        distances.append(distance if distance < len(x) - 1 else None)
-    return tuple(distances)
+    decreases, x = -np.cumsum(np.log(enc.params["gates"]), axis=1), np.arange(positions_of(enc))
+    return tuple(int((x - np.searchsorted(y, y - FADED)).max()) for y in decreases)
 
 
 def table_verdict(c: Context) -> str:

@@ -27,10 +27,8 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key")
-WITH_TIMES = (
-    "none alibi fourier-features mtan mtan-fixed pseudo-gaussian rope sandwich sinusoidal tape "
-    "time2vec xpos"
-)
+WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
+WITH_TIMES += " pseudo-gaussian sandwich"
 OF_PLACE = 2**8  # numbers counted for each place of a window: 2^22 places in all
 OTHERWISE = {  # rotations that treat queries and keys differently
     "pope": "applies softplus to queries and keys and doubles their size",

@@ -5,7 +5,7 @@ and key; where lags determine the bias, its vectors are those of lags, as for al
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -23,25 +23,22 @@ from pefourier.errors import PefourierError
 
 Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts (outputs,)
 Places = NDArray[np.int64]
+UNITS = 32  # hidden units of FIRE's network
 FIRE_EPS = 1e-6  # added to the divisor of FIRE, as in public source code
 
 
 @encoding("sandwich", "Chi et al., 2023 (arXiv 2212.10356)", domain="lag")
-def sandwich(
-    length: int, d: int, *, head: int = 64, rho: float = 10000.0, causal: bool = False
-) -> Encoding:
-    """Bias (Σ_k cos(r ρ^(−2k/c)) − c/2) / (8h/d) of the distance r for each head h = 1 … d.
+def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> Encoding:
+    """Bias (Σ_k cos(r 10000^(−2k/c)) − c/2) / (8h/d) of the distance r for each head h = 1 … d.
 
-    The sum is over k = 1 … c/2 with c = `head`, the size of a head: the inner product of two
-    sinusoidal vectors without their first frequency, as in NeMo's source code. Nothing is trained.
-    If two-sided, opposite lags share a vector.
+    The sum is over k = 1 … c/2 with c = `head`, the size of a head: inner products of sinusoidal
+    vectors, but with k from 1 on, as in NeMo's source code. Nothing is trained. If two-sided,
+    opposite lags share a vector.
 
     Parameters
     ----------
     head : int
         Size of a head, an even number: twice the number of cosines.
-    rho : float
-        Base of the frequencies.
     causal : bool
         Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
 
@@ -51,10 +48,9 @@ def sandwich(
     array([-0.6235, -0.0779])
     """
     check_count("head", head, minimum=2)
-    check_above("rho", rho)
     if head % 2:
         raise PefourierError(f"head must be an even number; got {head}")
-    frequencies = rho ** (-2.0 * np.arange(1, head // 2 + 1) / head)
+    frequencies = 10000.0 ** (-2.0 * np.arange(1, head // 2 + 1) / head)
     heads = 8.0 * np.arange(1, d + 1) / d
 
     def codes(lag: Places) -> Floats:
@@ -96,7 +92,8 @@ def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False
     return Encoding("pseudo-gaussian", domain, d, codes, injection="bias")
 
 
-def linear_layers(seed: int, sizes: Sequence[int]) -> Layers:
+@lru_cache(maxsize=4)
+def linear_layers(seed: int, sizes: tuple[int, ...]) -> Layers:
     """Draw the weights and shifts of linear layers, uniform on ±1/√inputs as in torch."""
     draw, layers = stream(seed).uniform, []
     for inputs, outputs in pairwise(sizes):
@@ -170,22 +167,20 @@ def dpb(
     check_count("depth", depth)
     check_count("width", width)
     check_size("dpb", depth, width, max(width, d))
-
-    @cache  # drawn when first used, because a refused size must not cost time
-    def layers() -> Layers:
-        return linear_layers(seed, (1, *(width,) * depth, d))
+    sizes = (1, *(width,) * depth, d)
 
     def codes(lag: Places) -> Floats:
         u = -np.asarray(lag, dtype=float)[:, None]
-        return network(np.sign(u) * np.log1p(np.abs(u)) if distance == "log" else u, layers(), silu)
+        u = np.sign(u) * np.log1p(np.abs(u)) if distance == "log" else u
+        return network(u, linear_layers(seed, sizes), silu)
 
     return Encoding("dpb", lags_between(length, causal=causal), d, codes, injection="bias")
 
 
-def fire_share(distance: Floats, query: Floats, c: float, threshold: float) -> Floats:
+def fire_share(distance: Floats, query: NDArray[Any], c: float, threshold: float) -> Floats:
     """Input of FIRE's network: the log-scaled distance over that of the query, at least L.
 
-    >>> fire_share(np.array([7.0, 300.0]), np.array([10.0, 600.0]), 0.1, 512.0).round(6)
+    >>> fire_share(np.array([7.0, 300.0]), np.array([10.0, 600.0]), 0.1, 512).round(6)
     array([0.134164, 0.835342])
     """
     divisor = np.log1p(c * np.maximum(query, threshold)) + FIRE_EPS
@@ -200,28 +195,25 @@ def fire(
     d: int,
     *,
     c: float = 0.1,
-    threshold: float = 512.0,
-    width: int = 32,
+    threshold: int = 512,
     causal: bool = False,
     seed: int = 0,
 ) -> Encoding:
     """Bias f(ψ(r) / ψ(max(i, L))) of distance r and query i with ψ(x) = ln(1 + cx), for d heads.
 
-    f is a network with one hidden layer and ReLU; c, L and f are trained. Distances of queries
-    beyond the threshold L are divided by the position of the query (FIRE, progressive
-    interpolation), so the input of f stays below 1. For up to L + 1 positions, the bias depends on
-    the lag alone, and all questions apply. Beyond, check-faithful, compare, context and train
-    apply. Public source code starts with c = 0.1 and halves L = 512. The initial weights are
-    uniform on ±1/√inputs.
+    f is a network with one hidden layer of 32 units and ReLU; c, L and f are trained. Distances of
+    queries beyond the threshold L are divided by the position of the query (FIRE, progressive
+    interpolation), so that the input of f stays below 1 for keys before the query. For up to L + 1
+    positions, the bias depends on the lag alone, and all questions apply. Beyond, check-faithful,
+    compare, context and train apply. Public source code starts from c = 0.1 and half of L = 512.
+    The initial weights are uniform on ±1/√inputs.
 
     Parameters
     ----------
     c : float
         Scale of distances inside the logarithm.
-    threshold : float
+    threshold : int
         Query L up to which the bias depends on the lag alone.
-    width : int
-        Units of the hidden layer.
     causal : bool
         Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
     seed : int
@@ -229,32 +221,27 @@ def fire(
 
     Examples
     --------
-    >>> fire(40, 4, threshold=20.0).bias.shape
+    >>> fire(40, 4, threshold=20).bias.shape
     (4, 40, 40)
     """
     check_above("c", c)
-    check_above("threshold", threshold)
-    check_count("width", width)
-    check_size("fire", width, d)
+    check_count("threshold", threshold)
+    check_size("fire", UNITS, d)
 
-    @cache  # drawn when first used, because a refused size must not cost time
-    def layers() -> Layers:
-        return linear_layers(seed, (1, width, d))
-
-    def codes(lag: Places) -> Floats:
-        share = fire_share(np.asarray(lag, dtype=float), np.zeros(1), c, threshold)
-        return network(share[:, None], layers(), relu)
+    def biases(lag: NDArray[Any], query: NDArray[Any]) -> Floats:
+        share = fire_share(np.asarray(lag, dtype=float), query, c, threshold)
+        return network(share[..., None], linear_layers(seed, (1, UNITS, d)), relu)
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]
-        share = fire_share(lag.astype(float), queries[:, None].astype(float), c, threshold)
-        bias = np.moveaxis(network(share[..., None], layers(), relu), -1, 0)
+        bias = np.moveaxis(biases(lag, queries[:, None]), -1, 0)
         return np.where(causal & (lag > 0), -np.inf, bias)
 
+    lags = lags_between(length, causal=causal)
     if length > threshold + 1:
         notes = (finding("distances-interpolated", threshold=threshold),)
-        return bias_of_pairs("fire", between, length, d, causal=causal, findings=notes)
-    return Encoding("fire", lags_between(length, causal=causal), d, codes, injection="bias")
+        return bias_of_pairs("fire", between, lags, d, findings=notes)
+    return Encoding("fire", lags, d, lambda lag: biases(lag, np.zeros(1)), injection="bias")
 
 
 @encoding("fox", "Lin et al., 2025 (arXiv 2503.02130)", domain="pair")
@@ -275,40 +262,31 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
     >>> fox(4, 1, gates=np.array([0.9, 0.5, 0.8, 0.99])).bias[0, 3, 0].round(8)
     -0.92634107
     """
-    facts: dict[str, Any]
-    if gates is None:
-        logs, facts = -alibi_slopes(d)[:, None], {"findings": (finding("gates-default"),)}
-    else:
-        array = gates_up_to(length, gates)
-        logs = np.log(array)
-        facts = {"params": {"d": len(logs), "gates": tuple(map(tuple, array.tolist()))}}
-    if (logs[:, 1:] == logs[:, -1:]).all():  # the first gate affects no pair
+    logs = -alibi_slopes(d)[:, None] if gates is None else np.log(gates_up_to(length, gates))
+    facts: dict[str, Any] = {"findings": (finding("gates-default"),)}
+    if gates is not None:
+        facts = {"params": {"d": len(logs), "gates": tuple(map(tuple, np.exp(logs).tolist()))}}
+    lags, totals = lags_between(length, causal=True), np.cumsum(logs, axis=1)
 
-        def codes(lag: Places) -> Floats:
-            return np.abs(lag)[:, None] * logs[:, -1]
-
-        domain = lags_between(length, causal=True)
-        return Encoding("fox", domain, len(logs), codes, injection="bias", **facts)
-    totals = np.cumsum(logs, axis=1)
+    def codes(lag: Places) -> Floats:
+        return np.abs(lag)[:, None] * logs[:, -1]
 
     def between(queries: Places, keys: Places) -> Floats:
         bias = totals[:, queries][..., None] - totals[:, keys][:, None]
         return np.where(keys > queries[:, None], -np.inf, bias)
 
-    return bias_of_pairs("fox", between, length, len(logs), causal=True, **facts)
+    if (logs[:, 1:] == logs[:, -1:]).all():  # the first gate affects no pair
+        return Encoding("fox", lags, len(logs), codes, injection="bias", **facts)
+    return bias_of_pairs("fox", between, lags, len(logs), **facts)
 
 
 def gates_up_to(length: int, gates: Floats) -> Floats:
     """Return the gates (heads, length) of the first positions; refuse numbers outside (0, 1]."""
     array = np.atleast_2d(np.asarray(gates, dtype=float))
-    if array.ndim > 2 or array.shape[0] > array.shape[1]:
+    (heads, n), low, high = array.shape[-2:], array.min(), array.max()
+    if array.ndim > 2 or not (max(length, heads) <= n and 0 < low <= high <= 1):
         raise PefourierError(
-            f"gates must be (n,) or (heads, n) with at least as many positions as heads; got shape "
-            f"{np.shape(gates)}"
+            f"gates must be (n,) or (heads, n), above 0 and up to 1, with n of at least {length} "
+            f"and at least the number of heads; got {np.shape(gates)}, {low:.6g} to {high:.6g}"
         )
-    if not ((array > 0) & (array <= 1)).all():
-        worst = array[~((array > 0) & (array <= 1))][0]
-        raise PefourierError(f"gates must be above 0 and up to 1; got {worst:.6g}")
-    if length > array.shape[1]:
-        raise PefourierError(f"gates have {array.shape[1]} positions, fewer than length {length}")
     return array[:, :length]
