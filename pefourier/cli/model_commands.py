@@ -120,12 +120,12 @@ def context(
     from pefourier.encodings.loader import with_gates
     from pefourier.report.render import answer_of, renderer_named
 
-    specs = with_gates(specs, gates)
-
     def ask(spec: str) -> "Answer":
         return answer_of(api.context(spec, **vars(reach)))
 
-    results = answer_each(specs, ask, quiet=output.quiet, skip=required.skip_unknown)
+    results = answer_each(
+        with_gates(specs, gates), ask, quiet=output.quiet, skip=required.skip_unknown
+    )
     renderer = renderer_named("context")
     page = required.check(renderer.page(results.per_spec), results)
     figure.draw(renderer, results.answers, results.refusals)

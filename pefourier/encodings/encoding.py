@@ -40,7 +40,7 @@ ON_CIRCLE = 0.02  # tolerance relative to the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors (n, d)
+VectorsAt = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors (n, d)
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
@@ -77,9 +77,9 @@ class Measure:
         if self.period is None:
             return products(np.asarray(lags, dtype=float), self.frequencies[columns] / per)
         modulus, index = self.period * per, self.index(self.period)[columns]
-        turns: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
-        turns -= modulus * (2 * turns > modulus)
-        return np.asarray(turns * (2 * np.pi / modulus), dtype=float)
+        steps: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
+        steps -= modulus * (2 * steps > modulus)
+        return np.asarray(steps * (2 * np.pi / modulus), dtype=float)
 
     def index(self, period: int) -> NDArray[np.int64]:
         """Integers k of the frequencies 2 pi k / period."""
@@ -140,7 +140,7 @@ class Encoding:
     name: str
     domain: Domain
     dim: int
-    codes: Codes
+    vectors: VectorsAt
     injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention uses the vectors
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
@@ -182,15 +182,15 @@ class Encoding:
         """Return the table (n, d) of all points, or of points x, in the stored type of a file."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
-        codes = self.codes(x)
+        vectors = self.vectors(x)
         if not self.fits:  # otherwise `build` has checked the vectors
-            check_magnitude(self.spec, largest_number(codes))
-        return codes
+            check_magnitude(self.spec, largest_number(vectors))
+        return vectors
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Floats]]:
         """Yield the table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
-            yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
+            yield block.start, np.asarray(self.vectors(self.domain.x[block]), dtype=float)
 
 
 E = TypeVar("E", bound=Encoding)
@@ -247,20 +247,18 @@ class BiasEncoding(Encoding):
 
         Of several such queries, and if no query has keys that share biases, it is the last.
         """
-        n, x = self.positions, self.domain.x
-        lags = [x[(x >= -i) & (x < n - i)] for i in range(n)]
-        rows = [self.bias[:, i, i + lag].T for i, lag in enumerate(lags)]
+        n, is_causal = self.positions, self.domain.x[-1] <= 0
+        rows = [self.bias[:, i, : i + 1 if is_causal else n].T for i in range(n)]
         if not all(np.isfinite(row).all() for row in rows):
-            way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
-            raise PefourierError(f"{shown(self.spec)} holds -inf, a mask: {way_out}")
+            raise PefourierError(f"{self.name} holds -inf, a mask; `pefourier compare` reads masks")
         shared = [len(row) - len(np.unique(row, axis=0)) for row in rows]
         query = max(range(n), key=lambda i: (shared[i], i))
-        domain = replace(self.domain, x=lags[query])
+        domain = replace(self.domain, x=np.arange(len(rows[query])) - query)
 
-        def codes(lag: NDArray[Any]) -> Floats:
+        def vectors(lag: NDArray[Any]) -> Floats:
             return rows[query][np.asarray(lag) + query]
 
-        return replace(recast(self, Encoding), domain=domain, codes=codes), query
+        return replace(recast(self, Encoding), domain=domain, vectors=vectors), query
 
 
 def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
@@ -271,7 +269,7 @@ def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
 def table_of_pairs(enc: BiasEncoding) -> Floats:
     """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
     if not np.isfinite(enc.bias).all():
-        raise PefourierError(f"{shown(enc.spec)} masks keys (-inf); all keys need a finite bias")
+        raise PefourierError(f"{enc.name} masks keys (-inf); all keys need a finite bias")
     return enc.bias.reshape(enc.dim, -1).T
 
 
@@ -355,11 +353,11 @@ def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encodi
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
         return rows_of(table, within(x, len(table), name))
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
-    return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
+    return Encoding(name, positions(len(table)), table.shape[1], vectors, **facts)
 
 
 def is_bias(shape: tuple[int, ...]) -> bool:
@@ -376,7 +374,7 @@ def is_bias(shape: tuple[int, ...]) -> bool:
 def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding:
     """Return the encoding of a bias (heads, n, n) for each query and key, with vectors of lags.
 
-    If all keys after the query are masked by -inf, their lags are left out. `codes` refuses other
+    If all keys after the query are masked by -inf, their lags are left out. `vectors` refuses other
     masks and biases that depend on more than the lag (`bias_of_pairs`); `compare` accepts all.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
@@ -398,7 +396,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     causal = bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         if not np.isfinite(profile).all():
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
@@ -406,7 +404,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
         return np.asarray(profile[np.asarray(x) + n - 1])
 
     facts |= {"injection": "bias", "between": between, "by_lag": True}
-    return BiasEncoding(name, lags_between(n, causal=causal), heads, codes, **facts)
+    return BiasEncoding(name, lags_between(n, causal=causal), heads, vectors, **facts)
 
 
 def bias_of_pairs(
@@ -419,13 +417,13 @@ def bias_of_pairs(
     n = 1 - int(lags.x[0])
     hint = reshaping((heads, n, n)) if "origin" in facts else ""
 
-    def codes(_: NDArray[Any]) -> Floats:
+    def vectors(_: NDArray[Any]) -> Floats:
         shape = f"biases (heads, queries, keys) = ({heads}, {n}, {n})"
         way_out = f"use check-faithful, compare, context or train, which read any bias{hint}"
         raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
 
     facts = {"injection": "bias", "between": between, "by_lag": False, **facts}
-    return BiasEncoding(name, lags, heads, codes, **facts)
+    return BiasEncoding(name, lags, heads, vectors, **facts)
 
 
 def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:
@@ -480,10 +478,10 @@ def without_prefix(enc: Encoding) -> Encoding:
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
-        return enc.codes(np.asarray(x) + behind)
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+        return enc.vectors(np.asarray(x) + behind)
 
-    line = replace(enc, domain=positions(len(domain)), codes=codes)
+    line = replace(enc, domain=positions(len(domain)), vectors=vectors)
     if not isinstance(line, DeclaredEncoding):
         return line
     frequencies = line.measure.frequencies.reshape(len(line.measure.weights), -1)[:, 0]
@@ -502,11 +500,11 @@ def without_mean(enc: Encoding) -> Encoding:
     enc = without_prefix(enc)
     mean: Floats = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
 
-    def codes(x: NDArray[Any]) -> Floats:
-        return np.asarray(enc.codes(x), dtype=float) - mean
+    def vectors(x: NDArray[Any]) -> Floats:
+        return np.asarray(enc.vectors(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(with_measure(enc, None), codes=codes, params=params)
+    return replace(with_measure(enc, None), vectors=vectors, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:

@@ -28,10 +28,9 @@ def divisor_of(bias: Floats) -> Divisor | None:
     """
     bias = np.tril(bias)
     n, top = bias.shape[1], float(np.abs(bias).max())
-    steps = range(2, n)  # from query i - 1 to i
-    by_lag = [np.abs(bias[:, i, 1 : i + 1] - bias[:, i - 1, :i]).max() for i in steps]
-    by_share = np.abs(np.diff(bias[:, 1:, 0])).max(axis=0)
-    is_lag, is_share = np.array(by_lag) <= ROUNDED * top, by_share <= SHARED * top
+    by_lag = [np.abs(bias[:, i, 1 : i + 1] - bias[:, i - 1, :i]).max() for i in range(2, n)]
+    is_lag = np.array(by_lag) <= ROUNDED * top
+    is_share = np.abs(np.diff(bias[:, 1:, 0])).max(axis=0) <= SHARED * top
     changes = np.flatnonzero(np.diff(is_lag))
     if len(changes) != 1 or not (is_lag | is_share).all():
         return None

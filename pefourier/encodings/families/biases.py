@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import lags_between
-from pefourier.encodings.encoding import Encoding, Floats, bias_of_pairs
+from pefourier.encodings.encoding import Encoding, Floats, Places, bias_of_pairs
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.relative import alibi_slopes
 from pefourier.encodings.findings import finding
@@ -22,7 +22,6 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts (outputs,)
-Places = NDArray[np.int64]
 UNITS = 32  # hidden units of FIRE's network
 FIRE_EPS = 1e-6  # added to the divisor of FIRE, as in public source code
 
@@ -47,22 +46,18 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
     >>> sandwich(2, 8, causal=True).table()[0, [0, 7]].round(4)  # lag -1, heads 1 and 8
     array([-0.6235, -0.0779])
     """
-    check_count("head", head, minimum=2)
-    if head % 2:
-        raise PefourierError(f"head must be an even number; got {head}")
+    check_count("head / 2", head / 2)
     frequencies = 10000.0 ** (-2.0 * np.arange(1, head // 2 + 1) / head)
     heads = 8.0 * np.arange(1, d + 1) / d
 
-    def codes(lag: Places) -> Floats:
+    def vectors(lag: Places) -> Floats:
         cosines = [np.cos(np.abs(lag) * frequency) for frequency in frequencies]
         return np.asarray((np.sum(cosines, axis=0) - head / 2)[:, None] / heads)
 
-    return Encoding("sandwich", lags_between(length, causal=causal), d, codes, injection="bias")
+    return Encoding("sandwich", lags_between(length, causal=causal), d, vectors, injection="bias")
 
 
-@encoding(
-    "pseudo-gaussian", "TPS attention of imics-lab/positional-encoding-benchmark", domain="lag"
-)
+@encoding("pseudo-gaussian", "TPS in imics-lab/positional-encoding-benchmark", domain="lag")
 def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False) -> Encoding:
     """Bias −r²/2, or −r with power=1, of the distance r, the same for each of d heads.
 
@@ -84,22 +79,22 @@ def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False
     """
     check_count("power", power, maximum=2)
 
-    def codes(lag: Places) -> Floats:
+    def vectors(lag: Places) -> Floats:
         distance = np.abs(np.asarray(lag, dtype=float))
         return np.repeat((-(distance**power) / power)[:, None], d, axis=1)
 
     domain = lags_between(length, causal=causal)
-    return Encoding("pseudo-gaussian", domain, d, codes, injection="bias")
+    return Encoding("pseudo-gaussian", domain, d, vectors, injection="bias")
 
 
 @lru_cache(maxsize=4)
 def linear_layers(seed: int, sizes: tuple[int, ...]) -> Layers:
     """Draw the weights and shifts of linear layers, uniform on ±1/√inputs as in torch."""
-    draw, layers = stream(seed).uniform, []
-    for inputs, outputs in pairwise(sizes):
-        bound = inputs**-0.5
-        layers.append((draw(-bound, bound, (inputs, outputs)), draw(-bound, bound, outputs)))
-    return layers
+    draw, bounds = stream(seed).uniform, [inputs**-0.5 for inputs in sizes]
+    return [
+        (draw(-b, b, shape), draw(-b, b, shape[1]))
+        for b, shape in zip(bounds, pairwise(sizes), strict=False)
+    ]
 
 
 def network(x: Floats, layers: Layers, activation: Callable[[Floats], Floats]) -> Floats:
@@ -125,8 +120,7 @@ def silu(x: Floats) -> Floats:
     >>> silu(np.array([-1e9, 0.0, 1.0])).round(4)
     array([-0.    ,  0.    ,  0.7311])
     """
-    with np.errstate(over="ignore"):  # on overflow, the quotient is 0, which is the limit
-        return np.asarray(x / (1 + np.exp(-x)))
+    return np.asarray(x * (1 + np.tanh(x / 2)) / 2)  # exp(-x) could overflow
 
 
 @encoding("dpb", "DynamicPositionBias of x-transformers", domain="lag", untrained=True)
@@ -169,12 +163,12 @@ def dpb(
     check_size("dpb", depth, width, max(width, d))
     sizes = (1, *(width,) * depth, d)
 
-    def codes(lag: Places) -> Floats:
+    def vectors(lag: Places) -> Floats:
         u = -np.asarray(lag, dtype=float)[:, None]
         u = np.sign(u) * np.log1p(np.abs(u)) if distance == "log" else u
         return network(u, linear_layers(seed, sizes), silu)
 
-    return Encoding("dpb", lags_between(length, causal=causal), d, codes, injection="bias")
+    return Encoding("dpb", lags_between(length, causal=causal), d, vectors, injection="bias")
 
 
 def fire_share(distance: Floats, query: NDArray[Any], c: float, threshold: float) -> Floats:
@@ -187,9 +181,7 @@ def fire_share(distance: Floats, query: NDArray[Any], c: float, threshold: float
     return np.asarray(np.log1p(c * np.abs(distance)) / divisor)
 
 
-@encoding(
-    "fire", "Li et al., 2024 (arXiv 2310.04418, before training)", domain="pair", untrained=True
-)
+@encoding("fire", "Li et al., 2024 (before training)", domain="pair", untrained=True)
 def fire(
     length: int,
     d: int,
@@ -201,12 +193,12 @@ def fire(
 ) -> Encoding:
     """Bias f(ψ(r) / ψ(max(i, L))) of distance r and query i with ψ(x) = ln(1 + cx), for d heads.
 
-    f is a network with one hidden layer of 32 units and ReLU; c, L and f are trained. Distances of
-    queries beyond the threshold L are divided by the position of the query (FIRE, progressive
-    interpolation), so that the input of f stays below 1 for keys before the query. For up to L + 1
-    positions, the bias depends on the lag alone, and all questions apply. Beyond, check-faithful,
-    compare, context and train apply. Public source code starts from c = 0.1 and half of L = 512.
-    The initial weights are uniform on ±1/√inputs.
+    f is a network with one hidden layer of 32 units and ReLU; c, L and f are trained (FIRE, arXiv
+    2310.04418). Distances of queries beyond the threshold L are divided by the position of the
+    query (progressive interpolation): the input of f stays below 1 for keys before the query. For
+    up to L + 1 positions, the bias depends on the lag alone, and all questions apply. Beyond,
+    check-faithful, compare, context and train apply. Public source code starts from c = 0.1 and
+    half of L = 512. The initial weights are uniform on ±1/√inputs.
 
     Parameters
     ----------
@@ -226,7 +218,6 @@ def fire(
     """
     check_above("c", c)
     check_count("threshold", threshold)
-    check_size("fire", UNITS, d)
 
     def biases(lag: NDArray[Any], query: NDArray[Any]) -> Floats:
         share = fire_share(np.asarray(lag, dtype=float), query, c, threshold)
@@ -268,7 +259,7 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
         facts = {"params": {"d": len(logs), "gates": tuple(map(tuple, np.exp(logs).tolist()))}}
     lags, totals = lags_between(length, causal=True), np.cumsum(logs, axis=1)
 
-    def codes(lag: Places) -> Floats:
+    def vectors(lag: Places) -> Floats:
         return np.abs(lag)[:, None] * logs[:, -1]
 
     def between(queries: Places, keys: Places) -> Floats:
@@ -276,14 +267,14 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
         return np.where(keys > queries[:, None], -np.inf, bias)
 
     if (logs[:, 1:] == logs[:, -1:]).all():  # the first gate affects no pair
-        return Encoding("fox", lags, len(logs), codes, injection="bias", **facts)
+        return Encoding("fox", lags, len(logs), vectors, injection="bias", **facts)
     return bias_of_pairs("fox", between, lags, len(logs), **facts)
 
 
 def gates_up_to(length: int, gates: Floats) -> Floats:
     """Return the gates (heads, length) of the first positions; refuse numbers outside (0, 1]."""
     array = np.atleast_2d(np.asarray(gates, dtype=float))
-    (heads, n), low, high = array.shape[-2:], array.min(), array.max()
+    (heads, n), low, high = array.shape[-2:], array.min(initial=1), array.max(initial=0)
     if array.ndim > 2 or not (max(length, heads) <= n and 0 < low <= high <= 1):
         raise PefourierError(
             f"gates must be (n,) or (heads, n), above 0 and up to 1, with n of at least {length} "

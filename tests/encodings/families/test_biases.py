@@ -29,7 +29,7 @@ GOLDEN = [  # spec, d, head, lag, bias
 
 @pytest.mark.parametrize(("spec", "d", "head", "lag", "bias"), GOLDEN)
 def test_fixed_biases_have_their_golden_numbers(spec, d, head, lag, bias):
-    table = load(spec, 65, d).codes(np.array([-lag, lag]))[:, head]
+    table = load(spec, 65, d).vectors(np.array([-lag, lag]))[:, head]
     np.testing.assert_allclose(table, bias, atol=5e-9)
 
 
