@@ -385,7 +385,7 @@ class Bias(Tabled):
         if not grid and len(enc) != 2 * self.tokens - 1:
             way_out = "; leave out causal=true and mask later keys" * ("causal" in enc.params)
             raise PefourierError(f"{spec} has no biases for later keys{way_out}")
-        self.keep_codes(enc, learn=learn, dtype=dtype)
+        self.keep_vectors(enc, learn=learn, dtype=dtype)
         if grid or is_of_pairs(enc):
             places = np.arange(self.tokens**2)
             if grid:

@@ -123,9 +123,8 @@ def context(
     def ask(spec: str) -> "Answer":
         return answer_of(api.context(spec, **vars(reach)))
 
-    results = answer_each(
-        with_gates(specs, gates), ask, quiet=output.quiet, skip=required.skip_unknown
-    )
+    specs = with_gates(specs, gates)
+    results = answer_each(specs, ask, quiet=output.quiet, skip=required.skip_unknown)
     renderer = renderer_named("context")
     page = required.check(renderer.page(results.per_spec), results)
     figure.draw(renderer, results.answers, results.refusals)

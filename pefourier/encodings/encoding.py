@@ -237,9 +237,7 @@ class BiasEncoding(Encoding):
     def bias(self) -> Floats:
         """Biases (heads, n, n) of all pairs of positions; -inf where a key is masked."""
         x = np.arange(self.positions)
-        check_size(
-            f"biases of {shown(self.spec)}", self.dim, len(x), len(x), limit=self.table_limit
-        )
+        check_size(self.name, self.dim, len(x), len(x), limit=self.table_limit)
         return np.stack([self.between(x[i : i + 1], x)[:, 0] for i in x], axis=1)
 
     def hardest_query(self) -> tuple[Encoding, int]:
@@ -251,12 +249,11 @@ class BiasEncoding(Encoding):
         rows = [self.bias[:, i, : i + 1 if is_causal else n].T for i in range(n)]
         if not all(np.isfinite(row).all() for row in rows):
             raise PefourierError(f"{self.name} holds -inf, a mask; `pefourier compare` reads masks")
-        shared = [len(row) - len(np.unique(row, axis=0)) for row in rows]
-        query = max(range(n), key=lambda i: (shared[i], i))
+        query = max(range(n), key=lambda i: (len(rows[i]) - len(np.unique(rows[i], axis=0)), i))
         domain = replace(self.domain, x=np.arange(len(rows[query])) - query)
 
         def vectors(lag: NDArray[Any]) -> Floats:
-            return rows[query][np.asarray(lag) + query]
+            return np.asarray(rows[query][np.asarray(lag) + query])
 
         return replace(recast(self, Encoding), domain=domain, vectors=vectors), query
 
@@ -407,23 +404,21 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     return BiasEncoding(name, lags_between(n, causal=causal), heads, vectors, **facts)
 
 
-def bias_of_pairs(
-    name: str, between: Between, lags: Domain, heads: int, **facts: Any
-) -> BiasEncoding:
+def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: Any) -> BiasEncoding:
     """Return the encoding of biases of query and key, in which lags have no vectors.
 
     check-faithful, compare, context and train read the biases of all pairs.
     """
     n = 1 - int(lags.x[0])
-    hint = reshaping((heads, n, n)) if "origin" in facts else ""
+    hint = reshaping((d, n, n)) if "origin" in facts else ""
 
     def vectors(_: NDArray[Any]) -> Floats:
-        shape = f"biases (heads, queries, keys) = ({heads}, {n}, {n})"
+        shape = f"biases (heads, queries, keys) = ({d}, {n}, {n})"
         way_out = f"use check-faithful, compare, context or train, which read any bias{hint}"
         raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
 
     facts = {"injection": "bias", "between": between, "by_lag": False, **facts}
-    return BiasEncoding(name, lags, heads, vectors, **facts)
+    return BiasEncoding(name, lags, d, vectors, **facts)
 
 
 def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
 
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
 SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
-ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings that using fewer positions does not fix
+ELSEWISE = ("rows-of-lags", "duplicate-rows", "bias-of-pairs")  # fewer positions may not help
 NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
 RECOVERED = 1e-6  # sine of the largest angle that counts as rounding
 
@@ -158,8 +158,7 @@ class LineFaithfulness(Faithfulness):
         """Advice to use fewer positions, if these keep every distinct vector."""
         count, lags = self.distinct_up_to or 1, self.encodings[0].domain.kind == "lag"
         used = 2 * count - 1 if lags and self.encodings[0].domain.x[-1] > 0 else count
-        is_elsewise = any(f.code in ELSEWISE for f in self.findings)
-        if count == 1 or used != self.distinct or is_elsewise or self.query is not None:
+        if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
             return ""
         points = "all lags between them" if lags else f"the first {count}"
         return f"Use at most {count} positions: {points} have distinct vectors."

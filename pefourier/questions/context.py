@@ -16,7 +16,6 @@ from pefourier.encodings.model_positions import (
     TrainedLength,
     axis_in,
     describe_positions,
-    positions_of,
 )
 from pefourier.encodings.sources.huggingface import INDEXER, Temperature, trained_as_stated
 from pefourier.errors import PefourierError
@@ -75,7 +74,7 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 }
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
-BY_DISTANCE = ("kerple", "sandwich", "pseudo-gaussian", "dpb", "fire", "fox")  # bias formulas
+FORMULAS = ("alibi", "kerple", "sandwich", "pseudo-gaussian", "dpb", "fire", "fox")
 FADED = np.log(100.0)  # decrease of a logit that leaves 1% of a weight
 IN_A_LINE = 8
 DIGITS = 6
@@ -95,7 +94,6 @@ class Context(Result):
         "identical from distance": "far",
         **{label: f"facts.{name}" for label, name in ROTATION_FACTS.items()},
         "largest query scale": "temperature.largest",
-        "farthest key with 1%": "fades",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "layers": {"layers": "numbers", "kind": "kind", "rotation": "name", "window": "window"},
@@ -296,6 +294,8 @@ class Context(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
+        if self.fades:
+            return ["head", "farthest"], [[*row] for row in enumerate(self.fades)]
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = {"rotation": "rotation", **labelled_fields(Pair)}
@@ -478,8 +478,8 @@ def fades_of(enc: Encoding) -> tuple[int, ...] | None:
     """
     if enc.params.get("gates") is None:
         return None
-    decreases, x = -np.cumsum(np.log(enc.params["gates"]), axis=1), np.arange(positions_of(enc))
-    return tuple(int((x - np.searchsorted(y, y - FADED)).max()) for y in decreases)
+    decreases = -np.cumsum(np.log(enc.params["gates"]), axis=1)
+    return tuple(int((np.arange(len(y)) - np.searchsorted(y, y - FADED)).max()) for y in decreases)
 
 
 def table_verdict(c: Context) -> str:
@@ -497,8 +497,7 @@ def table_verdict(c: Context) -> str:
         return "a grid"
     if any(f.code == "repeating-codes" for f in enc.findings):
         return "codes repeat"
-    is_formula = c.slopes or enc.measure is not None or enc.name in BY_DISTANCE
-    return "any length" if is_formula else "no rotation"
+    return "any length" if enc.measure is not None or enc.name in FORMULAS else "no rotation"
 
 
 def rows_held(c: Context) -> int | None:

@@ -40,20 +40,12 @@ def divisor_of(bias: Floats) -> Divisor | None:
 def divisors_that_explain(first: Floats, second: Floats) -> tuple[str, str] | None:
     """Return the divisors of two biases in words, if nothing else differs; otherwise None.
 
-    Biases with equal functions f and ψ agree where both divisors are equal: max(i, L) up to query L
-    and min(i, L) beyond, or two of a kind beyond or up to both thresholds.
+    With equal functions f and ψ, max(i, L) at query L is min(i, L) at the next query.
     """
     a, b = divisor_of(first), divisor_of(second)
-    if a is None or b is None or a == b:
+    if a is None or b is None or a[0] == b[0] or a[1] != b[1]:
         return None
-    (kind, low), (other_kind, high) = a, b
-    if kind != other_kind:
-        up, down = (first, second) if kind == "max" else (second, first)
-        x, y = up[:, low, :-1], down[:, low + 1, 1:]  # equal lags
-    else:
-        shared = slice(max(low, high), None) if kind == "max" else slice(0, min(low, high) + 1)
-        x, y = first[:, shared], second[:, shared]
-    thresholds_differ = kind != other_kind and low != high
-    if thresholds_differ or np.abs(x - y).max() > ROUNDED * np.abs(np.tril(first)).max():
-        return None
-    return f"{kind}(i, {low})", f"{other_kind}(i, {high})"
+    up, down = (first, second) if a[0] == "max" else (second, first)
+    residual = np.abs(up[:, a[1], :-1] - down[:, a[1] + 1, 1:]).max()  # of equal lags
+    explains = residual <= ROUNDED * np.abs(np.tril(first)).max()
+    return (f"{a[0]}(i, {a[1]})", f"{b[0]}(i, {b[1]})") if explains else None

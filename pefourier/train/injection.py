@@ -197,8 +197,8 @@ def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndar
     if enc.domain.kind == "lag" and enc.domain.grid:
         return np.take(table, displacement_of_each_pair(enc.domain, length, enc.spec), axis=0)
     if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
-        is_choice = source_of(enc.spec) == "name" and "causal" in enc.params
-        way_out = "; leave out causal=true" * is_choice
+        is_choice = "causal" in enc.params and source_of(enc.spec) == "name"
+        way_out = "; leave out causal=true" if is_choice else ""
         raise PefourierError(
             f"{enc.spec} has no vectors for later keys, which this classifier attends to{way_out}"
         )

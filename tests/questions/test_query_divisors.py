@@ -40,8 +40,7 @@ def test_no_divisor_is_read_from_other_biases():
 EXPLAINED = [
     (("max", 13), ("min", 13)),
     (("min", 25), ("max", 25)),
-    (("max", 26), ("max", 13)),
-    (("min", 10), ("min", 20)),
+    (("max", 2), ("min", 2)),
 ]
 
 
@@ -61,7 +60,7 @@ def test_a_divisor_that_explains_the_difference_is_named(pair, kind):
         (fire("max", 13), fire("min", 13, seed=1)),
         (fire("max", 13), fire("min", 13, c=0.2)),
         (fire("max", 13), fire("min", 20)),
-        (fire("max", 13), fire("max", 20, seed=1)),
+        (fire("max", 13), fire("max", 20)),
         (fire("max", 13), fire("max", 13, seed=1)),
         (fire("max", 13) + np.triu(np.ones((N, N)), 2), fire("min", 13)),
     ],

@@ -22,8 +22,6 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts (outputs,)
-UNITS = 32  # hidden units of FIRE's network
-FIRE_EPS = 1e-6  # added to the divisor of FIRE, as in public source code
 
 
 @encoding("sandwich", "Chi et al., 2023 (arXiv 2212.10356)", domain="lag")
@@ -48,11 +46,12 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
     """
     check_count("head / 2", head / 2)
     frequencies = 10000.0 ** (-2.0 * np.arange(1, head // 2 + 1) / head)
-    heads = 8.0 * np.arange(1, d + 1) / d
 
     def vectors(lag: Places) -> Floats:
         cosines = [np.cos(np.abs(lag) * frequency) for frequency in frequencies]
-        return np.asarray((np.sum(cosines, axis=0) - head / 2)[:, None] / heads)
+        return np.asarray(
+            (np.sum(cosines, axis=0) - head / 2)[:, None] * d / (8.0 * np.arange(1, d + 1))
+        )
 
     return Encoding("sandwich", lags_between(length, causal=causal), d, vectors, injection="bias")
 
@@ -80,8 +79,7 @@ def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False
     check_count("power", power, maximum=2)
 
     def vectors(lag: Places) -> Floats:
-        distance = np.abs(np.asarray(lag, dtype=float))
-        return np.repeat((-(distance**power) / power)[:, None], d, axis=1)
+        return np.repeat(-(np.abs(lag)[:, None] ** float(power)) / power, d, axis=1)
 
     domain = lags_between(length, causal=causal)
     return Encoding("pseudo-gaussian", domain, d, vectors, injection="bias")
@@ -90,11 +88,9 @@ def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False
 @lru_cache(maxsize=4)
 def linear_layers(seed: int, sizes: tuple[int, ...]) -> Layers:
     """Draw the weights and shifts of linear layers, uniform on ±1/√inputs as in torch."""
-    draw, bounds = stream(seed).uniform, [inputs**-0.5 for inputs in sizes]
-    return [
-        (draw(-b, b, shape), draw(-b, b, shape[1]))
-        for b, shape in zip(bounds, pairwise(sizes), strict=False)
-    ]
+    draw = stream(seed).uniform
+    shapes = [(inputs**-0.5, (inputs, outputs)) for inputs, outputs in pairwise(sizes)]
+    return [(draw(-b, b, shape), draw(-b, b, shape[1])) for b, shape in shapes]
 
 
 def network(x: Floats, layers: Layers, activation: Callable[[Floats], Floats]) -> Floats:
@@ -161,12 +157,11 @@ def dpb(
     check_count("depth", depth)
     check_count("width", width)
     check_size("dpb", depth, width, max(width, d))
-    sizes = (1, *(width,) * depth, d)
 
     def vectors(lag: Places) -> Floats:
         u = -np.asarray(lag, dtype=float)[:, None]
         u = np.sign(u) * np.log1p(np.abs(u)) if distance == "log" else u
-        return network(u, linear_layers(seed, sizes), silu)
+        return network(u, linear_layers(seed, (1, *(width,) * depth, d)), silu)
 
     return Encoding("dpb", lags_between(length, causal=causal), d, vectors, injection="bias")
 
@@ -177,7 +172,7 @@ def fire_share(distance: Floats, query: NDArray[Any], c: float, threshold: float
     >>> fire_share(np.array([7.0, 300.0]), np.array([10.0, 600.0]), 0.1, 512).round(6)
     array([0.134164, 0.835342])
     """
-    divisor = np.log1p(c * np.maximum(query, threshold)) + FIRE_EPS
+    divisor = np.log1p(c * np.maximum(query, threshold)) + 1e-6  # as in public source code
     return np.asarray(np.log1p(c * np.abs(distance)) / divisor)
 
 
@@ -221,7 +216,7 @@ def fire(
 
     def biases(lag: NDArray[Any], query: NDArray[Any]) -> Floats:
         share = fire_share(np.asarray(lag, dtype=float), query, c, threshold)
-        return network(share[..., None], linear_layers(seed, (1, UNITS, d)), relu)
+        return network(share[..., None], linear_layers(seed, (1, 32, d)), relu)
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]
@@ -253,14 +248,16 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
     >>> fox(4, 1, gates=np.array([0.9, 0.5, 0.8, 0.99])).bias[0, 3, 0].round(8)
     -0.92634107
     """
-    logs = -alibi_slopes(d)[:, None] if gates is None else np.log(gates_up_to(length, gates))
     facts: dict[str, Any] = {"findings": (finding("gates-default"),)}
+    logs = -alibi_slopes(d)[:, None]
     if gates is not None:
-        facts = {"params": {"d": len(logs), "gates": tuple(map(tuple, np.exp(logs).tolist()))}}
+        stored = gates_up_to(length, gates)
+        facts = {"params": {"d": len(stored), "gates": tuple(map(tuple, stored.tolist()))}}
+        logs = np.log(stored)
     lags, totals = lags_between(length, causal=True), np.cumsum(logs, axis=1)
 
     def vectors(lag: Places) -> Floats:
-        return np.abs(lag)[:, None] * logs[:, -1]
+        return np.asarray(np.abs(lag)[:, None] * logs[:, -1])
 
     def between(queries: Places, keys: Places) -> Floats:
         bias = totals[:, queries][..., None] - totals[:, keys][:, None]
