@@ -490,10 +490,10 @@ def rows_held(c: Context) -> int | None:
 
 def last_bucket(enc: Encoding) -> int | None:
     """Distance from which clamped lags, or T5's or DeBERTa's buckets, share one vector, or None."""
-    if enc.name not in ("t5", "deberta", "xl") or enc.params.get("clamp") == 0:
-        return None
     if enc.name == "xl":
-        return int(enc.params["clamp"])
+        return int(enc.params["clamp"]) or None
+    if enc.name not in ("t5", "deberta"):
+        return None
     distances = np.arange(enc.params["max_distance"] + 2)
     vectors = np.hstack([enc.codes(side * distances) for side in (1, -1)])
     return int(np.flatnonzero(np.diff(vectors, axis=0).any(axis=1))[-1]) + 1

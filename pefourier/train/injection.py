@@ -3,11 +3,11 @@ r"""Injections: an encoding's distinct vectors, and the vector of each place.
 Conventions
 -----------
 Distinct vectors have shape (U, k). Places are positions (acts add and rotate), pairs query · key
-(bias), or lags (key, key-query). Training changes the vectors; places that share a vector keep sharing it. Of
-a rotation, training changes the frequencies: the vector of a position p, its cosines and sines, is
-rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at the formula and
-preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without rotation
-stay that way, and a rotary pair of one axis of a grid stays on that axis.
+(bias), or lags (key, key-query). Training changes the vectors; places that share a vector keep
+sharing it. Of a rotation, training changes the frequencies: the vector of a position p, its cosines
+and sines, is rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at
+the formula and preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without
+rotation stay that way, and a rotary pair of one axis of a grid stays on that axis.
 """
 
 from collections.abc import Mapping

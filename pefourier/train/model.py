@@ -13,8 +13,8 @@ fused kernels use one rate for all members.
 All members share one path through attention, whatever they inject: scores = q·k / √c + bias (M, 1
 or B, H, T, T), with q and k rotated. For acts of other members, a member adds 0, rotates by 0 and
 has bias 0; acts of no member are skipped. Vectors of lags are added to keys (key), or to keys and
-queries (key-query); if they are twice as long as a key, their second half is added to values. Keys marked `hidden`, those of padding, receive
-no attention.
+queries (key-query); if they are twice as long as a key, their second half is added to values. Keys
+marked `hidden`, those of padding, receive no attention.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -155,12 +155,12 @@ def of_distances(
     causal: bool = False,
 ) -> Encoding:
     """Encoding of a table of vectors (2 span, d); row span belongs to distance 0."""
-    span, domain = len(vectors) // 2, lags_between(length, causal=causal)
+    span, d = len(vectors) // 2, vectors.shape[1]
     deberta_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # refuses invalid numbers
 
     def codes(lag: NDArray[np.int64]) -> Floats:
         row = deberta_buckets(-np.asarray(lag), buckets, max_distance) + span
         return vectors[np.clip(row, 0, 2 * span - 1)]
 
-    used = "key-query" if p2c else "key"
-    return Encoding("deberta", domain, vectors.shape[1], codes, injection=used)
+    domain = lags_between(length, causal=causal)
+    return Encoding("deberta", domain, d, codes, injection="key-query" if p2c else "key")

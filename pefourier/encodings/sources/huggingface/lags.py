@@ -25,19 +25,20 @@ from pefourier.encodings.sources.huggingface.config import WIDTH, ModelConfig
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import read_toml
 
+Vectors = tuple[Floats, float]  # a table and its resolution
 VECTORS = re.compile(r"(^|\.)rel_embeddings\.weight$")
 INSTEAD = {"rotary": "early", "relative_key": "relative", None: "mixer"}  # reasons for a refusal
-IDLE = (  # keys without effect on relative sinusoids
-    *("rotary_embedding_base", "left_max_position_embeddings", "right_max_position_embeddings"),
-    *("conf_attention_chunk_size", "t2u_max_position_embeddings"),
-)
+# keys without effect on relative sinusoids
+IDLE = """rotary_embedding_base left_max_position_embeddings right_max_position_embeddings
+    conf_attention_chunk_size t2u_max_position_embeddings""".split()
 
 
 def read_lags(model: ModelConfig) -> Encoding | None:
     """Read relative sinusoids or DeBERTa's vectors; None for other models."""
     if "xl" in model.row and model.part == model.row["xl"].get("part", model.part):
         return read_relative_sinusoids(model, model.row["xl"])
-    return read_distances(model) if has_distances(model) else None
+    is_relative = weights.has_no_table(model) and distance_terms(model)
+    return read_distances(model) if is_relative else None
 
 
 def read_relative_sinusoids(model: ModelConfig, row: dict[str, Any]) -> Encoding:
@@ -48,25 +49,24 @@ def read_relative_sinusoids(model: ModelConfig, row: dict[str, Any]) -> Encoding
     for key in IDLE:
         config.values.get(key)  # mark as read
     if "type" in row:
-        check_type(model, row["type"])
-    after = row.get("none_after", "")
-    if config.values.get("bi_data"):
-        rule = "false; otherwise half of each batch has the vectors of opposite lags"
-        raise config.wrong("bi_data", config.values["bi_data"], rule)
-    if config.values.get(after):
-        raise config.wrong(after, config.values[after], "0, with no vectors for later keys")
+        check_position_type(model, row["type"])
+    rules = {
+        "bi_data": "false; otherwise half of each batch has the vectors of opposite lags",
+        row.get("none_after", ""): "0; later keys have other vectors",
+    }
+    for key in filter(config.values.get, rules):
+        raise config.wrong(key, config.values[key], rules[key])
     if "chunk" in row:
         check_chunk(model, *row["chunk"])
     direction = config.values.get("attn_type", "bi")
     if direction not in ("bi", "uni"):
         raise config.wrong("attn_type", direction, "bi or uni")
-    clamp = max(int(config.number("clamp_len") or 0), 0)
+    clamp = max(config.count("clamp_len", minimum=-1) or 0, 0)
     d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
-    settings = {"causal": direction == "uni", "clamp": clamp, **row["fixed"]}
-    return model.build("xl", d, **settings)
+    return model.build("xl", d, **{"causal": direction == "uni", "clamp": clamp, **row["fixed"]})
 
 
-def check_type(model: ModelConfig, usual: str) -> None:
+def check_position_type(model: ModelConfig, usual: str) -> None:
     """Refuse a position_embeddings_type without relative sinusoids, with the reason."""
     kind = model.config.values.get("position_embeddings_type", usual)
     if kind not in ("relative", *INSTEAD):
@@ -79,10 +79,11 @@ def check_type(model: ModelConfig, usual: str) -> None:
 
 def check_chunk(model: ModelConfig, queries: list[Any], before: list[Any]) -> None:
     """Refuse blocks in which the first row is not the vector of the first visible key."""
-    size, left = (model.sized(((key,), usual)) or 0 for key, usual in (queries, before))
-    if (size + left - 1) // 2 != left - 1:
-        rule = f"{left - 1} or {left} with {before[0]} {left}, so that rows are vectors of lags"
-        raise model.config.wrong(queries[0], size, rule)
+    size, past = (model.sized(((key,), usual)) or 0 for key, usual in (queries, before))
+    if size not in (past - 1, past):
+        raise model.config.wrong(
+            queries[0], size, f"{past - 1} or {past}, as {before[0]} is {past}"
+        )
 
 
 def setting(model: ModelConfig, key: str) -> Any:
@@ -90,7 +91,7 @@ def setting(model: ModelConfig, key: str) -> Any:
     return model.config.values.get(key, model.row.get("usual", {}).get(key))
 
 
-def score_terms(model: ModelConfig) -> tuple[str, ...]:
+def distance_terms(model: ModelConfig) -> tuple[str, ...]:
     """Return the terms of DeBERTa's scores, c2p and p2c; () if distances are not used."""
     terms = setting(model, "pos_att_type") or ()
     terms = terms.lower().split("|") if isinstance(terms, str) else terms
@@ -99,38 +100,31 @@ def score_terms(model: ModelConfig) -> tuple[str, ...]:
     return tuple(terms) if setting(model, "relative_attention") is True else ()
 
 
-def has_distances(model: ModelConfig) -> bool:
-    """Return whether DeBERTa's distances are the only positions of a model."""
-    return weights.has_no_table(model) and bool(score_terms(model))
-
-
 def read_distances(model: ModelConfig) -> Encoding:
     """Read DeBERTa's vectors of distances from the weights, or their values before training."""
-    terms, config = score_terms(model), model.config
+    terms, config = distance_terms(model), model.config
     if "c2p" not in terms:
         raise config.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
-    longest = int(config.number("max_relative_positions") or -1)
-    longest = longest if longest >= 1 else model.longest() or 512
-    buckets = max(int(setting(model, "position_buckets") or 0), 0)
+    longest = max(config.count("max_relative_positions", minimum=-1) or 0, 0)
+    longest = longest or model.longest() or 512
+    usual = model.row.get("usual", {}).get("position_buckets", 0)
+    buckets = max(config.count("position_buckets", minimum=-1) or usual, 0)
     buckets *= model.row["relative"] == "deberta-v2"
     d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
     notes = (finding("with-convolution"),) * ("convolutional" in model.row["kind"])
-    tensors = weights.tensors_beside(model, VECTORS)
-    if not tensors:
+    tensor = weights.only_one(weights.tensors_beside(model, VECTORS), model, "distances")
+    if tensor is None:
         return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
-    name, path = weights.only_one(tensors, model, "distances") or ("", "")
-    vectors, eps = stored_vectors(model, name, path, (2 * (buckets or longest), d))
+    vectors, eps = stored_vectors(model, *tensor, (2 * (buckets or longest), d))
     length, silent = model.positions()
     enc = of_distances(length, vectors, buckets, longest, p2c="p2c" in terms)
-    params = {"length": length, "d": d, **settings, "path": path, "array": name}
-    facts = {"eps": eps, "findings": (*notes, *silent), "origin": "weights"}
-    return replace(enc, params={**params, "model_type": model.kind}, **facts)
+    params = {"length": length, "d": d, **settings, "array": tensor[0], "path": tensor[1]}
+    params["model_type"] = model.kind
+    return replace(enc, params=params, eps=eps, findings=(*notes, *silent), origin="weights")
 
 
-def stored_vectors(
-    model: ModelConfig, name: str, path: str, shape: tuple[int, int]
-) -> tuple[Floats, float]:
+def stored_vectors(model: ModelConfig, name: str, path: str, shape: weights.Shape) -> Vectors:
     """Read the table of distances, normalized if the model normalizes it."""
     from pefourier.encodings.sources.tables import read_numbers, read_table
 
@@ -140,10 +134,9 @@ def stored_vectors(
     vectors = np.asarray(table, dtype=float)
     if "layer_norm" in str(setting(model, "norm_rel_ebd")).lower():
         paths = dict(weights.all_tensors(weights.folder_of(model)))
-        norms = (
-            name.replace("rel_embeddings.weight", f"LayerNorm.{p}") for p in ("weight", "bias")
-        )
-        gain, shift = (read_numbers(f"{paths.get(norm, path)}#{norm}") for norm in norms)
+        stem = name.replace("rel_embeddings.weight", "LayerNorm.")
+        norms = [f"{paths.get(stem + key, path)}#{stem}{key}" for key in ("weight", "bias")]
+        gain, shift = map(read_numbers, norms)
         vectors = vectors - vectors.mean(axis=1, keepdims=True)
         floor = model.config.number("layer_norm_eps") or 1e-7
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift

@@ -274,8 +274,8 @@ HARMLESS = {*LONGEST} | set(
     """_sliding_window_pattern decoder_positional_dropout_rate dropout_positions
     encoder_positional_dropout_rate keep_window_size max_relative_positions model_max_length n_ctx
     num_position_embeddings num_sliding_attention_heads original_max_position_embeddings
-    position_id_per_seconds positionwise_conv_kernel_size positionwise_layer_type qk_nope_head_dim qk_rope_head_dim rope_interleave
-    sliding_window_pattern""".split()
+    position_id_per_seconds positionwise_conv_kernel_size positionwise_layer_type qk_nope_head_dim
+    qk_rope_head_dim rope_interleave sliding_window_pattern""".split()
 )
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
 SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # ignored if use_sliding_window is false
