@@ -65,10 +65,10 @@ def xl(
     measure = equal_pairs(geometric_frequencies(d, rho, divisor))
     farthest = clamp or length
 
-    def codes(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: NDArray[np.int64]) -> Floats:
         return waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout)
 
-    enc = Encoding("xl", lags_between(length, causal=causal), d, codes, injection="key")
+    enc = Encoding("xl", lags_between(length, causal=causal), d, vectors, injection="key")
     return with_measure(enc, None if farthest < length - 1 else measure)
 
 
@@ -141,13 +141,13 @@ def deberta(
     check_count("buckets", buckets, minimum=0)
     check_count("max_distance", max_distance)
     check_size("deberta", 2 * (buckets or max_distance), d)
-    vectors = stream(seed).normal(0.0, scale, (2 * (buckets or max_distance), d))
-    return of_distances(length, vectors, buckets, max_distance, p2c=p2c, causal=causal)
+    table = stream(seed).normal(0.0, scale, (2 * (buckets or max_distance), d))
+    return of_distances(length, table, buckets, max_distance, p2c=p2c, causal=causal)
 
 
 def of_distances(
     length: int,
-    vectors: Floats,
+    table: Floats,
     buckets: int,
     max_distance: int,
     *,
@@ -155,12 +155,12 @@ def of_distances(
     causal: bool = False,
 ) -> Encoding:
     """Encoding of a table of vectors (2 span, d); row span belongs to distance 0."""
-    span, d = len(vectors) // 2, vectors.shape[1]
+    span, d = len(table) // 2, table.shape[1]
     deberta_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # refuses invalid numbers
 
-    def codes(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: NDArray[np.int64]) -> Floats:
         row = deberta_buckets(-np.asarray(lag), buckets, max_distance) + span
-        return vectors[np.clip(row, 0, 2 * span - 1)]
+        return table[np.clip(row, 0, 2 * span - 1)]
 
     domain = lags_between(length, causal=causal)
-    return Encoding("deberta", domain, d, codes, injection="key-query" if p2c else "key")
+    return Encoding("deberta", domain, d, vectors, injection="key-query" if p2c else "key")

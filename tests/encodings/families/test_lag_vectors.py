@@ -34,7 +34,7 @@ GOLDEN_BUCKETS = {  # query - key: bucket, at 256 buckets and 512 positions
 
 @pytest.mark.parametrize(("layout", "distance", "column", "number"), GOLDEN_SINES)
 def test_golden_numbers_of_relative_sinusoids(layout, distance, column, number):
-    row = build("xl", length=8, d=8, layout=layout).codes(np.array([-distance]))[0]
+    row = build("xl", length=8, d=8, layout=layout).vectors(np.array([-distance]))[0]
     assert row[column] == pytest.approx(number, abs=5e-9)
 
 
@@ -57,7 +57,7 @@ def test_xlnets_attention_looks_up_query_minus_key(rng):
     rows = np.vstack([np.zeros(4), enc.table()])  # R of lag 5, which no query uses
     shifted = XLNetRelativeAttention.rel_shift_bnij(torch.tensor(q @ rows.T)[None, None], 5)
     for i, j in np.ndindex(5, 5):
-        assert float(shifted[0, 0, i, j]) == pytest.approx(q[i] @ enc.codes(np.array([j - i]))[0])
+        assert float(shifted[0, 0, i, j]) == pytest.approx(q[i] @ enc.vectors(np.array([j - i]))[0])
 
 
 def test_clamped_sinusoids_declare_no_frequencies():
@@ -65,7 +65,7 @@ def test_clamped_sinusoids_declare_no_frequencies():
     clamped = build("xl", length=9, d=8, clamp=7)
     assert clamped.measure is None
     assert spectrum(clamped).method == "periodogram"
-    np.testing.assert_array_equal(*clamped.codes(np.array([-7, -8])))
+    np.testing.assert_array_equal(*clamped.vectors(np.array([-7, -8])))
 
 
 def test_context_of_relative_sinusoids():
@@ -94,7 +94,7 @@ def test_the_row_of_a_lag_is_that_of_query_minus_key():
     vectors = np.random.RandomState(0).normal(size=(8, 3))  # rows of buckets -4 … 3
     # a key 1 before the query: bucket 1; 5 before: 2 + ceil(ln(5/2) / ln(7/2)) = 3
     expected = vectors[[4 + 1, 4 + 3, 4 - 1, 4 - 3, 4, 7, 0]]
-    np.testing.assert_array_equal(enc.codes(np.array([-1, -5, 1, 5, 0, -19, 19])), expected)
+    np.testing.assert_array_equal(enc.vectors(np.array([-1, -5, 1, 5, 0, -19, 19])), expected)
     assert len(np.unique(load("deberta:buckets=0,max=6", 20, 3).table(), axis=0)) == 12
 
 

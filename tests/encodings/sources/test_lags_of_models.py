@@ -156,7 +156,7 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     assert any(side[far - 1] != side[far] for side in (met[0], met[:, 0]))
     vectors = 0.02 * np.random.RandomState(0).normal(size=(rows, 6))
     expected = vectors[met[300, 201:400]]  # of keys 99 before to 99 after the query
-    np.testing.assert_array_equal(enc.codes(np.arange(-99, 100)), expected)
+    np.testing.assert_array_equal(enc.vectors(np.arange(-99, 100)), expected)
     assert open_config(path).table_without_weights() is None
     assert run("check-faithful", path).status < 2
 
@@ -182,7 +182,7 @@ def test_debertas_trained_vectors_are_looked_up_as_its_code_does(kind, norm, con
     row = torch.clamp(encoder.get_rel_pos(states)[0, 15] + 8, 0, 15)
     vectors = encoder.get_rel_embedding()[row].detach().numpy()
     enc = load(str(folder), length=30)
-    np.testing.assert_allclose(enc.codes(np.arange(-15, 15)), vectors, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(enc.vectors(np.arange(-15, 15)), vectors, rtol=1e-5, atol=1e-6)
     assert (enc.origin, enc.injection, enc.untrained) == ("weights", "key-query", False)
     assert [f.code for f in enc.findings] == ["with-convolution"] * (kind == "sew-d")
     safetensors(folder / "model.safetensors", {"rel_embeddings.weight": np.ones((9, 6))})

@@ -113,7 +113,7 @@ def read_distances(model: ModelConfig) -> Encoding:
     d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
     notes = (finding("with-convolution"),) * ("convolutional" in model.row["kind"])
-    tensor = weights.only_one(weights.tensors_beside(model, VECTORS), model, "distances")
+    tensor = weights.only_one(weights.sibling_tensors(model, VECTORS), model, "distances")
     if tensor is None:
         return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
     vectors, eps = stored_vectors(model, *tensor, (2 * (buckets or longest), d))
