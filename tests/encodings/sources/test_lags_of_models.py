@@ -53,6 +53,39 @@ def test_fastspeechs_rows_are_those_of_its_config(config):
         np.testing.assert_allclose(load(path, length=6).table(), rows, atol=1e-6)
 
 
+def test_a_score_has_the_four_terms_of_the_docstring(rng):
+    from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as model
+
+    with quiet():
+        own = config_class("wav2vec2-conformer")(**SMALL, num_hidden_layers=1)
+    attention = model.Wav2Vec2ConformerSelfAttention(own).double()
+    u, v = (torch.tensor(rng.normal(size=(2, 4))) for _ in range(2))
+    attention.pos_bias_u.data, attention.pos_bias_v.data = u, v
+    q, k = (torch.tensor(rng.normal(size=(1, 2, 5, 4))) for _ in range(2))
+    enc = load("xl:layout=interleaved", 5, 8)
+    moved, bias = model._apply_relative_position_encoding(
+        attention, q, k, torch.tensor(enc.table())[None]
+    )
+    scores = (moved @ k.transpose(2, 3) * attention.scaling + bias)[0].detach().numpy()
+    w = attention.linear_pos.weight.detach().numpy()
+    q, k, u, v = (np.asarray(x) for x in (q[0], k[0], u, v))
+    for head, i, j in np.ndindex(2, 5, 5):
+        lag = (w @ enc.vectors(np.array([j - i]))[0])[4 * head : 4 * head + 4]
+        four = (q[head, i] @ k[head, j], q[head, i] @ lag, u[head] @ k[head, j], v[head] @ lag)
+        assert scores[head, i, j] == pytest.approx(sum(four) / 2)
+
+
+def test_ids_of_models_with_vectors_of_lags_have_no_limit(config, folder, run):
+    np.save(folder / "ids.npy", np.arange(90))
+    path = config({"model_type": "xlnet", **SMALL})
+    (answer,) = run("positions", "ids.npy", path, "--json").results
+    assert answer["verdict"] == "as expected"
+    ids = np.concatenate([np.arange(40), np.arange(41, 91)])
+    np.save(folder / "ids.npy", ids)
+    done = run("positions", "ids.npy", path)
+    assert (done.status, "no frequencies that give scores by lag" in done.err) == (2, True)
+
+
 def test_gemmas_blocks_give_a_key_the_row_of_its_lag():
     from transformers.models.gemma4.modeling_gemma4 import Gemma4AudioAttention
 
