@@ -34,7 +34,7 @@ from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
 # acts that cost more than adding or rotating
-COSTS = {"bias": "biases", "key": "keys", "key-query": "keys"}
+COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
