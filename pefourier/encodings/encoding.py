@@ -141,7 +141,7 @@ class Encoding:
     domain: Domain
     dim: int
     vectors: VectorsAt
-    injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention uses the vectors
+    injection: Literal["add", "rotate", "bias", "key", "key-query"] = "add"  # use by attention
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
     eps: float = FLOAT64_EPS  # resolution of the stored numbers: float32 files are coarser

@@ -516,7 +516,9 @@ def rows_held(c: Context) -> int | None:
 
 
 def last_bucket(enc: Encoding) -> int | None:
-    """Distance from which T5's or DeBERTa's buckets share one vector; None for others."""
+    """Distance from which clamped lags, or T5's or DeBERTa's buckets, share one vector, or None."""
+    if enc.name == "xl":
+        return int(enc.params["clamp"]) or None
     if enc.name not in ("t5", "deberta"):
         return None
     distances = np.arange(enc.params["max_distance"] + 2)

@@ -33,7 +33,8 @@ from pefourier.version import __version__
 from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
-COSTS = {"bias": "biases", "key": "keys"}  # acts that cost more than adding or rotating
+# acts that cost more than adding or rotating
+COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}

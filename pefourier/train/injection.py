@@ -3,11 +3,11 @@ r"""Injections: an encoding's distinct vectors, and the vector of each place.
 Conventions
 -----------
 Distinct vectors have shape (U, k). Places are positions (acts add and rotate), pairs query · key
-(bias), or lags (key). Training changes the vectors; places that share a vector keep sharing it. Of
-a rotation, training changes the frequencies: the vector of a position p, its cosines and sines, is
-rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at the formula and
-preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without rotation
-stay that way, and a rotary pair of one axis of a grid stays on that axis.
+(bias), or lags (key, key-query). Training changes the vectors; places that share a vector keep
+sharing it. Of a rotation, training changes the frequencies: the vector of a position p, its cosines
+and sines, is rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at
+the formula and preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without
+rotation stay that way, and a rotary pair of one axis of a grid stays on that axis.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
-ACTS = ("add", "rotate", "bias", "key")
+ACTS = ("add", "rotate", "bias", "key", "key-query")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
 WITH_TIMES += " pseudo-gaussian sandwich"
 OF_PLACE = 2**8  # numbers counted for each place of a window: 2^22 places in all
@@ -103,7 +103,7 @@ def load_injection(
     is_built = source_of(spec) in ("name", "code")  # files have a fixed d
     on = sides_for(spec, length, grid)
     enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
-    k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.injection]
+    k = {"add": d, "bias": heads}.get(enc.injection, d // heads)
     k *= 1 + bool(enc.params.get("values"))  # lags may have vectors for keys and for values
     places = count_places(enc.injection, length)
     windows, size = (1, k) if times is None else (len(times), OF_PLACE)
@@ -186,7 +186,7 @@ def load_for_heads(
 
 def count_places(act: str, length: int) -> int:
     """Number of places with a vector for each act."""
-    return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
+    return {"add": length, "rotate": length, "bias": length**2}.get(act, 2 * length - 1)
 
 
 def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:

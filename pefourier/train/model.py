@@ -12,9 +12,9 @@ fused kernels use one rate for all members.
 
 All members share one path through attention, whatever they inject: scores = q·k / √c + bias (M, 1
 or B, H, T, T), with q and k rotated. For acts of other members, a member adds 0, rotates by 0 and
-has bias 0; acts of no member are skipped. Vectors of lags are added to keys; if they are twice as
-long as a key, their second half is added to values. Keys marked `hidden`, those of padding, receive
-no attention.
+has bias 0; acts of no member are skipped. Vectors of lags are added to keys (key), or to keys and
+queries (key-query); if they are twice as long as a key, their second half is added to values. Keys
+marked `hidden`, those of padding, receive no attention.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -160,6 +160,11 @@ def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
     by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
     lags = lags_of_pairs((*by_lag.shape[:4], q.shape[2]), q.device)
     return torch.mul(by_lag.gather(4, lags), q.shape[4] ** -0.5)
+
+
+def bias_of_lag_queries(k: Tensor, table: Tensor) -> Tensor:
+    """Scores (M, B, H, T, T) from a lag vector added to each query (p2c of DeBERTa)."""
+    return bias_of_lag_keys(k, table.flip(1)).transpose(3, 4)
 
 
 def sum_lag_values(weights: Tensor, table: Tensor) -> Tensor:
@@ -362,12 +367,16 @@ class Transformer:
         products = [torch.bmm(h.flatten(1, 2), w) for w in p[f"{i}.qkv.w"].chunk(count, dim=2)]
         parts = (part for product in products for part in product.chunk(3 // count, dim=2))
         q, k, v = (part.view(len(part), *size) for part in parts)
-        values = None
+        values, lags = None, []
         if "key" in tables:
             keys, *of_values = torch.split(tables["key"], size[3], dim=2)
             values = of_values[0] if of_values else None
-            lags = bias_of_lag_keys(q, keys)
-            bias = lags if bias is None else bias + lags
+            lags.append(bias_of_lag_keys(q, keys))
+        if "key-query" in tables:
+            vectors = tables["key-query"]
+            lags += [bias_of_lag_keys(q, vectors), bias_of_lag_queries(k, vectors)]
+        for scores in lags:
+            bias = scores if bias is None else bias + scores
         if "rotate" in tables:
             q, k = rotate_by_positions(q, k, tables["rotate"])
         mixed = attend(q, k, v, bias, hidden, values)

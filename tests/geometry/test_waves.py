@@ -71,7 +71,8 @@ def test_only_what_is_drawn_looks_random(name):
             table = np.asarray(load(name, n, d).table(), dtype=float)
         except PefourierError:  # its dimension is that of heads or of a grid
             continue
-        assert look_random(table[:512]) == (name in DRAWN)
+        is_drawn = name in DRAWN or (name == "deberta" and n <= 128)  # lags without a common bucket
+        assert look_random(table[:512]) == is_drawn
 
 
 def test_structure_of_any_kind_is_no_noise(rng):

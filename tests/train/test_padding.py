@@ -35,7 +35,7 @@ def shortened(one, tokens):
     n = SIZES.tokens
     if one.act == "bias":
         index = one.index.reshape(n, n)[:tokens, :tokens].ravel()
-    elif one.act == "key":
+    elif one.act in ("key", "key-query"):
         index = one.index[n - tokens : n + tokens - 1]
     else:
         index = one.index[:tokens]
@@ -58,7 +58,7 @@ def test_padding_changes_no_logit_with_any_encoding(rng, monkeypatch, few):
             own = replace(SIZES, length=n).logits(p, alone, x[:, i : i + 1, :n])
             assert (got[:, i] - own[:, 0]).abs().max() < 1e-12, (name, n)
         acts.add(one.act)
-    assert acts == {"add", "rotate", "bias", "key"}
+    assert acts == {"add", "rotate", "bias", "key", "key-query"}
 
 
 def test_padding_changes_no_logit_with_any_patch(rng):

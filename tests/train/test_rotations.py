@@ -20,6 +20,7 @@ GRID = (2, 4)
 SPECS = dict.fromkeys(("axial-rope", "axial-rope:convention=rope-vit", "mixed-rope"), GRID)
 SPECS |= dict.fromkeys(("rope", "rope:partial=0.5,layout=interleaved", "xpos"), ())
 KEYS = ("shaw", "shaw:values=true", "shaw:clip=2,values=true")
+BOTH = ("deberta", "deberta:buckets=4,max=9")  # vectors on keys and queries
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +52,14 @@ def rotated(one, trained):
 
 
 def with_lags(one, trained):
-    """Attention with vectors of the lag added to each key, and to each value."""
+    """Attention with vectors of the lag added to each key, and to each value or query."""
     lags = torch.arange(8) - torch.arange(8)[:, None] + 7
     keys, *values = trained[torch.as_tensor(one.index)][lags].split(8, dim=2)
+    on_queries = keys if one.act == "key-query" else torch.zeros_like(keys)
 
     def mix(q, k, v):
         scores = torch.einsum("bqhc,bqkhc->bhqk", q, k[:, None] + keys[:, :, None])
+        scores = scores + torch.einsum("qkc,bkhc->bhqk", on_queries, k)
         v = v[:, None] + (values[0][:, :, None] if values else 0)
         v = v.expand(len(q), 8, 8, 2, 8)
         return torch.einsum("bhqk,bqkhc->bqhc", (scores / 8**0.5).softmax(3), v)
@@ -81,9 +84,9 @@ def eager_logits(p, i, mix, x):
     return linear("head", h.mean(1))
 
 
-@pytest.mark.parametrize("act", ["rotate", "key"])
+@pytest.mark.parametrize("act", ["rotate", "key", "key-query"])
 def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
-    every = members(SPECS if act == "rotate" else KEYS)
+    every = members({"rotate": SPECS, "key": KEYS, "key-query": BOTH}[act])
     running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
     p, trained = running.parameters, running.parameters[f"codes.{act}"]
     for step in range(3):  # of which the first is at the formula

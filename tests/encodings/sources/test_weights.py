@@ -9,9 +9,7 @@ from rotary_modules import config_class, quiet
 from stored import safetensors
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.huggingface import open_config
 from pefourier.errors import PefourierError
-from pefourier.questions.context import last_bucket
 
 BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"
@@ -74,34 +72,6 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
         for key in range(300):
             if key - query in found:
                 np.testing.assert_array_equal(found[key - query], wanted[:, query, key])
-
-
-@pytest.mark.parametrize(
-    ("kind", "buckets", "longest"),
-    [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
-)
-def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, config, run):
-    """No absolute table: relative vectors alone, which the weights have."""
-    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
-
-    own = {"relative_attention": True, "position_biased_input": False, "num_hidden_layers": 2}
-    own |= {"position_buckets": buckets, "max_relative_positions": longest}
-    path = config({"model_type": kind, "max_position_embeddings": 512, **own})
-    (reported,) = run("context", path, "--json").results
-    assert [one["kind"] for one in reported["layers"]] == ["deberta"]
-    assert (reported["verdict"], reported["rotations"]) == ("limited distance", [])
-    enc = open_config(path).table_without_weights()
-    states = torch.zeros(1, 600, 6)
-    longest = longest if longest > 0 else 512
-    distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)
-    rows = 2 * (buckets if buckets > 0 else longest)
-    met = torch.clamp(distance[0] + rows // 2, 0, rows - 1).numpy()
-    far = last_bucket(enc)
-    for side in (met[0], met[:, 0]):
-        assert len(set(side[far:])) == 1
-    assert any(side[far - 1] != side[far] for side in (met[0], met[:, 0]))
-    np.testing.assert_array_equal(enc.vectors(np.arange(-99, 100))[:, 0], met[300, 201:400])
-    assert run("check-faithful", path).status == 2
 
 
 def warned(found):

@@ -6,11 +6,12 @@ The keys of transformers are ``layer_types`` or the pattern of the model type, `
 ``windows`` [keys, share of that number that a query sees]; ``window`` and ``chunk``, defaults;
 ``square``, if a window is a square of an image that consists of whole blocks: patches per side of a
 block and pixels per side of a patch, each [key, default]; ``previous``, keys for the number of
-tokens before the query; ``local``, the types of layers with a window; ``slides``, the layers with a
-window if ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have
-no rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the
-others, default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer
-by number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
+tokens before the query; ``beyond``, keys for the first distance without a visible token, plus 1;
+``local``, the types of layers with a window; ``slides``, the layers with a window if
+``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
+rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the others,
+default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer by
+number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
 without positions, counted from the last layer; ``dense_turn``, if dense layers at the start are
 rotated whatever their type.
 """
@@ -205,6 +206,7 @@ def seen_of(model: ModelConfig, key: str, window: object, share: float) -> int |
         block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None
     size += key in row.get("previous", ())  # plus the query itself
+    size -= key in row.get("beyond", ())
     return int(size * share) if size > 0 else None
 
 
