@@ -53,7 +53,7 @@ def columns_of_blocks(layout: str, sizes: Sequence[int]) -> Columns:
     return begin + pair, begin + pair + np.repeat(counts, counts)
 
 
-def columns_that_turn(enc: DeclaredEncoding) -> Columns:
+def rotated_columns(enc: DeclaredEncoding) -> Columns:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
     layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
     if layout == "axis-halves" and len(enc.domain.sides) > 1:

@@ -54,14 +54,14 @@ def fope(
         return replace(plain, params={**settings, "scaling": "cut"})
     c, s = sums_of_frequencies(d // 2, gain, seed)
 
-    def codes(x: NDArray[Any]) -> Floats:
-        cosines, sines = np.split(plain.codes(x), 2, axis=1)
+    def vectors(x: NDArray[Any]) -> Floats:
+        cosines, sines = np.split(plain.vectors(x), 2, axis=1)
         return np.hstack([cosines @ c, sines @ s])
 
     omega, energy = plain.measure.frequencies, (c**2 + s**2).sum(axis=1)
     constant = c[omega == 0]  # cosines of frequency 0 add up before they are squared
     energy[omega == 0] = 2 * (constant.sum(axis=0) ** 2).sum() / max(len(constant), 1)
-    return with_measure(replace(plain, codes=codes), Measure(omega, energy / energy.sum()))
+    return with_measure(replace(plain, vectors=vectors), Measure(omega, energy / energy.sum()))
 
 
 def sums_of_frequencies(pairs: int, gain: float, seed: int) -> Floats:

@@ -99,7 +99,7 @@ def test_rotation_of_liere_has_the_angles_declared(d, seed):
         angles = np.sort(np.angle(np.linalg.eigvals(expm(s * skew))))[d // 2 :]
         wanted = np.sort(np.abs(np.angle(np.exp(1j * s * enc.measure.frequencies))))
         np.testing.assert_allclose(angles, wanted, atol=1e-8)
-        cosines, sines = np.hsplit(enc.codes(np.array([s])), 2)
+        cosines, sines = np.hsplit(enc.vectors(np.array([s])), 2)
         np.testing.assert_allclose(cosines[0], np.cos(s * enc.measure.frequencies))
         np.testing.assert_allclose(sines[0], np.sin(s * enc.measure.frequencies))
     assert spectrum(enc).encodings[0].measure is enc.measure

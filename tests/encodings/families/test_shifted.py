@@ -9,7 +9,7 @@ from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding
 from pefourier.questions.compare import compare
 from pefourier.train.injection import load_injection
-from pefourier.train.model import Dropout, stack_codes
+from pefourier.train.model import Dropout, stack_vectors
 
 AUDIO = "cape:shift=60,stretch=1.1,normalise=true,position_scale=0.03,frequency_scale=30"
 ROWS = [  # spec, length, d, row, numbers in closed form
@@ -48,9 +48,9 @@ def test_scaled_sinusoids_of_x_transformers_are_halves_times_a_scale():
 def drawn(spec, batch=400, tokens=12, d=8, keys=(5,), step=3, specs=None):
     """Positions that the vectors of each window show, at the highest frequency's phase."""
     injections = [load_injection(s, tokens, d, 2, 0) for s in specs or [spec] * len(keys)]
-    codes = stack_codes(injections, torch.device("cpu"), torch.float64)["add"]
+    stack = stack_vectors(injections, torch.device("cpu"), torch.float64)["add"]
     drop = Dropout([0.0] * len(keys), keys, torch.device("cpu")).begin(step)
-    return injections[0], codes.shifted(codes.table(None), batch, drop)
+    return injections[0], stack.shifted(stack.table(None), batch, drop)
 
 
 def slow_positions(vectors, omega):
