@@ -1,4 +1,4 @@
-"""The paper recomputed: the claims have the numbers of theory, and files are whole."""
+"""The recomputed paper: claims have the numbers of theory, and files are whole."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_indices_of_the_lowest_bin_are_even_and_above_the_root_of_equation_16(cl
 
 
 def trained(folder, gains, *, leaky=False, folds=5, step=1):
-    """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
+    """Write a folder like that of `pefourier train`, with dft better than sinusoidal by `gains`."""
     split = {"split": "random" if leaky else "blocks", "leaky": leaky}
     facts = {"dataset": "smd", "length": 64, "step": step, **split}
     facts |= {"budget": {"steps": 10, "patience": 0, "every": 1}, "windows": 1200, "trained": 3600}
@@ -82,14 +82,14 @@ TABLE_1 = [
     ([[-0.1] * 20], "does not hold"),
     ([[0.001, -0.001] * 10], "not supported by the data"),
     ([[0.1] * 20, [0.001, -0.001] * 10], "not supported by the data"),
-    ([[0.1] * 20, [0.4, *[-0.1] * 4] * 4], "holds"),  # these can't say
+    ([[0.1] * 20, [0.4, *[-0.1] * 4] * 4], "holds"),  # folds too different for a conclusion
     ([[0.4, *[-0.1] * 4] * 4], "not supported by the data"),
     ([[0.1] * 20, [-0.1] * 20], "not supported by the data"),
 ]
 
 
 @pytest.mark.parametrize(("gains", "verdict"), TABLE_1)
-def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
+def test_table_1_is_filled_from_a_training_folder(tmp_path, gains, verdict):
     for i, own in enumerate(gains):
         trained(tmp_path / f"run{i}", own)
     trained(tmp_path / "run-leaky", [0.4] * 20, leaky=True)
@@ -105,14 +105,14 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
 
 
 @pytest.mark.parametrize("how", [{"folds": 1}, {"step": 10}])
-def test_one_fold_or_too_short_a_training_supports_no_claim(tmp_path, how):
+def test_one_fold_or_a_short_training_supports_no_claim(tmp_path, how):
     trained(tmp_path / "run", [0.1] * 20, **how)
     claims, _ = recompute_paper(str(tmp_path))
     assert find(claims, "Table 1", "SMD").verdict == "not supported by the data"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\xff", '{"datasets": [{}]}'])
-def test_a_foreign_summary_is_stated(tmp_path, run, text):
+def test_a_foreign_summary_is_reported(tmp_path, run, text):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "summary.json").write_bytes(text.encode("latin-1"))
     done = run("reproduce", "--out", tmp_path)
@@ -136,7 +136,7 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
     assert all(in_markdown(record["reason"]) in pages for record in answer["results"])
 
 
-def test_results_of_the_folder_win_over_those_that_come_with_the_package(tmp_path, run):
+def test_results_of_the_folder_override_those_of_the_package(tmp_path, run):
     trained(tmp_path / "own", [0.0, 0.01])
     done = run("reproduce", "--out", tmp_path)
     assert "shipped with this version" not in done.err

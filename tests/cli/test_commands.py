@@ -1,4 +1,4 @@
-"""Commands as typed: fields of JSON, rows of CSV, and what is required of answers."""
+"""Commands run as typed: their JSON fields, their CSV rows and --require."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ def test_numbers_of_a_spectrum_are_those_of_the_formula(run):
 
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
 def test_extreme_bandwidths_give_a_density(run, sigma):
-    """Flat where all is smoothed away; where nothing is, the lattice point beside the frequency."""
+    """An extreme sigma gives a flat density or the lattice points next to each frequency."""
     (result,) = run("spectrum", "dft", "--d", "8", "--sigma", sigma, "--json").results
     expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
     np.testing.assert_allclose(result["density"], expected, rtol=1e-15)
@@ -58,7 +58,7 @@ def test_text_has_the_numbers(run):
     assert re.search(r"below the first bin \(2π/N\) +18\n", done.out)
 
 
-REQUIRED = [  # what is required of sinusoidal (injective), status, and what stderr names
+REQUIRED = [  # value of --require for sinusoidal (injective), exit status, part of stderr
     (["--require", "collides"], 0, ""),
     (["--require", "injective"], 0, ""),
     (["--require", "invertible"], 1, "invertible"),
@@ -78,7 +78,7 @@ REQUIRED = [  # what is required of sinusoidal (injective), status, and what std
 
 @pytest.mark.parametrize(("options", "status", "part"), REQUIRED, ids=str)
 @pytest.mark.usefixtures("folder")
-def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
+def test_an_unmet_requirement_exits_1(run, options, status, part):
     np.save("ones.npy", np.ones((8, 4)))
     done = run("check-faithful", "sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)
@@ -106,7 +106,7 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
     assert re.search(r"first difference at +position 2, column 1\n", done.out)
 
 
-def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
+def test_an_order_of_rows_is_written(run, tmp_path):
     words = ["compare", "rope:layout=interleaved", "rope", "--d", 8]
     for name in ("order.npy", "order.json"):
         assert run(*words, "--permutation", tmp_path / name).status == 1
@@ -120,8 +120,8 @@ def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["spectrum", "check-faithful", "relations", "context"])
-def test_no_figure_is_written_where_a_spec_is_refused(command, run, tmp_path):
-    """And no option is said to have no effect, of which another SPEC has had an error."""
+def test_a_refused_spec_writes_no_figure(command, run, tmp_path):
+    """A refused SPEC leaves no figure behind, and no option is reported as having no effect."""
     specs = ["rope", "sinusoidal:rho=0"] if command == "context" else ["dft", "sinusoidal"]
     options = [] if command == "context" else ["--rho", 0]
     done = run(command, *specs, *options, "--plot", tmp_path / "a.svg")
@@ -151,7 +151,7 @@ TINY = np.arange(1, 61)[:, None] * np.full(2, 5e-324)
     [np.vstack([np.eye(2), TINY]), np.diag([1e100, 5e-324, 1]), np.diag([1, 4e99, -1e100]), TINY],
 )
 @pytest.mark.parametrize("command", ["check-faithful", "spectrum", "relations", "reconstruct"])
-def test_numbers_of_any_size_are_answered_without_a_warning(command, table, run, tmp_path):
+def test_numbers_of_any_size_cause_no_warning(command, table, run, tmp_path):
     np.save(tmp_path / "t.npy", table)
     done = run(command, tmp_path / "t.npy")
     assert done.status in (0, 2)
@@ -164,5 +164,5 @@ def test_train_answers_in_words_and_in_json(run):
     words += ["-e", "none", "-e", "dft", "--quiet"]
     done = run(*words)
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("CUT SHORT. ")  # of one epoch
+    assert done.out.startswith("CUT SHORT. ")  # after one epoch
     assert [r["spec"] for r in run(*words, "--json").results] == ["none", "dft"]

@@ -1,4 +1,4 @@
-"""--grid and --prefix: whose points rows are, and what is said where they do not fit."""
+"""--grid and --prefix assign rows to grid points; sizes that do not fit are refused."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def files(folder):
-    """Tables of 13 rows (3 x 4 points behind one) and of others, and a user's code."""
+    """Write tables of 13 rows (3 x 4 points after one prefix row) and others, and a Python file."""
     random = np.random.default_rng(0)
     for rows in (13, 77, 78, 161, 197):
         np.save(f"{rows}.npy", random.normal(size=(rows, 6)))
@@ -25,7 +25,7 @@ def files(folder):
         ("sinusoidal --grid 3x4 --d 8", [3, 4], 0, 12),
     ],
 )
-def test_vectors_have_the_grid_that_is_requested(run, words, grid, prefix, length):
+def test_vectors_are_on_the_requested_grid(run, words, grid, prefix, length):
     (result,) = run("check-faithful", *words.split(), "--json").results
     assert (result["grid"], result["prefix"]) == (grid, prefix)
     assert length in (None, result["params"].get("length"))
@@ -55,14 +55,14 @@ def test_vectors_have_the_grid_that_is_requested(run, words, grid, prefix, lengt
         ("axial --grid 100000x100000", "67108864"),
     ],
 )
-def test_what_does_not_fit_is_one_line(run, words, part):
+def test_sizes_that_do_not_fit_are_refused_in_one_line(run, words, part):
     done = run("check-faithful", *words.split())
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert part in done.err
 
 
 @pytest.mark.parametrize("extra", [[], ["--prefix", "2"]], ids=str)
-def test_a_comma_pair_on_a_grid_is_a_point_of_it(run, extra):
+def test_a_comma_pair_is_a_grid_point(run, extra):
     words = ["encode", "axial", "--grid", "5x7", "--d", 8, *extra, "--out", "codes.npy"]
     run(*words)
     whole = np.load("codes.npy")

@@ -1,4 +1,4 @@
-"""What no encoding can be built from is refused in one line that names it."""
+"""Invalid parameters of encodings are refused in one line that names them."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from pefourier.errors import PefourierError
 
 YARN = "rope:scaling=yarn,factor=2"
 LONG = "rope:scaling=longrope,factor=2,original=9,short_factor=1;1"
-REFUSED = [  # spec, length, d, grid, what the line names
+REFUSED = [  # spec, length, d, grid, part of the error
     ("rope:factor=2", 9, 8, (), "scaling=none does not use factor=2.0"),
     ("rope:scaling=linear,factor=2,original=64", 9, 8, (), "original=64"),
     (YARN, 9, 8, (), "needs original"),
@@ -91,7 +91,7 @@ REFUSED = [  # spec, length, d, grid, what the line names
 
 
 @pytest.mark.parametrize(("spec", "length", "d", "grid", "named"), REFUSED, ids=str)
-def test_what_cannot_be_built_is_refused(spec, length, d, grid, named):
+def test_invalid_specs_are_refused(spec, length, d, grid, named):
     with pytest.raises(PefourierError) as caught:
         load(spec, length, d, **({"grid": grid} if grid else {})).table()
     assert named in str(caught.value)
@@ -121,7 +121,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("named", CALLS)
-def test_what_python_gives_is_refused(named):
+def test_invalid_python_arguments_are_refused(named):
     with pytest.raises(PefourierError) as caught:
         CALLS[named]()
     assert named in str(caught.value)

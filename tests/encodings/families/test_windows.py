@@ -1,4 +1,4 @@
-"""Biases of displacements in windows: equal to the modules of transformers, given their weights."""
+"""Biases of displacements in windows equal the transformers modules with the same weights."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 
 def pairwise(enc, rows=0):
-    """Biases of all queries and keys, (n, n, heads), out of codes of displacements."""
+    """Return the biases of all queries and keys, (n, n, heads), from rows of displacements."""
     places = np.indices(GRID).reshape(2, -1).T
     lags = places[None] - places[:, None]  # key - query
     x = enc.domain.x[rows:]
@@ -22,11 +22,11 @@ def pairwise(enc, rows=0):
 
 
 def authors_table(enc, rows=0):
-    """The same biases in the order of the authors' tables: displacements query - key."""
+    """Return the biases in the order of the authors' tables, displacements query - key."""
     return enc.table()[rows:][::-1]
 
 
-def test_swin_is_the_module_of_transformers():
+def test_swin_equals_transformers():
     swin = pytest.importorskip("transformers.models.swin.modeling_swin")
     enc = build("swin", d=HEADS, grid=GRID, seed=3)
     module = swin.SwinRelativePositionBias(HEADS, GRID)
@@ -36,7 +36,7 @@ def test_swin_is_the_module_of_transformers():
     np.testing.assert_allclose(pairwise(enc), made, atol=1e-8)
 
 
-def test_beit_is_the_module_of_transformers():
+def test_beit_equals_transformers():
     beit = pytest.importorskip("transformers.models.beit.modeling_beit")
     enc = build("beit", d=HEADS, grid=GRID, seed=3)
     config = beit.BeitConfig(image_size=GRID, patch_size=1, num_attention_heads=HEADS)
@@ -50,7 +50,7 @@ def test_beit_is_the_module_of_transformers():
 
 
 @pytest.mark.parametrize("pretrained", [(0, 0), (5, 7)])
-def test_swin2_is_the_module_of_transformers(pretrained):
+def test_swin2_equals_transformers(pretrained):
     swin2 = pytest.importorskip("transformers.models.swinv2.modeling_swinv2")
     torch.manual_seed(0)
     module = swin2.Swinv2SelfAttention(swin2.Swinv2Config(), 4 * HEADS, HEADS, GRID, pretrained)

@@ -1,4 +1,4 @@
-"""Configs of vision models: their grid, and the codes their modules make on it."""
+"""Configs of vision models: their grids, and the vectors of their modules on the grids."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from pefourier.questions.context import describe_context
 
 @pytest.fixture
 def config(config):
-    """Writes a config.json of a model type or class and gives its path."""
+    """Return a function that writes a config.json of a model type or class."""
 
     def write(kind, **own):
         return config({"_class_name" if kind.endswith("Model") else "model_type": kind, **own})
@@ -24,8 +24,8 @@ def config(config):
 
 REGISTERS = {"num_register_tokens": 4}
 TURNED = {"use_rotary_positional_embeddings": True}
-FRAMES = {"sample_frames": 81, "patch_size_t": 2}  # 21 of them, padded to 22
-SETS = [  # model type, what is no default; encoding, grid, prefix, d
+FRAMES = {"sample_frames": 81, "patch_size_t": 2}  # 21 frames, padded to 22
+SETS = [  # model type, settings other than defaults; encoding, grid, prefix, d
     ("dinov3_vit", {}, "axial-rope", (14, 14), 1, 64),
     ("eomt_dinov3", REGISTERS, "axial-rope", (40, 40), 5, 64),
     ("pixtral", {}, "axial-rope", (64, 64), 0, 64),
@@ -65,16 +65,16 @@ def test_a_config_gives_its_grid(config, kind, own, name, grid, prefix, d):
     ("kind", "single", "layers"),
     [("FluxTransformer2DModel", 38, 57), ("HunyuanVideoTransformer3DModel", 0, 19)],
 )
-def test_layers_of_both_kinds_turn(config, kind, single, layers):
-    """FLUX's 38 single layers were left out: layers 0-18."""
+def test_layers_of_both_kinds_rotate(config, kind, single, layers):
+    """The layers with rotations include FLUX's single layers."""
     path = config(kind, num_layers=19, num_single_layers=single)
     (found,) = describe_context(path)[1].layers
     assert found.index == tuple(range(layers))
 
 
 @pytest.mark.parametrize("own", [{}, {"window_size": 100, "fullatt_block_indexes": [1]}])
-def test_windows_of_an_image_are_those_of_transformers(config, own):
-    """Qwen2.5-VL's layers were said to see the whole image, 28 of 32 of which see 8x8 patches."""
+def test_windows_of_an_image_equal_transformers(config, own):
+    """The layers of Qwen2.5-VL with a window are those of transformers."""
     qwen = pytest.importorskip("transformers.models.qwen2_5_vl.configuration_qwen2_5_vl")
     utils = pytest.importorskip("transformers.vision_utils")
     meant = qwen.Qwen2_5_VLVisionConfig(**own)
@@ -91,7 +91,7 @@ def test_windows_of_an_image_are_those_of_transformers(config, own):
     assert swin.window == 9 * 9
 
 
-def test_sizes_are_those_of_the_config(config):
+def test_sizes_come_from_the_config(config):
     own = {"image_size": [96, 160], "patch_size": 16, "hidden_size": 64, "num_attention_heads": 2}
     enc = load(config("dinov3_vit", **own, num_register_tokens=4, rope_theta=50.0))
     assert (enc.domain.grid, enc.domain.prefix, enc.dim) == ((6, 10), 5, 32)
@@ -112,7 +112,7 @@ def test_sizes_are_those_of_the_config(config):
         ("QwenImageTransformer2DModel", "qwen-image", {}),
     ],
 )
-def test_a_config_gives_what_its_module_makes(config, kind, name, own):
+def test_a_config_equals_its_module(config, kind, name, own):
     public = pytest.importorskip("public_axes")
     grid, d, make = public.ROTATIONS[name]
     enc = load(config(kind, **own), grid=grid)
@@ -140,7 +140,7 @@ def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
 
 @pytest.fixture
 def weights(folder, config):
-    """Writes a config and a tensor beside it."""
+    """Return a function that writes a config and a tensor next to it."""
 
     def write(kind, name, tensor, **own):
         safetensors(folder / "model.safetensors", {name: tensor})
@@ -166,7 +166,7 @@ SMALL = {"image_size": [6, 10], "patch_size": 2, "hidden_size": 8}
         ("sam_vision_model", "vision_encoder.pos_embed", 15),
     ],
 )
-def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name, rows):
+def test_learned_tables_are_on_a_grid_after_their_prefix(weights, kind, name, rows):
     shape = (rows, 8) if name.endswith("weight") else (1, rows, 8)
     tensor = RANDOM[:rows].reshape((1, 3, 5, 8) if kind.startswith("sam") else shape)
     enc = load(weights(kind, name, tensor, **SMALL))
@@ -175,7 +175,7 @@ def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name,
     assert not [f for f in enc.findings if f.severity == "warning"]
 
 
-def test_a_table_of_another_size_wants_a_grid(weights):
+def test_a_table_of_another_size_needs_a_grid(weights):
     name = "embeddings.position_embeddings"
     path = weights("vit", name, RANDOM[None, :13], **SMALL)
     for grid in ((), (5, 4)):
@@ -183,7 +183,7 @@ def test_a_table_of_another_size_wants_a_grid(weights):
             load(path, grid=grid)
     assert load(path, grid=(3, 4)).domain.prefix == 1
     assert load(path, grid=(3, 4)).findings == ()
-    for rows, prefix in ((15, 0), (20, 5)):  # 15 patches and one row before them
+    for rows, prefix in ((15, 0), (20, 5)):  # 15 patches and one prefix row
         enc = load(weights("vit", name, RANDOM[None, :rows], **SMALL))
         assert enc.domain.prefix == prefix
         assert [f.code for f in enc.findings if f.severity == "warning"] == ["weights-config"]
@@ -211,13 +211,13 @@ def test_a_table_of_another_size_wants_a_grid(weights):
         ("detr", {"position_embedding_type": "learned"}, "is not supported"),
     ],
 )
-def test_what_a_config_cannot_mean_is_refused(config, kind, own, stated):
+def test_invalid_configs_are_refused(config, kind, own, stated):
     with pytest.raises(PefourierError) as caught:
         load(config(kind, **own))
     assert stated in str(caught.value)
 
 
-def test_rows_on_axes_say_where_they_are_from():
+def test_rows_on_axes_name_their_source():
     rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
     assert len(rows) > 25
     assert all(row["source"] for row in rows)

@@ -1,4 +1,4 @@
-"""Folders of vision models: biases and lags as the models' own modules have them."""
+"""Folders of vision models: biases and lags equal those of the models' modules."""
 
 import json
 
@@ -19,7 +19,7 @@ SWIN = {"image_size": 32, "patch_size": 4, "embed_dim": 8, "depths": [2, 1], "nu
 
 
 def saved(folder, model, *names):
-    """A model's folder, whose tensors of these names are ramps with a step for each."""
+    """Save a model whose named tensors are ramps, each with another offset."""
     for i, (name, parameter) in enumerate(model.named_parameters()):
         if any(word in name for word in names):
             ramp = torch.linspace(-3, 3, parameter.numel()) + i
@@ -29,7 +29,7 @@ def saved(folder, model, *names):
 
 
 def pairwise(enc, points):
-    """Biases (heads, queries, keys)."""
+    """Return biases of shape (heads, queries, keys)."""
     rows = displacement_of_each_pair(enc.domain, points, enc.spec)
     return enc.table()[rows].reshape(points, points, -1).transpose(2, 0, 1)
 
@@ -39,8 +39,8 @@ def codes_of(findings):
 
 
 @pytest.mark.parametrize("part", ["", "layers.0.blocks.1", "encoder.layers.1"])
-def test_swin_has_the_biases_of_its_folder(tmp_path, part):
-    """They were drawn at random, before training, whatever the weights held."""
+def test_swin_biases_equal_its_module(tmp_path, part):
+    """The biases come from the weights of the folder, for each part."""
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path, model, "relative_position")
     enc = load(f"{path}#{part}" if part else path)
@@ -56,7 +56,7 @@ def test_swin_has_the_biases_of_its_folder(tmp_path, part):
 
 @pytest.mark.parametrize(("pretrained", "part"), [([0, 0], ""), ([3, 2], ""), ([3, 2], "layers.1")])
 def test_swinv2_computes_its_biases_from_its_network(tmp_path, pretrained, part):
-    """Its second stage has 4x4 patches, and a window no larger."""
+    """The biases equal the module's; the second stage of 4x4 patches limits the window to 4."""
     own = {"window_size": 5, "pretrained_window_sizes": pretrained}
     model = transformers.Swinv2Model(transformers.Swinv2Config(**SWIN | {"patch_size": 4}, **own))
     path = saved(tmp_path, model, "continuous_position_bias_mlp")
@@ -73,7 +73,7 @@ def test_swinv2_computes_its_biases_from_its_network(tmp_path, pretrained, part)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_beit_has_the_biases_and_rows_of_the_class_token_of_its_folder(tmp_path, shared):
+def test_beit_biases_equal_its_module(tmp_path, shared):
     own = {f"use_{'shared_' * shared}relative_position_bias": True, "image_size": [24, 32]}
     config = transformers.BeitConfig(
         patch_size=8, num_hidden_layers=2, vocab_size=9, **SMALL, **own
@@ -90,7 +90,7 @@ def test_beit_has_the_biases_and_rows_of_the_class_token_of_its_folder(tmp_path,
     assert codes_of(enc.findings) == ([] if shared else ["biases-by-layer"])
 
 
-def test_a_table_of_a_folder_is_resized_and_written_in_its_own_order(run, tmp_path):
+def test_a_resized_table_keeps_the_order_of_its_folder(run, tmp_path):
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path / "swin", model, "relative_position")
     module = model.encoder.layers[0].blocks[0].attention.relative_position_bias
@@ -104,7 +104,7 @@ def test_a_table_of_a_folder_is_resized_and_written_in_its_own_order(run, tmp_pa
 
 
 @pytest.mark.parametrize("spec", ["swin", "beit", "swin2", "learned", "mixed-rope"])
-def test_numbers_that_no_file_holds_are_not_written(run, tmp_path, spec):
+def test_generated_numbers_are_not_written(run, tmp_path, spec):
     out = tmp_path / "new.npy"
     options = ["--from", "4x4", "--to", "6x6", "--d", 16]
     assert run("resize", spec, *options).status == 0
@@ -115,7 +115,7 @@ def test_numbers_that_no_file_holds_are_not_written(run, tmp_path, spec):
 
 @pytest.fixture(scope="module")
 def sam(tmp_path_factory):
-    """A SAM of one window layer and a global one, and its folder."""
+    """Save a SAM with one window layer and one global layer; return it and its folder."""
     side = {"image_size": 32, "patch_size": 8}
     vision = {**side, "hidden_size": 16, "output_channels": 4, "num_hidden_layers": 2}
     vision |= {"num_attention_heads": 2, "window_size": 3, "global_attn_indexes": [1], "mlp_dim": 8}
@@ -131,7 +131,7 @@ def sam(tmp_path_factory):
 
 
 def test_sam_has_its_table_on_the_grid(sam):
-    """The folder was told to put the weights beside the config, where they were."""
+    """The table of the folder is on the grid of the image."""
     model, path = sam
     enc = load(path)
     table = model.vision_encoder.pos_embed.detach().numpy()
@@ -163,13 +163,13 @@ def test_commands_answer_of_a_table_and_of_lags(run, sam, command, part):
     assert (done.status, done.err, len(done.results)) == (0, "", 1)
 
 
-def test_a_bare_table_of_lags_is_that_of_its_window(run, tmp_path, rng):
+def test_a_bare_table_of_lags_is_recognised(run, tmp_path, rng):
     np.save(tmp_path / "lags.npy", rng.normal(size=(27, 64)))
     done = run("resize", tmp_path / "lags.npy", "--from", 14, "--to", 16, "--json")
     assert (done.status, done.results[0]["to"]) == (0, [16])
 
 
-def test_a_spectrogram_lies_on_its_mels_and_frames(tmp_path):
+def test_a_spectrogram_is_on_mels_and_frames(tmp_path):
     own = {"num_mel_bins": 32, "max_length": 64, "patch_size": 8, "frequency_stride": 6}
     config = transformers.ASTConfig(**SMALL, **own, time_stride=5, num_hidden_layers=1)
     model = transformers.ASTModel(config)
@@ -217,7 +217,7 @@ TIMM = [  # architecture, image, tensor, shape; grid, prefix
 
 @pytest.mark.parametrize(("name", "image", "tensor", "shape", "grid", "prefix"), TIMM)
 def test_a_folder_of_timm_is_read(tmp_path, rng, name, image, tensor, shape, grid, prefix):
-    """Shapes, names and configs are those that timm 1.0.31 makes and saves."""
+    """Tables of timm are on their grids; shapes, names and configs are those of timm 1.0.31."""
     table = rng.normal(size=shape)
     config = {"architecture": name, "num_classes": 0, "pretrained_cfg": {"input_size": [3, *image]}}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -235,7 +235,7 @@ def test_a_folder_of_timm_is_read(tmp_path, rng, name, image, tensor, shape, gri
 
 
 def test_swinv2_of_timm_has_the_windows_of_its_name(tmp_path, rng):
-    """window12to24: trained at 12, run at 24; the last of the stages at 192 has 6 of 12."""
+    """window12to24 is trained at 12 and run at 24; the last stage at 192 has 6, not 12."""
     stem = "layers.{}.blocks.0.attn.cpb_mlp."
     shapes = {"0.weight": (512, 2), "0.bias": (512,), "2.weight": (3, 512)}
     tensors = {stem.format(i) + k: rng.normal(size=v) for i in (0, 3) for k, v in shapes.items()}
@@ -251,7 +251,7 @@ def test_swinv2_of_timm_has_the_windows_of_its_name(tmp_path, rng):
 
 @pytest.mark.parametrize("sides", [(37, 37), (12, 27)])
 def test_dimensions_before_rows_and_columns_are_a_table(run, tmp_path, rng, sides):
-    """(1, 192, 37, 37) was read as biases of 192 heads, whose 73 lags had no grid."""
+    """A table (1, d, H, W) is a table on an H x W grid, not biases of d heads."""
     image = rng.normal(size=(1, 192, *sides)).astype("f4")
     np.save(tmp_path / "image.npy", image)
     for enc in (load(str(tmp_path / "image.npy")), load(image)):
@@ -270,14 +270,14 @@ def test_biases_of_many_heads_stay_biases(rng):
     assert load(np.where(np.tri(20, dtype=bool), slopes, -np.inf)).injection == "bias"
 
 
-def test_a_layer_that_is_not_there_is_refused(tmp_path):
+def test_a_missing_layer_is_refused(tmp_path):
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path, model)
     with pytest.raises(PefourierError, match=r"no weights of 'layers\.7'"):
         load(f"{path}#layers.7")
 
 
-def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
+def test_unknown_types_are_read_by_tensor_names(tmp_path, rng):
     config = {"model_type": "my_swin", "hidden_size": 8}
     name, table = "net.1.relative_position_bias_table", rng.normal(size=(25, 4))
     (tmp_path / "config.json").write_text(json.dumps(config))
