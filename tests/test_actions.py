@@ -15,7 +15,7 @@ CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
 CONFIG |= {"max_position_embeddings": 128, "num_hidden_layers": 2, "vocab_size": 10}
 
 
-def test_the_action_and_the_readme_install_the_same_requirements():
+def test_the_action_and_the_readme_install_what_the_package_asks_for():
     requested = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     install = ACTION["runs"]["steps"][1]["run"].splitlines()[0]
     light = [one for one in requested if not one.startswith(("torch", "matplotlib"))]
@@ -26,7 +26,7 @@ def test_the_action_and_the_readme_install_the_same_requirements():
     assert lines[first + 1] == "pip install --no-deps ."
 
 
-def test_the_hook_names_only_the_two_broken_configs(run, folder):
+def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(run, folder):
     plain = [(name, one) for name, one in PUBLISHED.items() if not one.get("rope_scaling")]
     configs = {name: one | {"max_position_embeddings": 64} for name, one in plain[:18]}
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}

@@ -51,7 +51,7 @@ OF_ONE = {
 
 
 @pytest.mark.parametrize("ask", OF_ONE.values(), ids=OF_ONE)
-def test_every_question_reads_complex_numbers_as_pairs(ask):
+def test_complex_numbers_are_pairs_to_every_question(ask):
     tensor = torch.tensor(TURNS.conj()).conj()  # a lazy conjugate: marked, but not yet computed
     first, *others = (
         json.dumps(ask(source).to_dict()).replace("Tensor", "ndarray")
@@ -214,7 +214,7 @@ def test_source_code_is_compared_up_to_the_shorter_length(tmp_path):
         assert (late.same, late.first_difference[0], late.length) == (False, 2000, length)
 
 
-def test_a_grid_may_be_text():
+def test_a_grid_is_given_as_the_shell_takes_it():
     """A grid may be given as text such as 4x5 or as a tuple."""
     table = np.random.default_rng(0).normal(size=(21, 8))
     for ask in (

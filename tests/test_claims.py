@@ -70,7 +70,7 @@ def test_each_sentence_is_true(question):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_each_sentence_is_true_on_many_draws(question, seed):
+def test_each_sentence_is_true_of_many(question, seed):
     assert untrue(question, 1 + seed, MANY) == []
 
 

@@ -139,7 +139,7 @@ def is_fraction(cell):
 @pytest.mark.parametrize(
     ("name", "case"), ONE, ids=[f"{n} {c.spec} {' '.join(c.options)}" for n, c in ONE]
 )
-def test_a_command_equals_its_question(run, name, case):
+def test_a_command_and_its_question_answer_and_refuse_equal(run, name, case):
     reported = call_python(QUESTIONS[name], case.spec, **case.keywords)
     assert call_shell(run, name, case.spec, *case.options) == reported
     if case.spec in FIGURES:
@@ -153,7 +153,7 @@ PAIRS += ["py:door_codes:codes t.npy", "rope missing.npy", "t.npy z.npy", "alibi
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_comparisons_are_equal(run, pair):
+def test_pairs_are_compared_equal(run, pair):
     reported = call_python(pefourier.compare, *pair.split())
     assert call_shell(run, "compare", *pair.split()) == reported
 
@@ -186,14 +186,14 @@ RESIZED = [
 
 
 @pytest.mark.parametrize(("spec", "to", "keywords"), RESIZED)
-def test_resized_tables_are_equal(run, spec, to, keywords):
+def test_tables_are_resized_equal(run, spec, to, keywords):
     reported = call_python(pefourier.resize, spec, to, **keywords)
     options = [word.replace("--grid", "--from") for word in Case(spec, keywords).options]
     line = ["resize", spec, "--to", "x".join(map(str, to)), *options]
     assert call_shell(run, *line) == reported
 
 
-def test_designs_are_equal(run):
+def test_bases_and_scalings_are_designed_equal(run):
     bases = {"criteria": ["turns", "rank"], "bases": [3.0, 10.0]}
     words = ["--for", "turns", "--for", "rank", "--rho", 3, "--rho", 10, "--json"]
     for length, options in [(64, ["-S", 64]), ((4, 6), ["--grid", "4x6"])]:
@@ -207,7 +207,7 @@ def test_designs_are_equal(run):
         assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")
 
 
-def test_a_key_without_a_config_is_refused(tmp_path, run):
+def test_a_key_that_holds_no_config_is_no_part_of_one(tmp_path, run):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     for part in ("hidden_size", "audio_config"):
         done = run("context", f"{tmp_path}/config.json#{part}")
@@ -215,7 +215,7 @@ def test_a_key_without_a_config_is_refused(tmp_path, run):
         assert f"'#{part}'" in done.err
 
 
-def test_points_three_percent_off_a_circle_are_no_pairs(rng):
+def test_points_off_a_circle_by_three_in_a_hundred_are_no_pairs(rng):
     angles = rng.uniform(0, 6, (5, 4))
     points = np.stack([np.cos(angles), np.sin(angles)], axis=2)
     assert in_rows(points)[1]

@@ -143,7 +143,7 @@ OUTPUTS = [
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "full"])
 @pytest.mark.parametrize("before", [None, OLD], ids=["new", "old"])
 @pytest.mark.parametrize("command", OUTPUTS)
-def test_every_output_is_whole_or_unchanged(run, monkeypatch, command, before, lasting):
+def test_every_output_is_whole_or_as_it_was(run, monkeypatch, command, before, lasting):
     *_, name = command.split()
     earlier = {} if before is None else {name: before}
     for disk in failing(monkeypatch, lasting):
@@ -159,7 +159,7 @@ def test_every_output_is_whole_or_unchanged(run, monkeypatch, command, before, l
             path.unlink()
 
 
-def test_the_recomputed_paper_is_whole_or_absent(run, monkeypatch):
+def test_the_recomputed_paper_is_whole_or_not_there(run, monkeypatch):
     claims = reproduce.all_claims()
     monkeypatch.setattr(reproduce, "all_claims", lambda *_: claims)
     assert run("reproduce", "--out", "whole", "--quiet").status == 0
@@ -188,7 +188,7 @@ def without_times(folder):
 
 
 @pytest.mark.parametrize("lasting", [None, pytest.param(True, marks=pytest.mark.long)])
-def test_a_training_resumes_after_any_fault(run, monkeypatch, folder, lasting):
+def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
     """Files are whole, complete runs are kept, and a resumed training equals an unbroken one."""
     words = report.words
     untimed = lambda room, code, **slots: words(room, code, **slots) * (code != "time")  # noqa: E731
@@ -361,7 +361,7 @@ def test_a_fault_of_each_kind_is_one_line(run, monkeypatch, make, command, statu
     assert max(map(len, (done.out + done.err).splitlines())) < 600
 
 
-def test_the_environment_changes_no_answer(run):
+def test_an_environment_changes_no_answer(run):
     """The answer needs no docstrings (PYTHONOPTIMIZE=2) and no home directory."""
     words = ["spectrum", "dft", "--d", "8", "--plot", "x.svg", "-q"]
     lacking = {"PYTHONOPTIMIZE": "2", "HOME": "/proc/none", "XDG_CACHE_HOME": ""}
@@ -385,7 +385,7 @@ MINUTES += ["context rope --length 20k --against base=1e6", "check-faithful tupe
 
 
 @pytest.mark.parametrize("command", MINUTES)
-def test_minutes_of_work_are_refused_at_once(run, monkeypatch, command):
+def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command):
     """A request beyond a limit is refused within 2 seconds.
 
     The limit on positions is lowered here, because numbering 64M positions takes a second.

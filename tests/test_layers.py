@@ -135,7 +135,7 @@ def test_configs_are_read_through_one_entry():
     ("library", "rooms"),
     [("matplotlib", {"plot.py"}), ("torch", {"nn.py", "formats.py"}), ("rich", set())],
 )
-def test_a_heavy_library_is_imported_in_few_rooms(library, rooms):
+def test_a_heavy_library_has_few_doors(library, rooms):
     users = {
         path.name
         for path in FILES
@@ -170,7 +170,7 @@ def test_a_command_starts_without_heavy_libraries(arguments, heavy):
     assert done.stderr.splitlines()[-1] == "0 []"
 
 
-def test_every_listed_room_exists():
+def test_every_room_of_the_plan_is_there():
     named = set().union(*FLOORS) - {QUESTION}
     paths = [PACKAGE.joinpath(*room.split(".")) for room in named]
     assert all(p.is_dir() or p.with_suffix(".py").is_file() for p in paths)

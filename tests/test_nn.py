@@ -59,7 +59,7 @@ def test_output_has_the_type_of_the_input_and_the_table_stays(dtype):
     assert torch.equal(module(torch.zeros(2, 5, 8, dtype=dtype))[0], exact.float().to(dtype))
 
 
-def test_learned_vectors_are_trained_by_default():
+def test_learned_vectors_are_trained_unless_reported_otherwise():
     learned, other = (PositionalEncoding("learned", 8, 12, seed=seed) for seed in (3, 4))
     assert not torch.equal(learned.vectors, other.vectors)
     other.load_state_dict(learned.state_dict())
@@ -72,7 +72,7 @@ def test_learned_vectors_are_trained_by_default():
     assert list(PositionalEncoding("dft", 8, 12).parameters()) == []
 
 
-def test_params_files_and_positions_are_accepted(tmp_path):
+def test_params_files_and_positions_are_understood(tmp_path):
     module = PositionalEncoding("sinusoidal", 8, 12, rho=50.0)
     table = load("sinusoidal", 12, 8, rho=50.0).table()
     np.testing.assert_allclose(module.vectors.numpy(), table, atol=1e-7)
@@ -104,7 +104,7 @@ def assert_close(rotated, expected):
 
 @pytest.mark.parametrize("n", [7, 80])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_queries_and_keys_equal_transformers(name, n, written):
+def test_queries_and_keys_are_those_of_transformers(name, n, written):
     q, k = heads(n)
     positions = torch.arange(n).expand(3, n)
     expected = by_transformers(CONFIGS[name], q, k, positions)
@@ -125,7 +125,7 @@ def test_one_rotation_of_several_is_named(written):
 
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
-def test_pairs_rotate_by_the_formula(layout):
+def test_pairs_turn_by_the_formula(layout):
     rotary = Rotary(f"rope:layout={layout},partial=0.5", 16)
     q, k = heads(5)
     rotated, _ = rotary.rotate(q, k, offset=30)
@@ -180,7 +180,7 @@ def test_phases_are_float32_in_half_precision():
     assert torch.equal(rotated, exact.bfloat16())
 
 
-def test_real_positions_rotate_by_the_formula():
+def test_real_positions_turn_by_the_formula():
     """Fractional and negative positions follow the formula; padding on the left has position 0."""
     rotary, x = Rotary("rope", 16), heads(3)[0]
     ids = torch.tensor([-2.0, 0.5, 7.25])
@@ -196,7 +196,7 @@ def test_real_positions_rotate_by_the_formula():
     assert torch.equal(rotated[:, :, 2:], rotary.rotate(q[:, :, 2:], k[:, :, 2:])[0])
 
 
-def test_distant_angles_are_off_by_a_hundredth():
+def test_angles_far_out_are_a_hundredth_off():
     rotary, n = Rotary("rope:rho=5e5", 128), torch.arange(99_900, 100_000)
     exact = n.double()[:, None] * 5e5 ** (-torch.arange(64, dtype=torch.float64) / 64)
     cosine, sine = rotary.waves(n)
@@ -212,7 +212,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_on_meta_gets_tables_with_its_memory(name):
+def test_a_module_of_meta_gets_its_tables_with_its_memory(name):
     def others():
         return PositionalEncoding("dft", 8, 8), Bias("swin", 2, grid=(2, 3), learn=False)
 
@@ -371,7 +371,7 @@ AXES += [("ernie4_5_vl_moe", [22, 22, 20])]  # sections of rows, columns and fra
 
 
 @pytest.mark.parametrize(("kind", "sections"), AXES)
-def test_three_axes_rotate_as_in_transformers(kind, sections, written):
+def test_three_axes_turn_as_the_model_of_a_config_rotates_them(kind, sections, written):
     """Text has one id for all axes, and image patches have one id for each of three axes."""
     values = {"model_type": f"{kind}_text", "max_position_embeddings": 64, "hidden_size": 512}
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}

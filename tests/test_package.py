@@ -29,7 +29,7 @@ def test_unknown_attributes_raise(name):
     assert not hasattr(pefourier, name)
 
 
-def test_a_failing_import_names_its_cause(tmp_path, monkeypatch):
+def test_a_room_that_fails_to_import_says_why(tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("import no_such_library")
     monkeypatch.setattr(pefourier, "__path__", [*pefourier.__path__, str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_library'$"):
@@ -71,7 +71,7 @@ def without(missing, *arguments):
         "explain gap",
     ],
 )
-def test_commands_run_without_torch_and_matplotlib(arguments):
+def test_commands_do_without_torch_and_matplotlib(arguments):
     out, err = without(["torch", "matplotlib", "aeon", "safetensors"], *arguments.split())
     assert out
     assert err in ("0\n", "1\n")

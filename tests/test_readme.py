@@ -95,7 +95,7 @@ def answer(run, folder, monkeypatch):
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith(LONG)])
-def test_a_command_prints_the_shown_answer(answer, command):
+def test_a_command_answers_as_shown(answer, command):
     out = answer(command)
     assert out
     shown = dict(ANSWERED.findall(TEXT)).get(command)
@@ -103,14 +103,14 @@ def test_a_command_prints_the_shown_answer(answer, command):
 
 
 @pytest.mark.usefixtures("sketched")
-def test_the_readme_shows_the_output_of_reproduce(run, tmp_path, monkeypatch):
+def test_what_reproduce_says_is_shown(run, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     out = run("reproduce", "--out", tmp_path).out
     assert dict(ANSWERED.findall(TEXT))["reproduce"] == beginning(out)
 
 
 @pytest.mark.long
-def test_the_readme_shows_the_output_of_train():
+def test_what_a_training_says_is_shown():
     command = [sys.executable, "-m", "pefourier", "train", "--quiet"]
     environment = os.environ | {"COLUMNS": str(WIDTH)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
@@ -121,13 +121,13 @@ def test_the_readme_shows_the_output_of_train():
     assert all(abs(float(a) - float(b)) < 0.03 for a, b in pairs)
 
 
-def test_the_readme_shows_every_command():
+def test_every_command_of_the_program_is_there():
     names = {command.split()[0] for command in COMMANDS}
     names |= set(re.findall(r"`pefourier ([a-z-]+)", TEXT))
     assert set(typer.main.get_command(program()).commands) <= names
 
 
-def test_links_and_pictures_exist():
+def test_links_and_pictures_are_there():
     links = re.findall(r"\]\(([^)]+)\)", TEXT)
     assert len(links) > 5
     assert [one for one in links if not (ROOT / one).exists()] == []

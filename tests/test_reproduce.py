@@ -89,7 +89,7 @@ TABLE_1 = [
 
 
 @pytest.mark.parametrize(("gains", "verdict"), TABLE_1)
-def test_table_1_is_filled_from_a_training_folder(tmp_path, gains, verdict):
+def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     for i, own in enumerate(gains):
         trained(tmp_path / f"run{i}", own)
     trained(tmp_path / "run-leaky", [0.4] * 20, leaky=True)
@@ -105,14 +105,14 @@ def test_table_1_is_filled_from_a_training_folder(tmp_path, gains, verdict):
 
 
 @pytest.mark.parametrize("how", [{"folds": 1}, {"step": 10}])
-def test_one_fold_or_a_short_training_supports_no_claim(tmp_path, how):
+def test_one_fold_or_too_short_a_training_supports_no_claim(tmp_path, how):
     trained(tmp_path / "run", [0.1] * 20, **how)
     claims, _ = recompute_paper(str(tmp_path))
     assert find(claims, "Table 1", "SMD").verdict == "not supported by the data"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\xff", '{"datasets": [{}]}'])
-def test_a_foreign_summary_is_reported(tmp_path, run, text):
+def test_a_foreign_summary_is_stated(tmp_path, run, text):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "summary.json").write_bytes(text.encode("latin-1"))
     done = run("reproduce", "--out", tmp_path)
@@ -136,7 +136,7 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
     assert all(in_markdown(record["reason"]) in pages for record in answer["results"])
 
 
-def test_results_of_the_folder_override_those_of_the_package(tmp_path, run):
+def test_results_of_the_folder_win_over_those_that_come_with_the_package(tmp_path, run):
     trained(tmp_path / "own", [0.0, 0.01])
     done = run("reproduce", "--out", tmp_path)
     assert "shipped with this version" not in done.err

@@ -157,7 +157,7 @@ def test_a_dataset_reader_reads(required):
     assert "a .npz or .csv or .jsonl or .tsv file, a .ts folder" in refused[2]
 
 
-def test_a_picture_a_term_and_a_form_work(complete):
+def test_a_picture_a_term_and_a_form_are_there(complete):
     drawn, explained, verdict = answers_of(
         complete, "size dft --plot f.svg", "explain average", "size dft --d 8 --format verdicts"
     )

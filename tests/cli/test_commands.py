@@ -78,7 +78,7 @@ REQUIRED = [  # value of --require for sinusoidal (injective), exit status, part
 
 @pytest.mark.parametrize(("options", "status", "part"), REQUIRED, ids=str)
 @pytest.mark.usefixtures("folder")
-def test_an_unmet_requirement_exits_1(run, options, status, part):
+def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
     np.save("ones.npy", np.ones((8, 4)))
     done = run("check-faithful", "sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)
@@ -106,7 +106,7 @@ def test_compare_says_where_a_table_differs(run, tmp_path):
     assert re.search(r"first difference at +position 2, column 1\n", done.out)
 
 
-def test_an_order_of_rows_is_written(run, tmp_path):
+def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
     words = ["compare", "rope:layout=interleaved", "rope", "--d", 8]
     for name in ("order.npy", "order.json"):
         assert run(*words, "--permutation", tmp_path / name).status == 1
@@ -120,7 +120,7 @@ def test_an_order_of_rows_is_written(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["spectrum", "check-faithful", "relations", "context"])
-def test_a_refused_spec_writes_no_figure(command, run, tmp_path):
+def test_no_figure_is_written_where_a_spec_is_refused(command, run, tmp_path):
     """A refused SPEC leaves no figure behind, and no option is reported as having no effect."""
     specs = ["rope", "sinusoidal:rho=0"] if command == "context" else ["dft", "sinusoidal"]
     options = [] if command == "context" else ["--rho", 0]
@@ -151,7 +151,7 @@ TINY = np.arange(1, 61)[:, None] * np.full(2, 5e-324)
     [np.vstack([np.eye(2), TINY]), np.diag([1e100, 5e-324, 1]), np.diag([1, 4e99, -1e100]), TINY],
 )
 @pytest.mark.parametrize("command", ["check-faithful", "spectrum", "relations", "reconstruct"])
-def test_numbers_of_any_size_cause_no_warning(command, table, run, tmp_path):
+def test_numbers_of_any_size_are_answered_without_a_warning(command, table, run, tmp_path):
     np.save(tmp_path / "t.npy", table)
     done = run(command, tmp_path / "t.npy")
     assert done.status in (0, 2)

@@ -57,7 +57,7 @@ def test_context_of_two_rotations(run):
     assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
 
 
-def test_the_requested_length_is_not_the_trained_length(run):
+def test_the_length_requested_is_not_that_of_training(run):
     plain = {**LLAMA, "rope_scaling": None, "max_position_embeddings": 8192}
     Path("plain.json").write_text(json.dumps(plain))
     (result,) = run("context", "plain.json", "--length", "128k", "--json").results
@@ -69,7 +69,7 @@ def test_the_requested_length_is_not_the_trained_length(run):
     assert given["verdict"] == "no new angles"
 
 
-def test_a_name_has_no_trained_length(run):
+def test_a_name_reports_no_length_of_training(run):
     requested = ("context", "rope", "--d", 64, "--length")
     (result,) = run(*requested, "512", "--json").results
     assert (result["trained"], result["length"]) == ({"length": None, "source": "unknown"}, 512)
@@ -86,7 +86,7 @@ def test_a_name_has_no_trained_length(run):
 
 @pytest.mark.parametrize("length", [4096, 4097])
 @pytest.mark.parametrize("kind", ["sliding_attention", "full_attention"])
-def test_a_length_beyond_every_window_is_the_verdict(run, kind, length):
+def test_a_length_beyond_every_window_is_reported_first(run, kind, length):
     """A layer with full attention sees every position, so the verdict names no window."""
     kinds = ["sliding_attention", kind]
     config = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}

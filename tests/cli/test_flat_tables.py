@@ -59,7 +59,7 @@ NOTED = {
 }
 
 
-def test_a_square_after_an_unusually_long_prefix_is_not_suggested():
+def test_a_square_behind_more_rows_than_usual_is_not_suggested():
     rows = 14 * 14 + USUAL_PREFIX
     assert usual_grid(rows) == ((14, 14), USUAL_PREFIX)
     assert usual_grid(rows + 1)[1] <= USUAL_PREFIX
@@ -79,7 +79,7 @@ def test_rows_stay_rows_and_a_note_names_the_grid(run, spec):
     assert "grid-unknown" not in [f["code"] for f in record["findings"]]
 
 
-def test_arrays_in_memory_get_the_note():
+def test_an_array_at_hand_is_noted_too():
     for options, noted in (({}, True), ({"grid": (14, 14)}, False), ({"grid": (196,)}, False)):
         result = pefourier.check(SQUARE, **options)
         assert ("grid-unknown" in {f.code for f in result.findings}) == noted
@@ -107,7 +107,7 @@ def test_tables_without_a_square_get_no_note(name):
     ("side", "prefix", "dtype"),
     [(7, 0, "f8"), (14, 1, "f4"), (24, 2, "f2"), (40, 4, "f4"), (14, 5, "f8")],
 )
-def test_squares_are_noted_after_usual_prefixes(side, prefix, dtype):
+def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
     points = build("axial", d=D, grid=(side, side)).table()
     for before in (FREE[:prefix], 0 * FREE[:prefix]):
         rows = np.vstack([before, points]).astype(dtype)
@@ -158,8 +158,8 @@ def test_only_a_square_is_resized_without_from(run):
 
 
 @pytest.mark.parametrize("behind", [0, 3])
-def test_a_table_of_biases_is_resized_like_a_folder(run, tmp_path, rng, behind):
-    """A bare table of 27 x 27 biases plus three class-token rows is resized with those rows last."""
+def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rng, behind):
+    """A table of 27 x 27 biases plus three class-token rows is resized with those rows last."""
     table = rng.normal(0, 0.02, (27**2 + behind, 12)).astype("f4")
     bare, of_folder = tmp_path / "biases.npy", tmp_path / "beit"
     np.save(bare, table)
@@ -196,7 +196,7 @@ def test_biases_of_a_window_are_read_from_a_folder(run, folder):
 
 
 @pytest.mark.parametrize("shape", [(1, 6, 6, 16), (1, 6, 9, 16)], ids=str)
-def test_a_table_with_image_axes_is_on_their_grid(run, tmp_path, rng, shape):
+def test_an_array_of_an_image_is_on_the_grid_of_its_axes(run, tmp_path, rng, shape):
     """A table of shape (1, H, W, d) is on a grid; a table of shape (1, n, d) is not."""
     table, sides = rng.normal(size=shape).astype("f4"), shape[1:3]
     np.save(tmp_path / "image.npy", table)

@@ -25,7 +25,7 @@ def files(folder):
         ("sinusoidal --grid 3x4 --d 8", [3, 4], 0, 12),
     ],
 )
-def test_vectors_are_on_the_requested_grid(run, words, grid, prefix, length):
+def test_vectors_have_the_grid_that_is_requested(run, words, grid, prefix, length):
     (result,) = run("check-faithful", *words.split(), "--json").results
     assert (result["grid"], result["prefix"]) == (grid, prefix)
     assert length in (None, result["params"].get("length"))
@@ -62,7 +62,7 @@ def test_sizes_that_do_not_fit_are_refused_in_one_line(run, words, part):
 
 
 @pytest.mark.parametrize("extra", [[], ["--prefix", "2"]], ids=str)
-def test_a_comma_pair_is_a_grid_point(run, extra):
+def test_a_comma_pair_on_a_grid_is_a_point_of_it(run, extra):
     words = ["encode", "axial", "--grid", "5x7", "--d", 8, *extra, "--out", "codes.npy"]
     run(*words)
     whole = np.load("codes.npy")

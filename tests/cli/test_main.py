@@ -20,7 +20,7 @@ ROOM = import_module("pefourier.questions.spectrum")  # the package exports the 
     "typed",
     ["--pos 5 40 75", "--pos 5,40,75", "--pos 5 --pos 40 --pos 75", "--positions 5,40 75"],
 )
-def test_positions_are_typed_before_or_after_encodings(run, typed):
+def test_positions_are_typed_in_three_ways_before_or_behind_encodings(run, typed):
     for words in (["dft", *typed.split()], [*typed.split(), "dft"]):
         (result,) = run("reconstruct", *words, "--json").results
         assert [r["position"] for r in result["reconstructions"]] == [5, 40, 75]
@@ -128,7 +128,7 @@ def test_exceptions_end_in_one_line_and_a_status(run, monkeypatch, error, status
 
 @pytest.mark.parametrize("text", [5000 * "x", 1000 * "\x1b[31m", "/tmp/" + 1500 * "ab/" + "x.npy"])
 @pytest.mark.usefixtures("folder")
-def test_an_error_shortens_a_long_argument(run, text):
+def test_a_line_repeats_little_of_a_long_argument(run, text):
     for words in ([text], [f"--{text}"], ["spectrum", text], ["encode", text, "dft"]):
         done = run(*words)
         assert (done.status, done.err.count("\n")) == (2, 1)

@@ -87,7 +87,7 @@ def test_other_files_are_replaced(run):
         assert run(*words.split()).status == 0
 
 
-def test_every_text_option_is_classified():
+def test_each_option_of_text_is_known_to_read_or_write_or_neither():
     names = {*process.READ, *process.WRITTEN, *NEITHER}
     commands = typer.main.get_command(program()).commands.values()
     options = {o.name for command in commands for o in command.params if o.type.name == "str"}

@@ -181,7 +181,7 @@ ENDINGS = {  # Python source of a user's encoding, exit status, message
 
 
 @pytest.mark.parametrize("code", ENDINGS)
-def test_a_signal_ends_the_command_with_its_status(code):
+def test_a_signal_at_any_time_ends_the_command_with_its_status(code):
     Path("user.py").write_text(code + "\natexit.register(open, 'done', 'w')\n")
     process = start("spectrum", "py:user:table")
     _, err = process.communicate(timeout=60)
@@ -266,7 +266,7 @@ def test_impossible_sizes_are_refused_cheaply(measured, command):
 
 
 @pytest.mark.parametrize("spec", ["codes.npy", "sinusoidal:length=131072,d=256"])
-def test_memory_stays_near_the_size_of_the_table(measured, spec):
+def test_a_large_table_is_answered_within_its_size(measured, spec):
     """Memory stays near the size of the table for a mapped file and for a formula."""
     np.save("codes.npy", np.random.default_rng(0).standard_normal((12_000, 200)))
     status, out, _, peak, _ = measured("check-faithful", spec, "--json", "-q")

@@ -68,7 +68,7 @@ COUNTS = [("128k", 131072), ("3e5", 300_000), ("1M", 2**20), ("8K", 8192), ("1.5
 
 @pytest.mark.parametrize("option", ["--rho", "--base", "--theta"])
 @pytest.mark.parametrize(("typed", "length"), COUNTS)
-def test_counts_and_bases_accept_suffixes(run, tmp_path, typed, length, option):
+def test_counts_and_bases_are_read_as_people_write_them(run, tmp_path, typed, length, option):
     assert load(f"rope:length={typed},d=8").params["length"] == length
     words = ["encode", "rope", "--pos", "2k", "--out", tmp_path / "x.npy", "--json"]
     (record,) = run(*words, "--d", "1e1", "-S", typed, option, "5e5").results
@@ -91,7 +91,7 @@ def test_one_bad_spec_does_not_stop_the_others(run, command):
     assert (rows.status, "rope:d=7" in rows.out) == (2, False)
 
 
-def test_a_refusal_overrides_an_unmet_requirement(run):
+def test_a_refusal_outweighs_what_is_required(run):
     done = run("check-faithful", "dft:d=8", "nothing", "--require", "isometric")
     assert (done.status, "'nothing'" in done.err, "dft:d=8" in done.err) == (2, True, True)
     done = run("spectrum", "rope:d=7", "xpos:d=9", "rope:d=7", "--json")

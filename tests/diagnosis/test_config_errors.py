@@ -31,13 +31,13 @@ def omega_of(spec, **changes):
 
 
 @pytest.mark.parametrize("wave", [np.cos, np.sin])
-def test_one_deviating_column_hides_no_other(wave):
+def test_one_column_out_of_step_hides_no_other(wave):
     table = wave(np.outer(np.arange(64), 100.0 ** (-np.arange(8) / 8)))
     table[40:, 3] = 0.0
     assert (fit_pair_waves(table, 2.0**-52).even == (np.arange(8) != 3)).all()
 
 
-def test_declared_frequencies_match_only_equal_frequencies():
+def test_declared_frequencies_are_explained_by_equal_ones_alone():
     pairs = declared_pairs(load("rope", N, D))
     twice = replace(pairs, omega=2 * pairs.omega)
     assert explains(Misreading("step", {}, twice.omega), pairs, twice)
@@ -190,7 +190,7 @@ def test_a_changed_setting_is_found_with_its_value(name, changes, code, form):
 
 @pytest.mark.parametrize("form", ["halves", "cos twice"])
 @pytest.mark.parametrize(("name", "make", "code"), FORMULAS)
-def test_a_wrong_formula_is_named(name, make, code, form):
+def test_a_formula_gone_wrong_is_named(name, make, code, form):
     found = compared(name, make(), form)
     assert found.verdict == "different"
     equal = {"ramp-parentheses": ("original-length",)}.get(code, ())  # 4 pi^2 times as long

@@ -82,14 +82,14 @@ def check_drawn(seed, mistake):
 
 
 @pytest.mark.parametrize("mistake", [*CONFIG_ERRORS, None])
-def test_mistakes_are_named_and_correct_tables_have_none(mistake):
+def test_mistakes_are_named_and_right_tables_are_not_blamed(mistake):
     for seed in range(2):
         check_drawn(seed, mistake)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mistake", [*CONFIG_ERRORS, None])
-def test_mistakes_are_named_in_100_draws(mistake):
+def test_mistakes_are_named_in_all_of_100_draws(mistake):
     for seed in range(100):
         check_drawn(seed, mistake)
 
@@ -107,7 +107,7 @@ SETTINGS = {  # SPEC of a table, and the settings that identify it
 
 
 @pytest.mark.parametrize("spec", SETTINGS)
-def test_the_nearest_convention_is_named_with_its_settings(spec):
+def test_the_nearest_convention_is_named_with_what_differs(spec):
     sides, name = (16, 24), spec.partition("=")[2].partition(",")[0]
     r = answer(sides, load(spec, None, 96, grid=sides).table()).identified
     assert (r["conventions"][0], r["changes"]) == (name, SETTINGS[spec])
@@ -175,13 +175,13 @@ def test_cos_and_sin_of_transformers_are_named():
         ("axial-rope:convention=pixtral", None),
     ],
 )
-def test_a_spec_has_the_findings_of_its_table(spec, code):
+def test_coordinates_of_a_spec_are_looked_at_as_those_of_its_table(spec, code):
     enc = load(spec, None, 64, grid=(14, 16))
     for r in (check_faithful(enc), answer((14, 16), enc.table())):
         assert SPECIAL & {f.code for f in r.findings} == ({code} if code else set())
 
 
-def test_points_that_coincide_in_bfloat16_are_reported():
+def test_points_that_bfloat16_makes_one_are_stated():
     grid = (300, 300)
     r = check_faithful(load("axial-rope", None, 16, grid=grid))
     distinct = len(np.unique(np.arange(300).astype(np.float32).view(np.uint32) + 0x8000 >> 16))
@@ -191,7 +191,7 @@ def test_points_that_coincide_in_bfloat16_are_reported():
     assert not check_faithful(load("axial-rope", None, 16, grid=(64, 64))).findings
 
 
-def test_a_constant_column_is_no_idle_frequency():
+def test_a_constant_part_is_no_idle_wave_of_another_axis():
     sides = (24, 24)
     enc = load("axial-rope:convention=flux", None, 128, grid=sides)
     slow = np.sum(1e4 ** (-np.arange(28) / 28) * 24 < 2 * np.pi) / 28
@@ -199,7 +199,7 @@ def test_a_constant_column_is_no_idle_frequency():
         assert r.idle == pytest.approx([slow, slow])
 
 
-def test_mixed_frequencies_are_idle_by_their_norm():
+def test_mixed_waves_are_idle_by_the_length_of_their_vectors():
     enc = load("mixed-rope", None, 64, grid=(14, 14))
     lengths = np.repeat(10.0 ** (-4 * np.arange(16) / 64), 2)
     share = np.mean(lengths * 14 < 2 * np.pi)

@@ -59,7 +59,7 @@ FINE = {
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_consistent_axes_have_no_finding(name):
+def test_axes_that_fit_together_are_not_blamed(name):
     assert codes_of(SIDES, FINE[name]) == []
 
 
@@ -79,7 +79,7 @@ def test_blocks_of_merged_patches_are_named():
     assert codes_of((6, 8), axial("axial", (6, 8))[order]) == ["row-order"]
 
 
-def test_coinciding_ends_are_named():
+def test_ends_that_coincide_are_named():
     nerf = waves_on((16, 16), np.kron(np.eye(2), 2 * np.pi / 15 * 2.0 ** np.arange(10)[:, None]))
     r = check_faithful(nerf)  # frequencies from the formula
     vectors = [f.code for f in r.findings]
@@ -88,13 +88,13 @@ def test_coinciding_ends_are_named():
     assert r.aliased == pytest.approx([0.7, 0.7])
 
 
-def test_text_that_shares_a_vector_with_a_patch_is_noted():
+def test_text_that_shares_the_code_of_a_patch_is_noted():
     for name, vectors in (("flux", ["text-collides-with-patch"]), ("qwen-image", [])):
         enc = load(f"axial-rope:convention={name}", None, 128, grid=(4, 6), prefix=3)
         assert [f.code for f in check_faithful(enc).findings] == vectors
 
 
-def test_learned_tables_have_no_finding(rng):
+def test_learned_tables_are_not_blamed(rng):
     noise = rng.normal(size=RIGHT.shape)
     free = np.hstack([rng.normal(size=(7, 5))[Y], rng.normal(size=(11, 5))[X]])
     for table in (free, RIGHT + 0.07 * noise, np.eye(77)):
@@ -108,7 +108,7 @@ CONVENTIONS = [
 
 
 @pytest.mark.parametrize("spec", CONVENTIONS)
-def test_a_table_of_any_convention_is_recognised(spec):
+def test_a_table_of_any_convention_is_known_and_not_blamed(spec):
     for sides in ((6, 8), (3, 6, 8)):
         try:
             table = load(spec, None, 96, grid=sides).table()
@@ -124,7 +124,7 @@ def test_a_table_of_any_convention_is_recognised(spec):
         return
 
 
-def test_other_tables_have_no_convention():
+def test_no_convention_is_seen_where_there_is_none():
     for table in (RIGHT + 1e-3, 0 * RIGHT):
         assert check_faithful(table_on(SIDES, table)).identified is None
     r = check_faithful(table_on(SIDES, axial("axial:convention=mae"))).identified
@@ -154,7 +154,7 @@ def test_vectors_that_were_never_resized_follow_their_old_grid(sides, seed):
     assert "neighbours-elsewhere" not in codes_of(sides, free)
 
 
-def test_points_within_rounding_coincide():
+def test_points_within_rounding_are_one_for_verdict_and_finding():
     for sides in ((8, 8), (3, 5), (2, 6)):
         lines = [np.pi * (2 * np.arange(n) / (n - 1) - 1) for n in sides]
         y, x = (a.ravel() for a in np.meshgrid(*lines, indexing="ij"))

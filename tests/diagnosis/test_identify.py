@@ -86,7 +86,7 @@ def test_producers_are_recognised(name):
 @pytest.mark.parametrize("layout", ["halves", "interleaved", None])
 @pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
 @pytest.mark.parametrize(("rho", "scale"), [(1e4, 1.5), (5e5, 1.0)])
-def test_rotary_tables_of_only_cosines_or_sines(rho, scale, part, wave, layout):
+def test_rotary_tables_of_one_wave(rho, scale, part, wave, layout):
     """A table of only cosines or only sines is recognised in both layouts and undoubled."""
     half = scale * wave(S * rho ** (-np.arange(32) / 32))
     table = {"halves": np.hstack([half, half]), "interleaved": np.repeat(half, 2, axis=1)}
@@ -145,7 +145,7 @@ ROUND_TRIPS = [
 
 @pytest.mark.parametrize("size", [(8, 16), (80, 64), (33, 31), (3000, 12)], ids=str)
 @pytest.mark.parametrize(("name", "own"), ROUND_TRIPS, ids=str)
-def test_identified_tables_can_be_rebuilt(name, own, size):
+def test_what_is_identified_can_be_built_again(name, own, size):
     n, d = size
     if name == "rope" and d % 2:
         pytest.skip("rotary codes have even dimensions")
@@ -167,7 +167,7 @@ def test_columns_in_an_order_without_a_name_are_not_identified(name, rng):
 
 
 @pytest.mark.parametrize("kind", ["entry", "frequency", "row", "noise"])
-def test_almost_sinusoidal_tables_are_not_identified(kind):
+def test_what_is_only_almost_sinusoidal_is_not_identified(kind):
     table = waves(GRID)
     change = {"entry": 1e-4 * ((S == 77) & (np.arange(64) == 30)), "noise": 1e-5 * NORMAL}
     table += change.get(kind, 0.0)
@@ -180,7 +180,7 @@ def test_almost_sinusoidal_tables_are_not_identified(kind):
 
 
 @pytest.mark.parametrize("first", [127, 0, 50])
-def test_descending_positions_are_identified(first):
+def test_rows_that_run_down(first):
     table = np.hstack([np.sin((first - S) * GRID), np.cos((first - S) * GRID)])
     expected = HALVES | {"offset": first, "backwards": True}
     for dtype in (np.float64, np.float32):
@@ -208,5 +208,5 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_unidentifiable_tables_give_none(name):
+def test_what_cannot_be_reported(name):
     assert identify(REFUSED[name]) is None

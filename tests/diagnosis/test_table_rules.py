@@ -168,7 +168,7 @@ def test_other_findings(name):
     assert codes_of(as_encoding(table)) == findings
 
 
-def test_the_rank_ignores_rounding():
+def test_the_rank_counts_no_rounding():
     table = whisper(512, 320)
     omega = 1e4 ** (-np.arange(160) / 159)
     formula = np.linalg.svd(pairs(np.arange(512.0)[:, None] * omega), compute_uv=False)
@@ -225,7 +225,7 @@ def test_frequencies_rounded_to_16_bits(name, form):
 
 
 @pytest.mark.parametrize("length", [50, 5000])
-def test_vectors_that_coincide_in_storage_are_no_mistake(length):
+def test_vectors_that_storage_makes_one_are_no_mistake(length):
     """Rows of four columns that coincide in bfloat16 give a note; a copied row gives an error."""
     phase = np.outer(np.arange(length), [1.0, 1e-2])
     table = rounded(np.hstack([np.sin(phase)] * 2), FORMATS["bfloat16"])
@@ -292,7 +292,7 @@ def test_a_mistake_is_found_at_any_size(finding, dtype):
 
 
 @pytest.mark.parametrize("table", LAGS)
-def test_rows_of_lags_are_noted(table):
+def test_rows_of_lags_are_reported_from_positions(table):
     assert codes_of(from_table(table)) == ["rows-of-lags note"]
     for broken in (np.vstack([table[1:], table[:1]]), np.repeat(table, 2, axis=0)):
         assert "rows-of-lags note" not in codes_of(from_table(broken)) != []
@@ -341,7 +341,7 @@ TURNED += [("queries-keys-differ", "warning", "rope")]  # the same angles from a
 
 
 @pytest.mark.parametrize(("code", "severity", "name"), TURNED)
-def test_a_function_that_does_not_rotate_is_not_called_rope(code, severity, name):
+def test_a_function_that_is_no_rotation_is_not_stated_to_be_rope(code, severity, name):
     seen = Finding(code, severity, "seen")
     table = np.hstack([np.cos(S * GRID), np.sin(S * GRID)])
     result = check_faithful(from_table(table, findings=(seen,)))

@@ -32,7 +32,7 @@ def reference(phases, d):
 
 @pytest.mark.parametrize("d", [7, 8, 9])
 @pytest.mark.parametrize(("layout", "first"), ORDERS)
-def test_columns_follow_their_order(phases, layout, first, d):
+def test_waves_stand_as_their_order_says(phases, layout, first, d):
     """An odd number of columns ends in a sine; columns after the pairs are zero."""
     if d == 7 and first == "cos":
         return
@@ -47,6 +47,6 @@ def test_columns_follow_their_order(phases, layout, first, d):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_permutation_maps_one_order_to_the_other(phases, name):
+def test_a_change_leads_from_one_order_to_the_other(phases, name):
     old, new = (waves(phases, *order) for order in CHANGES[name])
     np.testing.assert_array_equal(old[:, changes_by_name(8)[name]], new)

@@ -34,7 +34,7 @@ def waves(angles):
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "sinusoidal:offset=2", "dft", "axial"])
 @pytest.mark.parametrize("own", [{"prefix": 3}, {"grid": (9,), "prefix": 3}, {"grid": (9,)}])
-def test_phases_on_one_axis_equal_those_of_the_vectors(spec, own):
+def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
     """Phases equal those of the vectors, with prefix rows and without them."""
     whole = load(spec, d=8, length=9 + own.get("prefix", 0), **own)
     enc = without_prefix(whole)

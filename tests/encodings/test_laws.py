@@ -25,7 +25,7 @@ def built(name, length, d, **own):
 
 
 @pytest.mark.parametrize("row", catalogue.rows()[1:], ids=lambda row: row[0])
-def test_defaults_are_listed_in_spec_form(row):
+def test_defaults_are_listed_as_they_are_typed(row):
     own = ",".join(item for item in row[-1].split(",") if "=" in item)
     typed, plain = load(f"{row[0]}:{own}" if own else row[0], 8, 4), load(row[0], 8, 4)
     np.testing.assert_array_equal(typed.table(), plain.table())
@@ -47,7 +47,7 @@ def test_table_is_finite_float64_of_the_size_reported_and_repeats(name, size):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_declared_measure_fits_the_vectors(name):
+def test_declared_measure_is_that_of_the_vectors(name):
     """The declared frequencies are those of the table: their sinusoids span its columns."""
     enc = built(name, 40, 8)
     assert (enc.measure is not None) == BUILDERS[name].declared
@@ -67,7 +67,7 @@ def test_the_declared_measure_fits_the_vectors(name):
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_numbers_equal_their_definitions(name, size):
+def test_numbers_are_those_of_the_table_by_their_definitions(name, size):
     """Singular values, closest pair, distinct rows and precision equal their definitions."""
     enc = built(name, *size)
     table = enc.table()
@@ -104,7 +104,7 @@ def test_every_encoding_has_a_reference_row_and_the_catalogue_is_the_registry():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_vector_of_position_3_and_the_verdict_equal_the_reference(name):
+def test_vector_of_position_3_and_the_verdict_are_those_of_the_reference(name):
     row, enc = ROWS[name], built(name, 8, 4)
     assert bool(row.derived) != bool(row.recorded)
     code = enc.vectors(enc.domain.x[3:4])[0]

@@ -91,7 +91,7 @@ REFUSED = [  # spec, length, d, grid, part of the error
 
 
 @pytest.mark.parametrize(("spec", "length", "d", "grid", "named"), REFUSED, ids=str)
-def test_invalid_specs_are_refused(spec, length, d, grid, named):
+def test_what_cannot_be_built_is_refused(spec, length, d, grid, named):
     with pytest.raises(PefourierError) as caught:
         load(spec, length, d, **({"grid": grid} if grid else {})).table()
     assert named in str(caught.value)

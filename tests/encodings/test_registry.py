@@ -76,7 +76,7 @@ def test_common_names_are_aliases(typed, meant):
 
 
 @pytest.mark.parametrize("name", ["LSTM", "cnn", "path", "selective-rope", "drope", "hope", "TAPE"])
-def test_a_name_without_vectors_is_refused(name):
+def test_a_name_without_vectors_is_refused_by_each_door(name):
     for ask in (load, build):
         with pytest.raises(PefourierError) as raised:
             ask(name)

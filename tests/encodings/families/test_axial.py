@@ -46,7 +46,7 @@ PUBLIC += [("axial-rope", name) for name in ROTATIONS.split()]
 
 
 @pytest.mark.parametrize(("family", "name"), PUBLIC)
-def test_vectors_equal_the_public_implementation(public, family, name):
+def test_vectors_are_those_of_the_public_implementation(public, family, name):
     grid, d, make = (public.TABLES if family == "axial" else public.ROTATIONS)[name]
     enc, made = on(f"{family}:convention={name}", grid, d), make(grid, d)
     made = made if family == "axial" else np.hstack([np.asarray(part, float) for part in made])
@@ -54,7 +54,7 @@ def test_vectors_equal_the_public_implementation(public, family, name):
 
 
 @pytest.mark.parametrize("name", ROTATIONS.split())
-def test_cosines_and_sines_of_libraries_equal_in_any_layout(public, name):
+def test_cosines_and_sines_of_libraries_are_the_same_in_any_storage(public, name):
     grid, d, make = public.ROTATIONS[name]
     enc = on(f"axial-rope:convention={name}", grid, d)
     cos, sin = (np.asarray(part, dtype=np.float32) for part in make(grid, d))
@@ -72,7 +72,7 @@ def cos_and_sin(enc):
 
 
 @pytest.mark.parametrize("name", [key for key in RECORDED if key.startswith("axial")])
-def test_tables_equal_the_recorded_ones(name):
+def test_a_table_is_the_one_recorded(name):
     enc = on(name.replace(" ", ":convention="), (3, 4), 16)
     np.testing.assert_allclose(cos_and_sin(enc), RECORDED[name], atol=tolerance(enc), rtol=0)
 
@@ -109,7 +109,7 @@ FEATURES = [f"fourier-features:mapping={m}" for m in ("gaussian", "sam", "nerf",
 
 
 @pytest.mark.parametrize("spec", KERNELS + FEATURES)
-def test_inner_products_are_the_declared_kernel(spec):
+def test_inner_products_are_the_kernel_declared(spec):
     """Prefix rows are zero if vectors are added, and not rotated if pairs rotate."""
     enc = on(spec, (2, 3, 5) if "wan" in spec else (3, 5), 32, prefix=2)
     table = enc.table()[2:]
@@ -133,7 +133,7 @@ def test_vjepa2_rotates_its_neighbours_by_cosines_in_halves(public):
     assert [f"{f.code} {f.severity}" for f in enc.findings] == ["not-a-rotation error"]
 
 
-def test_an_axis_is_extended_like_a_line():
+def test_an_axis_is_extended_as_a_line_is():
     plain = on("axial-rope", (6, 4), 16).measure.frequencies
     own = on("axial-rope:stretch=3;1,stretch_by=linear", (6, 4), 16).measure.frequencies
     np.testing.assert_allclose(own * [3, 1], plain)

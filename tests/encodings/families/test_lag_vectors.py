@@ -40,7 +40,7 @@ def test_golden_numbers_of_relative_sinusoids(layout, distance, column, number):
 
 @pytest.mark.parametrize(("attention", "causal"), [("bi", False), ("uni", True)])
 @pytest.mark.parametrize("clamp", [0, 4])
-def test_xlnets_rows_equal_xl(attention, causal, clamp):
+def test_xlnets_rows_are_those_of_xl(attention, causal, clamp):
     from transformers.models.xlnet.modeling_xlnet import XLNetModel
 
     settings = {"d_model": 8, "attn_type": attention, "bi_data": False, "clamp_len": clamp or -1}
@@ -80,7 +80,7 @@ def test_golden_numbers_of_debertas_buckets():
 
 
 @pytest.mark.parametrize("sizes", [(256, 512), (32, 64), (8, 100), (7, 31)])
-def test_buckets_equal_debertas_source_code(sizes):
+def test_buckets_are_those_of_debertas_code(sizes):
     from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
     distance = np.arange(-sizes[1] + 1, sizes[1])
@@ -89,7 +89,7 @@ def test_buckets_equal_debertas_source_code(sizes):
     assert all(a <= b for a, b in pairwise(rows))
 
 
-def test_rows_belong_to_query_minus_key():
+def test_the_row_of_a_lag_is_that_of_query_minus_key():
     enc = load("deberta:buckets=4,max=8,scale=1", 20, 3)
     vectors = np.random.RandomState(0).normal(size=(8, 3))  # rows of buckets -4 … 3
     # a key 1 before the query: bucket 1; 5 before: 2 + ceil(ln(5/2) / ln(7/2)) = 3
@@ -98,7 +98,7 @@ def test_rows_belong_to_query_minus_key():
     assert len(np.unique(load("deberta:buckets=0,max=6", 20, 3).table(), axis=0)) == 12
 
 
-def test_terms_of_scores_make_encodings_different():
+def test_terms_of_scores_are_a_difference_of_use():
     found = compare(load("deberta", 12, 4), load("deberta:p2c=false", 12, 4))
     assert found.verdict == "used differently"
     assert compare(load("deberta", 12, 4), load("deberta", 12, 4)).verdict == "the same"

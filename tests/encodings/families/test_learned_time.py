@@ -27,7 +27,7 @@ def test_regular_times_are_positions(name):
 
 
 @pytest.mark.parametrize("name", TIMED)
-def test_irregular_times_are_analysed_from_the_table(name):
+def test_vectors_at_irregular_times_are_answered_by_their_table(name):
     enc = load(name, length=80, d=6, times=IRREGULAR)
     assert (enc.domain.kind, enc.params["length"], len(enc)) == ("time", 8, 8)
     assert enc.params["times"] == tuple(IRREGULAR)
@@ -39,7 +39,7 @@ def test_irregular_times_are_analysed_from_the_table(name):
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_declared_vectors_depend_on_time_differences(name):
+def test_declared_vectors_depend_on_differences_of_times_alone(name):
     """Each inner product is the kernel at the difference of two times."""
     table = pefourier.encode(name, d=6, times=IRREGULAR)
     found = pefourier.relations(name, d=6, times=IRREGULAR)
@@ -58,7 +58,7 @@ def test_declared_vectors_depend_on_time_differences(name):
     assert even.first_rise == rows.first_rise / per
 
 
-def test_only_regular_times_alias():
+def test_nothing_folds_at_irregular_times_and_even_ones_do():
     """Irregular times have no aliasing; regular times with frequencies beyond pi a step do."""
     enc = load("mtan-fixed", d=6, times=IRREGULAR)
     waves = 2 * np.pi * 8.2 / (48 / 10.0 ** (2 * np.arange(3) / 6))

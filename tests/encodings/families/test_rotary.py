@@ -38,7 +38,7 @@ def test_vectors_are_cosines_and_sines_times_the_attention_factor(spec, factor, 
     np.testing.assert_allclose(enc.table(), waves.reshape(20, 64), atol=1e-13)
 
 
-def test_an_unset_mscale_is_null(run):
+def test_mscale_that_is_not_given_is_null(run):
     for given, values in (("", [None] * 2), (",mscale=2,mscale_all_dim=1", [2.0, 1.0])):
         (record,) = run("context", LLAMA2 + given, "--d", "64", "--json").results
         assert [record["params"][key] for key in ("mscale", "mscale_all_dim")] == values
@@ -151,7 +151,7 @@ CASES = [
 
 @pytest.mark.parametrize("rho", [500.0, 1e6])
 @pytest.mark.parametrize(("scaling", "own"), CASES)
-def test_frequencies_equal_the_formula_in_50_digits(scaling, own, rho):
+def test_frequencies_are_those_of_the_formula_in_50_digits(scaling, own, rho):
     built = build("rope", length=3000, d=64, rho=rho, scaling=scaling, **own)
     with mp.workdps(50):
         wanted = [float(x) for x in TWINS[scaling](64, mp.mpf(rho), length=3000, **own)]
@@ -186,7 +186,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("spec", "findings"), FOUND)
-def test_odd_parameters_have_findings(spec, findings):
+def test_what_is_odd_is_found(spec, findings):
     found = load(spec, length=12, d=4).findings
     assert [f"{f.code} {f.severity}" for f in found] == findings
 
@@ -206,7 +206,7 @@ def test_xpos_is_the_formula_and_its_products_with_keys_depend_on_the_lag(layout
     assert not load("xpos", length=2, d=4).vectors(np.array([10**6]))[:, [0, 2]].any()
 
 
-def test_commuting_planes_rotate_as_in_grape(tmp_path):
+def test_commuting_planes_turn_as_the_code_of_grape_has_them(tmp_path):
     """The rotation is y1 = x1 cos + x2 sin, y2 = x2 cos - x1 sin, with frequencies of a file."""
     own = np.exp(np.random.default_rng(0).normal(-2, 1, 4))
     np.save(tmp_path / "freq.npy", own)
@@ -255,7 +255,7 @@ def test_scaled_or_coarse_frequencies_have_no_base(vector):
     assert base_of(np.array(vector)) is None
 
 
-def test_polar_positions_equal_x_transformers():
+def test_polar_positions_are_those_of_x_transformers():
     torch = pytest.importorskip("torch")
     theirs = pytest.importorskip("x_transformers.x_transformers")
     n, d = 12, 8

@@ -25,14 +25,14 @@ def test_tree_vectors_are_the_branches_to_the_root():
     np.testing.assert_allclose(table, expected, atol=1e-15)
 
 
-def test_several_decays_are_concatenated():
-    table = load("tree:parents=-1;0;1,p=0.5;-0.6", d=9).table()  # two steps of 2 x 2, one over
+def test_several_decays_stand_side_by_side():
+    table = load("tree:parents=-1;0;1,p=0.5;-0.6", d=9).table()  # two steps of 2 x 2, one left
     first, second = math.sqrt(0.75 * 4.5), math.sqrt(0.64 * 4.5)
     expected = [first, second, 0, 0, 0.5 * first, -0.6 * second, 0, 0, 0]
     np.testing.assert_allclose(table[2], expected, atol=1e-15)
 
 
-def test_recurrent_states_equal_torch():
+def test_recurrent_states_are_those_of_torch():
     torch = pytest.importorskip("torch")
     d, bound = 3, 3**-0.5
     stream = np.random.RandomState(1)

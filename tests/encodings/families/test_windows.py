@@ -26,7 +26,7 @@ def authors_table(enc, rows=0):
     return enc.table()[rows:][::-1]
 
 
-def test_swin_equals_transformers():
+def test_swin_is_the_module_of_transformers():
     swin = pytest.importorskip("transformers.models.swin.modeling_swin")
     enc = build("swin", d=HEADS, grid=GRID, seed=3)
     module = swin.SwinRelativePositionBias(HEADS, GRID)
@@ -36,7 +36,7 @@ def test_swin_equals_transformers():
     np.testing.assert_allclose(pairwise(enc), made, atol=1e-8)
 
 
-def test_beit_equals_transformers():
+def test_beit_is_the_module_of_transformers():
     beit = pytest.importorskip("transformers.models.beit.modeling_beit")
     enc = build("beit", d=HEADS, grid=GRID, seed=3)
     config = beit.BeitConfig(image_size=GRID, patch_size=1, num_attention_heads=HEADS)
@@ -50,7 +50,7 @@ def test_beit_equals_transformers():
 
 
 @pytest.mark.parametrize("pretrained", [(0, 0), (5, 7)])
-def test_swin2_equals_transformers(pretrained):
+def test_swin2_is_the_module_of_transformers(pretrained):
     swin2 = pytest.importorskip("transformers.models.swinv2.modeling_swinv2")
     torch.manual_seed(0)
     module = swin2.Swinv2SelfAttention(swin2.Swinv2Config(), 4 * HEADS, HEADS, GRID, pretrained)

@@ -65,7 +65,7 @@ def test_a_config_gives_its_grid(config, kind, own, name, grid, prefix, d):
     ("kind", "single", "layers"),
     [("FluxTransformer2DModel", 38, 57), ("HunyuanVideoTransformer3DModel", 0, 19)],
 )
-def test_layers_of_both_kinds_rotate(config, kind, single, layers):
+def test_layers_of_both_kinds_turn(config, kind, single, layers):
     """The layers with rotations include FLUX's single layers."""
     path = config(kind, num_layers=19, num_single_layers=single)
     (found,) = describe_context(path)[1].layers
@@ -73,7 +73,7 @@ def test_layers_of_both_kinds_rotate(config, kind, single, layers):
 
 
 @pytest.mark.parametrize("own", [{}, {"window_size": 100, "fullatt_block_indexes": [1]}])
-def test_windows_of_an_image_equal_transformers(config, own):
+def test_windows_of_an_image_are_those_of_transformers(config, own):
     """The layers of Qwen2.5-VL with a window are those of transformers."""
     qwen = pytest.importorskip("transformers.models.qwen2_5_vl.configuration_qwen2_5_vl")
     utils = pytest.importorskip("transformers.vision_utils")
@@ -91,7 +91,7 @@ def test_windows_of_an_image_equal_transformers(config, own):
     assert swin.window == 9 * 9
 
 
-def test_sizes_come_from_the_config(config):
+def test_sizes_are_those_of_the_config(config):
     own = {"image_size": [96, 160], "patch_size": 16, "hidden_size": 64, "num_attention_heads": 2}
     enc = load(config("dinov3_vit", **own, num_register_tokens=4, rope_theta=50.0))
     assert (enc.domain.grid, enc.domain.prefix, enc.dim) == ((6, 10), 5, 32)
@@ -112,7 +112,7 @@ def test_sizes_come_from_the_config(config):
         ("QwenImageTransformer2DModel", "qwen-image", {}),
     ],
 )
-def test_a_config_equals_its_module(config, kind, name, own):
+def test_a_config_gives_what_its_module_makes(config, kind, name, own):
     public = pytest.importorskip("public_axes")
     grid, d, make = public.ROTATIONS[name]
     enc = load(config(kind, **own), grid=grid)
@@ -166,7 +166,7 @@ SMALL = {"image_size": [6, 10], "patch_size": 2, "hidden_size": 8}
         ("sam_vision_model", "vision_encoder.pos_embed", 15),
     ],
 )
-def test_learned_tables_are_on_a_grid_after_their_prefix(weights, kind, name, rows):
+def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name, rows):
     shape = (rows, 8) if name.endswith("weight") else (1, rows, 8)
     tensor = RANDOM[:rows].reshape((1, 3, 5, 8) if kind.startswith("sam") else shape)
     enc = load(weights(kind, name, tensor, **SMALL))
@@ -175,7 +175,7 @@ def test_learned_tables_are_on_a_grid_after_their_prefix(weights, kind, name, ro
     assert not [f for f in enc.findings if f.severity == "warning"]
 
 
-def test_a_table_of_another_size_needs_a_grid(weights):
+def test_a_table_of_another_size_wants_a_grid(weights):
     name = "embeddings.position_embeddings"
     path = weights("vit", name, RANDOM[None, :13], **SMALL)
     for grid in ((), (5, 4)):
@@ -217,7 +217,7 @@ def test_invalid_configs_are_refused(config, kind, own, stated):
     assert stated in str(caught.value)
 
 
-def test_rows_on_axes_name_their_source():
+def test_rows_on_axes_say_where_they_are_from():
     rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
     assert len(rows) > 25
     assert all(row["source"] for row in rows)

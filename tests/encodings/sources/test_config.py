@@ -12,7 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.writing.files import read_toml
 
 
-def test_infinity_written_by_transformers_is_accepted(config):
+def test_infinity_where_transformers_itself_writes_it_passes(config):
     enc = load(config('{"model_type": "bamba", "time_step_limit": [0.0, Infinity]}'), length=3)
     assert enc.name == "rope"
 
@@ -83,7 +83,7 @@ def test_each_kind_of_model_has_a_reason():
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_large_configs_take_seconds(name, config):
+def test_large_configs_take_seconds_and_not_minutes(name, config):
     path = config({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 1, **BAD[name]})
     begun = time.process_time()
     enc = load(path, length=9)
@@ -102,7 +102,7 @@ def test_source_code_named_by_a_config_is_not_run(key, config, folder):
 
 
 @pytest.mark.parametrize("inner", ["vision_config", "thinker_config.vision_config"])
-def test_keys_around_a_tower_belong_to_the_text_model(config, inner):
+def test_keys_around_a_tower_are_the_text_models(config, inner):
     """A key of the model around a vision tower is not reported as unread by the tower."""
     tower, whole = {"model_type": "qwen2_vl_vision", "rope_interval": 2}, {}
     around = {"rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
@@ -118,7 +118,7 @@ def test_keys_around_a_tower_belong_to_the_text_model(config, inner):
     assert "vision_config" in note
 
 
-def test_a_key_around_the_text_model_is_named_by_its_section(config):
+def test_a_key_around_the_text_model_is_named_where_it_stands(config):
     """An unread key outside the text model's section is reported without that section."""
     text = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
     enc = load(config({"model_type": "llava", "rope_interval": 2, "text_config": text}))

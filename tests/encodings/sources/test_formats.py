@@ -26,7 +26,7 @@ EPS |= dict.fromkeys((torch.int8, torch.int64, torch.bool), 2**-52)
 
 
 @pytest.mark.parametrize("suffix", formats.WRITERS)
-def test_written_tables_read_back_exactly(suffix):
+def test_what_is_written_reads_back_exactly(suffix):
     extreme = np.array([[np.pi, -0.0, 5e-324], [1.7976931348623157e308, 1 / 3, 1e23]])
     write_table("x" + suffix, extreme.astype(">f8", order="F"))
     table, eps = read_table("x" + suffix)
@@ -70,7 +70,7 @@ def test_torch_types_and_their_resolution(dtype, form):
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16])
-def test_every_bit_pattern_equals_torch(dtype):
+def test_every_bit_pattern_means_what_torch_says(dtype):
     bits = np.arange(2 ** (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
     name = str(dtype).removeprefix("torch.")
     expected = torch.from_numpy(bits).view(dtype).float().numpy()
@@ -252,14 +252,14 @@ def test_a_full_disk(suffix):
 
 @pytest.mark.parametrize("blanks", [0, 64, 800])
 @pytest.mark.parametrize("old", [b"5", b"5L"])
-def test_a_header_may_have_blanks_and_python_2_numbers(blanks, old):
+def test_a_header_may_have_blanks_and_numbers_of_python_2(blanks, old):
     header = HEADER.replace(b"(5", blanks * b" " + b"(" + old)
     for version, width in ((b"\1\0", 2), (b"\2\0", 4)):
         put("x.npy", npy_bytes(header, TABLE.tobytes(), version, width))
         np.testing.assert_array_equal(read_table("x.npy")[0], TABLE)
 
 
-def test_an_old_torch_file_is_read_up_to_a_limit(monkeypatch):
+def test_an_old_torch_file_without_parts_is_read_to_a_limit(monkeypatch):
     torch.save({"t": torch.tensor(TABLE)}, "old.pt", _use_new_zipfile_serialization=False)
     monkeypatch.setattr(formats, "LARGEST_LEGACY", 100)
     with pytest.raises(PefourierError, match="before"):

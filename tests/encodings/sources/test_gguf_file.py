@@ -65,7 +65,9 @@ def test_float32_factors_hold_the_scaling_of_the_config(write):
     ("kind", "arch", "relation"),
     [("llama", "llama", "permuted"), ("qwen2", "qwen2", "same"), ("cohere", "command-r", "same")],
 )
-def test_a_file_equals_its_config_for_either_pairing(write, config, run, kind, arch, relation):
+def test_a_file_is_that_of_its_config_whichever_rows_llama_cpp_pairs(
+    write, config, run, kind, arch, relation
+):
     """A file equals its config, up to the row order of the architecture's converter."""
     own = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 512}
     path = write(arch=arch, **SIZES)
@@ -76,7 +78,7 @@ def test_a_file_equals_its_config_for_either_pairing(write, config, run, kind, a
         assert run("compare", "rope:rho=5e5", path, "--json").status == 1
 
 
-def test_the_length_before_linear_scaling_is_the_trained_length(write):
+def test_the_length_before_a_linear_scaling_is_that_of_training(write):
     scaling = {"type": "linear", "factor": 4.0, "original_context_length": 4096}
     path = write(**SIZES, **{f"rope__scaling__{key}": value for key, value in scaling.items()})
     assert load(path).params["trained"] == 4096
@@ -143,7 +145,7 @@ def axes_in_c(sections, pairs, by_rotations):
         ("qwen35", [2, 3, 3, 0], True),
     ],
 )
-def test_axes_of_pairs_equal_llama_cpp(write, arch, sections, by_rotations):
+def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_rotations):
     pairs = sum(sections)
     sizes = SIZES | {"rope__dimension_count": 2 * pairs, "attention__key_length": 128}
     path = write(arch=arch, rope__dimension_sections=sections, **sizes)
@@ -190,7 +192,7 @@ def test_parts_and_factors_of_a_file_are_named(write):
             load(spec, 8)
 
 
-def test_the_header_equals_that_of_the_gguf_package(tmp_path):
+def test_the_header_is_what_the_package_gguf_reads(tmp_path):
     gguf = pytest.importorskip("gguf")
     assert {t.value: t.name for t in gguf.GGMLQuantizationType} == TYPES
     assert {t.name: size for t, size in gguf.GGML_QUANT_SIZES.items()} == BLOCKS

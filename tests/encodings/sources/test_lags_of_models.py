@@ -26,7 +26,7 @@ RELATIVE = {"relative_attention": True, "position_biased_input": False, "pos_att
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_config_equals_its_source_code(kind, config):
+def test_a_config_is_read_as_what_its_code_computes(kind, config):
     from importlib import import_module
 
     values = {"model_type": kind, **SMALL, "position_embeddings_type": "relative"}
@@ -100,7 +100,7 @@ def test_gemmas_blocks_give_a_key_the_row_of_its_lag():
             assert shifted[query, key] == lag
 
 
-def test_the_window_of_gemmas_audio_equals_its_mask(config):
+def test_the_window_of_gemmas_audio_is_that_of_its_mask(config):
     from transformers.models.gemma4.modeling_gemma4 import sliding_window_mask_function
 
     mask = sliding_window_mask_function((13 - 1, 0))
@@ -166,7 +166,7 @@ def test_ambiguous_configs_are_refused(values, words, config):
     ("kind", "buckets", "longest"),
     [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
 )
-def test_debertas_distances_end_as_in_its_source_code(kind, buckets, longest, config, run):
+def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, config, run):
     """The model has no absolute table, only relative vectors, here before training."""
     from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
 
@@ -196,7 +196,7 @@ def test_debertas_distances_end_as_in_its_source_code(kind, buckets, longest, co
 
 @pytest.mark.parametrize("norm", ["layer_norm", "none"])
 @pytest.mark.parametrize("kind", ["deberta-v2", "sew-d"])
-def test_debertas_trained_vectors_equal_its_source_code(kind, norm, config, folder, rng):
+def test_debertas_trained_vectors_are_looked_up_as_its_code_does(kind, norm, config, folder, rng):
     from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
 
     sizes = {"hidden_size": 6, "num_attention_heads": 2, "max_position_embeddings": 40}
@@ -223,7 +223,7 @@ def test_debertas_trained_vectors_equal_its_source_code(kind, norm, config, fold
         load(str(folder), length=30)
 
 
-def test_an_absolute_table_takes_precedence_over_distances(config):
+def test_an_absolute_table_beside_distances_is_the_table(config):
     """A model with an absolute table and distances is analysed by its table."""
     with pytest.raises(PefourierError, match="are learned"):
         load(config({**DEBERTA, "position_biased_input": True}))

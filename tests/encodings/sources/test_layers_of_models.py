@@ -82,12 +82,12 @@ def test_layers_that_are_equal_are_one_run(name, runs):
 
 
 @pytest.mark.parametrize(("key", "size", "window"), [("_size", 128, 129), ("", 127, 127)])
-def test_mimo_windows_include_the_token_itself(key, size, window, runs):
+def test_mimo_sees_so_many_tokens_before_and_itself(key, size, window, runs):
     own = {"model_type": "mimo_v2_flash", "num_hidden_layers": 7, f"sliding_window{key}": size}
     assert {run.window for run in runs(**own)} == {None, window}
 
 
-def test_temperatures_equal_the_source_code(config):
+def test_temperatures_are_those_of_the_code(config):
     """Llama 4 scales the logits of layers without positions, in a maxtext config too."""
     code = modeling("transformers.models.ministral3.configuration_ministral3")
     theirs = code.get_llama_4_attn_scale(torch.tensor([[16383, 262143]]), 0.1, 16384).flatten()
@@ -125,7 +125,7 @@ def print_results(config, name):
         return vars(config).get(name)
 
 
-def test_windows_equal_transformers(config):
+def test_windows_are_those_of_transformers(config):
     """The windows of all types equal those of transformers' configurations."""
     differing, seen = {}, 0
     for kind in TYPES:
@@ -173,7 +173,7 @@ def test_windows_equal_transformers(config):
         ("recurrent_gemma", {"attention_window_size": 300}, [None, None, 300, None]),
     ],
 )
-def test_windows_with_switches_equal_transformers(runs, kind, own, windows):
+def test_windows_that_switches_set_are_those_of_transformers(runs, kind, own, windows):
     own = {**own, "sliding_window": 9} if 9 in windows else own
     equal_ones = runs(model_type=kind, num_hidden_layers=4, **own)
     found = {i: run.window for run in equal_ones for i in run.index}
@@ -217,7 +217,7 @@ V4_YARN = {"factor": 16.0, "original_max_position_embeddings": 4096, "beta_fast"
         None,
     ],
 )
-def test_deepseek_v4_rotates_as_its_module(scaling, config):
+def test_deepseek_v4_rotates_as_its_own_module(scaling, config):
     """Layers of ratio 0 use the plain rotation, and the factor is 1 unless the config sets it."""
     from transformers.models.deepseek_v4 import configuration_deepseek_v4, modeling_deepseek_v4
 
@@ -277,7 +277,7 @@ def test_the_layers_that_rotate_equal_transformers(config):
     assert len(several) >= 26
 
 
-def test_layers_named_by_numbers(runs):
+def test_layers_that_numbers_name(runs):
     """EXAONE rotates in all layers if it has no window."""
     whole = {"layer_types": [FULL] * 4, "sliding_window": None}
     (run,) = runs(model_type="exaone4", num_hidden_layers=4, **whole)
@@ -300,12 +300,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("values", "words"), REFUSED)
-def test_impossible_layers_are_refused(runs, values, words):
+def test_layers_that_no_model_has_are_refused(runs, values, words):
     with pytest.raises(PefourierError, match=words):
         runs(**values)
 
 
-def test_repeated_types_end_at_the_largest_number_of_layers(runs):
+def test_types_that_repeat_end_at_the_most_layers(runs):
     types = [[["global", "local"] * 9999, 10**12]] * 99
     both = runs(model_type="gpt_neo", attention_types=types)
     assert [run.window for run in both] == [None, 256]

@@ -114,7 +114,7 @@ def test_intended_settings_have_no_finding(values, code, findings):
 
 
 @pytest.mark.parametrize("kind", ["gemma3_text", "gemma3n_text", "olmo3", "ministral3", "mistral4"])
-def test_configs_saved_by_transformers_have_no_unread_key(kind, findings):
+def test_a_config_as_transformers_saves_it_has_no_key_that_is_not_read(kind, findings):
     with quiet():
         saved = json.loads(json.dumps(config_class(kind)().to_dict(), default=str))
     for part in [f"#{layer}" for layer in type_row(kind).get("layers", ())] or [""]:

@@ -231,7 +231,7 @@ def defaults(kinds):
         yield f"{kind}, no rope", {k: v for k, v in whole.items() if k not in KEYS}
 
 
-def test_rows_match_the_installed_transformers():
+def test_rows_are_of_the_installed_transformers():
     import transformers
 
     assert version() == transformers.__version__, "run make models"
@@ -260,7 +260,7 @@ def test_every_type_that_rotates_on_a_line_has_a_pairing(config):
 
 
 @some_and_all(TYPES, 1000)
-def test_every_model_type_equals_transformers_or_is_refused(kinds, least, tmp_path):
+def test_every_model_type_is_answered_as_transformers_computes_or_refused(kinds, least, tmp_path):
     counts, different = count(defaults(kinds), tmp_path / "config.json")
     assert different == []
     assert counts["agrees"] > least
@@ -300,7 +300,7 @@ def by_layer(kinds):
 
 
 @some_and_all(TYPES, 1000)
-def test_changed_keys_have_the_effect_of_transformers(kinds, least, tmp_path):
+def test_changed_keys_count_as_in_transformers(kinds, least, tmp_path):
     counts, different = count(
         [*variants(kinds), *by_layer(kinds)], tmp_path / "config.json", tolerance=5e-6
     )
@@ -311,7 +311,7 @@ def test_changed_keys_have_the_effect_of_transformers(kinds, least, tmp_path):
 SIZES_BY_LAYER = ({}, {"05": {"head_dim": 32}}, {"0": {"head_dim": 32}, "5": {"head_dim": 96}})
 
 
-def test_heads_by_layer_equal_transformers(tmp_path):
+def test_heads_by_layer_count_as_in_transformers(tmp_path):
     types = ["sliding_attention"] * 5 + ["full_attention"]
     own = {"head_dim": 64, "global_head_dim": None, "num_hidden_layers": 6, "layer_types": types}
     configs = [
@@ -376,7 +376,7 @@ SINES = [k for k in TYPES if type_row(k)["kind"] == "sinusoidal" and "table" in 
 
 @pytest.mark.parametrize("kind", SINES)
 @pytest.mark.filterwarnings("ignore")
-def test_sinusoids_equal_the_model(kind, config):
+def test_sinusoids_are_those_of_the_model(kind, config):
     """The table equals that of the model from the row of its first token on."""
     keys = dict.fromkeys(("d_model", "hidden_size", "n_embd", "num_mel_bins"), 64)
     enc = load(config({"model_type": kind, **keys, "pad_token_id": 1}), length=30)
@@ -401,7 +401,7 @@ def test_a_table_ends_where_the_model_refuses_more(kind, config):
 
 
 @pytest.mark.parametrize("kind", ["informer", "autoformer", "time_series_transformer"])
-def test_time_series_have_rows_for_input_and_forecast(kind, config):
+def test_series_have_rows_for_what_is_known_and_what_is_requested(kind, config):
     module = modeling(config_class(kind).__module__)
     values = {"context_length": 10, "prediction_length": 7, "d_model": 16}
     encoders = ("TransformerEncoder", "InformerEncoder", "AutoformerEncoder")
@@ -413,7 +413,7 @@ def test_time_series_have_rows_for_input_and_forecast(kind, config):
 
 
 @pytest.mark.parametrize("kind", ["bloom", "falcon", "mpt"])
-def test_biases_of_alibi_equal_the_model(kind, config):
+def test_biases_of_alibi_are_those_of_the_model(kind, config):
     """The slopes of 6 heads, not a power of two, multiply the position of the key."""
     values = {"model_type": kind, "n_head": 6, "n_heads": 6, "num_attention_heads": 6}
     values |= {"alibi": True, "attn_config": {"alibi": True}}
@@ -429,7 +429,7 @@ def test_biases_of_alibi_equal_the_model(kind, config):
 
 @pytest.mark.parametrize("mscale_all_dim", [0.707, 1.0])
 @pytest.mark.parametrize("kind", [k for k in TYPES if type_row(k) and type_row(k).get("softmax")])
-def test_the_softmax_factor_equals_the_attention(kind, mscale_all_dim, config):
+def test_the_factor_of_the_softmax_is_that_of_the_attention(kind, mscale_all_dim, config):
     """The factor equals yarn_apply_mscale of the model: 1.590 for V2-Lite, 1.874 for V3."""
     scaling = {"type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": mscale_all_dim}
     scaling["original_max_position_embeddings"] = 4096
@@ -447,7 +447,7 @@ def test_the_softmax_factor_equals_the_attention(kind, mscale_all_dim, config):
         *(("codegen", {}), ("roformer", {})),
     ],
 )
-def test_models_without_a_rotary_module_rotate_by_their_table(kind, own, config):
+def test_models_without_a_rotary_module_turn_by_their_own_table(kind, own, config):
     module = modeling(f"transformers.models.{kind}.configuration_{kind}")
     if kind == "roformer":
         table = module.RoFormerSinusoidalPositionalEmbedding(30, 64).create_weight().numpy()
@@ -461,7 +461,7 @@ def test_models_without_a_rotary_module_rotate_by_their_table(kind, own, config)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_published_configs_equal_transformers(name, tmp_path):
+def test_published_configs_are_answered_as_transformers_computes(name, tmp_path):
     values = PUBLISHED[name]
     found = list(verdict(values, tmp_path / "config.json"))
     assert set(found) == {"agrees"}
@@ -481,7 +481,7 @@ PARTS = [kind for kind in TYPES if type_row(kind)["kind"] == "parts"]
 
 
 @some_and_all(PARTS, 150)
-def test_a_part_of_a_config_equals_its_type(kinds, least, tmp_path):
+def test_a_part_of_a_config_is_what_its_own_type_is(kinds, least, tmp_path):
     """``config.json#vision_config`` equals the config of that part on its own, for all types."""
     path, alone, seen, different = tmp_path / "config.json", tmp_path / "part.json", Counter(), []
     for kind in kinds:

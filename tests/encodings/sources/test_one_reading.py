@@ -31,7 +31,7 @@ LENGTHS += [(DEEPSEEK, 163840, 163840), (LINEAR, 16384, 32768), (DYNAMIC, 8192, 
 
 @pytest.mark.parametrize(("config", "trained", "length"), LENGTHS)
 def test_a_given_trained_length_uses_the_current_rotation(config, trained, length, written):
-    """Pairs extrapolate if training covered less than a full rotation and the length goes beyond."""
+    """Pairs without a full rotation in training extrapolate if the length goes beyond it."""
     path = written(config)
     found = context(path, length=length, trained=trained)
     met, own = (load(path, n).measure.frequencies for n in (trained, length))
@@ -48,7 +48,7 @@ STATED += [({"model_type": "llama"}, 2048, "assumed")]
 
 
 @pytest.mark.parametrize(("config", "length", "source"), STATED)
-def test_a_length_has_its_source(config, length, source, written):
+def test_a_length_says_where_it_comes_from(config, length, source, written):
     found = context(written(config))
     assert found.to_dict()["trained"] == {"length": length, "source": source}
     noted = [f.code for f in found.findings if f.code == "trained-assumed"]
@@ -76,7 +76,7 @@ VENDOR = {"type": "xdrope", "factor": 2.0, "faktor": 3.0, "original_max_position
         ({"model_type": "llava", "text_config": LLAMA2, "rope_scaling_new": {"a": 1}}, "rope_sc"),
     ],
 )
-def test_an_unread_key_about_positions_is_named(config, key, written, run):
+def test_a_key_about_positions_that_is_not_read_is_named(config, key, written, run):
     path, key = written(config), "beta_fast" if key == "rope_scaling" else key
     if "alibi" not in config and config.get("model_type") != "gpt2":
         assert any(f.code == "unread-key" and key in f.message for f in load(path).findings)
@@ -104,7 +104,7 @@ def test_redundant_keys_have_no_finding(own, written):
 
 
 @pytest.mark.parametrize("own", [{}, {"architectures": ["KimiK2ForCausalLM"]}])
-def test_an_unknown_type_is_recognised_by_other_keys(own, written):
+def test_an_unknown_type_is_read_by_its_architectures_or_its_keys(own, written):
     """Kimi K2 pairs neighbours and scales logits by (0.1 ln 32 + 1)^2, both marked as assumed."""
     path = written({"model_type": "kimi_k2", **KIMI, **own})
     found = context(path)
@@ -139,7 +139,7 @@ VENDORS |= dict.fromkeys(["dynamic_yarn", "yarnish", "ntk-aware"])
 
 
 @pytest.mark.parametrize(("name", "known"), VENDORS.items())
-def test_a_vendors_scaling_is_recognised_or_refused(name, known, written):
+def test_a_vendors_name_of_a_scaling_is_read_as_it_or_refused(name, known, written):
     scaling = {"type": name, "factor": 4.0, "original_max_position_embeddings": 1024}
     path = written({**LLAMA2, "rope_scaling": scaling})
     if known is None:
@@ -161,14 +161,14 @@ OFF = [
 
 
 @pytest.mark.parametrize("config", OFF, ids=str)
-def test_a_disabled_rotation_is_no_positions(config, written):
+def test_a_rotation_that_is_switched_off_is_no_positions(config, written):
     sizes = {"hidden_size": 1536, "num_attention_heads": 12, "num_hidden_layers": 4}
     found = context(written({**sizes, "rope_theta": 1e4, **config}))
     assert (found.verdict, found.unread) == ("no positions", ())
     assert {run.kind for run in found.layers} == {"none"}
 
 
-def test_params_json_is_read_as_in_its_source_code(written):
+def test_a_params_json_is_read_as_its_models_code_reads_it(written):
     """The pairs are neighbours; yarn, use_scaled_rope and llama_4_scaling are scalings."""
     yarn = {"original_max_position_embeddings": 16384, "factor": 16, "apply_scale": False}
     config = {**PARAMS, "yarn": {**yarn, "beta": 32.0, "alpha": 1.0}, "head_dim": 128}

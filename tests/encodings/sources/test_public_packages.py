@@ -70,7 +70,7 @@ def wrapped(folder, module, wrapper):
 
 
 @pytest.mark.parametrize(("module", "wrapper", "known"), KNOWN, ids=[row[0] for row in KNOWN])
-def test_a_module_equals_its_documented_encoding(run, folder, module, wrapper, known):
+def test_a_module_is_what_its_package_says(run, folder, module, wrapper, known):
     (folder / "instances.py").write_text(INSTANCES)
     if not module.startswith("instances"):
         pytest.importorskip(module.partition(".")[0], reason="comes with pip install '.[dev]'")

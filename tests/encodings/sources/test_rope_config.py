@@ -141,7 +141,7 @@ REFUSED = [  # config, part, part of the error
 
 
 @pytest.mark.parametrize(("values", "part", "stated"), REFUSED, ids=range(len(REFUSED)))
-def test_configs_that_transformers_cannot_use_are_refused(values, part, stated, config):
+def test_what_transformers_cannot_use_is_refused_in_one_line(values, part, stated, config):
     with pytest.raises(PefourierError) as caught:
         load(config(values) + part, length=9)
     assert stated in str(caught.value)
@@ -156,7 +156,7 @@ def test_d_is_for_configs_that_set_none(config):
     assert load(config({"model_type": "llama"}), d=64).table().shape == (2048, 64)
 
 
-def test_a_clipping_key_is_not_read_as_plain_rope(config):
+def test_a_key_that_clips_is_not_read_as_plain_rope(config):
     own = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5}
     plain, clipped = (
         load(config({**own, "use_cope": requested}), 9) for requested in (False, True)

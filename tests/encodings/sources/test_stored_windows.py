@@ -39,7 +39,7 @@ def codes_of(findings):
 
 
 @pytest.mark.parametrize("part", ["", "layers.0.blocks.1", "encoder.layers.1"])
-def test_swin_biases_equal_its_module(tmp_path, part):
+def test_swin_has_the_biases_of_its_folder(tmp_path, part):
     """The biases come from the weights of the folder, for each part."""
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path, model, "relative_position")
@@ -73,7 +73,7 @@ def test_swinv2_computes_its_biases_from_its_network(tmp_path, pretrained, part)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_beit_biases_equal_its_module(tmp_path, shared):
+def test_beit_has_the_biases_and_rows_of_the_class_token_of_its_folder(tmp_path, shared):
     own = {f"use_{'shared_' * shared}relative_position_bias": True, "image_size": [24, 32]}
     config = transformers.BeitConfig(
         patch_size=8, num_hidden_layers=2, vocab_size=9, **SMALL, **own
@@ -90,7 +90,7 @@ def test_beit_biases_equal_its_module(tmp_path, shared):
     assert codes_of(enc.findings) == ([] if shared else ["biases-by-layer"])
 
 
-def test_a_resized_table_keeps_the_order_of_its_folder(run, tmp_path):
+def test_a_table_of_a_folder_is_resized_and_written_in_its_own_order(run, tmp_path):
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path / "swin", model, "relative_position")
     module = model.encoder.layers[0].blocks[0].attention.relative_position_bias
@@ -104,7 +104,7 @@ def test_a_resized_table_keeps_the_order_of_its_folder(run, tmp_path):
 
 
 @pytest.mark.parametrize("spec", ["swin", "beit", "swin2", "learned", "mixed-rope"])
-def test_generated_numbers_are_not_written(run, tmp_path, spec):
+def test_numbers_that_no_file_holds_are_not_written(run, tmp_path, spec):
     out = tmp_path / "new.npy"
     options = ["--from", "4x4", "--to", "6x6", "--d", 16]
     assert run("resize", spec, *options).status == 0
@@ -163,13 +163,13 @@ def test_commands_answer_of_a_table_and_of_lags(run, sam, command, part):
     assert (done.status, done.err, len(done.results)) == (0, "", 1)
 
 
-def test_a_bare_table_of_lags_is_recognised(run, tmp_path, rng):
+def test_a_bare_table_of_lags_is_that_of_its_window(run, tmp_path, rng):
     np.save(tmp_path / "lags.npy", rng.normal(size=(27, 64)))
     done = run("resize", tmp_path / "lags.npy", "--from", 14, "--to", 16, "--json")
     assert (done.status, done.results[0]["to"]) == (0, [16])
 
 
-def test_a_spectrogram_is_on_mels_and_frames(tmp_path):
+def test_a_spectrogram_lies_on_its_mels_and_frames(tmp_path):
     own = {"num_mel_bins": 32, "max_length": 64, "patch_size": 8, "frequency_stride": 6}
     config = transformers.ASTConfig(**SMALL, **own, time_stride=5, num_hidden_layers=1)
     model = transformers.ASTModel(config)
@@ -270,14 +270,14 @@ def test_biases_of_many_heads_stay_biases(rng):
     assert load(np.where(np.tri(20, dtype=bool), slopes, -np.inf)).injection == "bias"
 
 
-def test_a_missing_layer_is_refused(tmp_path):
+def test_a_layer_that_is_not_there_is_refused(tmp_path):
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path, model)
     with pytest.raises(PefourierError, match=r"no weights of 'layers\.7'"):
         load(f"{path}#layers.7")
 
 
-def test_unknown_types_are_read_by_tensor_names(tmp_path, rng):
+def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
     config = {"model_type": "my_swin", "hidden_size": 8}
     name, table = "net.1.relative_position_bias_table", rng.normal(size=(25, 4))
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -42,7 +42,7 @@ def test_single_axes_are_dropped():
 
 
 @pytest.mark.parametrize("key", SINGLE_AXES)
-def test_dropped_batch_axes_are_named(key):
+def test_axes_beside_a_batch_are_named_where_they_are_dropped(key):
     np.save("x.npy", SINGLE_AXES[key])
     vectors = [finding.code for finding in load("x.npy").findings]
     assert vectors == ["single-axes"] * (SINGLE_AXES[key].ndim > 3 or key == 1)
@@ -52,7 +52,7 @@ def test_dropped_batch_axes_are_named(key):
     "shape",
     [(1, 1, 12, 12), (1, 4, 12, 12), (1, 2, 1, 3, 4), (2, 3, 1), (1, 1, 1, 8), (8, 1, 1, 1)],
 )
-def test_ambiguous_axes_are_kept(shape):
+def test_axes_that_may_be_others_are_kept(shape):
     np.save("x.npy", np.random.default_rng(0).normal(size=shape))
     if shape == (1, 4, 12, 12):
         assert read_table("x.npy")[0].shape == shape
@@ -60,7 +60,7 @@ def test_ambiguous_axes_are_kept(shape):
         refused("x.npy")
 
 
-def test_single_axes_of_complex_numbers_are_dropped():
+def test_complex_numbers_and_waves_apart_lose_single_axes():
     z = np.exp(1j * np.outer(np.arange(40.0), 1e4 ** -(np.arange(32) / 32))).astype("c8")
     torch.save(torch.tensor(z[None, :, None]), "z.pt")
     np.save("z.npy", z[None, :, None])
@@ -78,14 +78,14 @@ NO_TABLES += [np.array([[None] * 90] * 90)]
 
 
 @pytest.mark.parametrize("array", NO_TABLES, ids=lambda x: f"{x.shape} {x.dtype}")
-def test_other_arrays_are_refused(array):
+def test_arrays_that_are_no_tables(array):
     np.save("x.npy", array)
     refused("x.npy")
     np.savez("x.npz", odd=array, vectors=TABLE)
     np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
 
 
-def test_choice_of_an_array():
+def test_which_array_is_meant():
     np.savez("x.npz", wpx=TABLE, wte=TABLE[:2])
     refused("x.npz")
     np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
@@ -113,7 +113,7 @@ def test_the_only_table_named_as_positions_is_read(run, name):
 
 
 @pytest.mark.usefixtures("folder")
-def test_unreachable_files_are_refused():
+def test_files_that_cannot_be_reached():
     np.save("table.npy", TABLE)
     Path("loop.npy").symlink_to("loop.npy")
     Path("dangling.npy").symlink_to("nowhere")
@@ -205,7 +205,7 @@ def test_pipes_are_read(suffix):
         np.testing.assert_array_equal(read_table(f"pipe{suffix}")[0], TABLE)
 
 
-def test_an_endless_pipe_is_refused(monkeypatch):
+def test_an_endless_pipe_is_given_up(monkeypatch):
     monkeypatch.setattr(tables, "MEMORY", 2**20)
     with fifo("pipe", repeat(b"1,2\n" * 10**5)):
         assert "131072" in refused("pipe")
@@ -227,7 +227,7 @@ def test_a_csv_file_has_an_end(content, size, named):
     assert named in refused("x.csv")
 
 
-def test_a_file_name_may_contain_the_array_separator():
+def test_a_file_whose_name_has_the_sign_of_an_array():
     """A SPEC with # refers to the longest existing path, so that written files read back."""
     for name in ("x#y.npy", "x#y.npz", "a.npz", "a.npz#codes.npy"):
         write_table(name, TABLE[: len(name)])
@@ -268,7 +268,7 @@ def test_unsupported_types_are_refused(descr, kind, text):
         stored.load("x", "a", text=text, mapping=True)
 
 
-def test_fixed_width_text_is_only_for_labels():
+def test_text_of_a_fixed_width_is_for_labels_alone():
     np.savez(
         "x.npz", y=np.array(["a", "bc"]), z=np.array([b"a", b"b"]), swapped=np.array(["é"], ">U1")
     )
@@ -289,7 +289,7 @@ def test_text_is_unicode(code):
         file.load("", text=True)
 
 
-def test_an_archive_larger_than_declared_is_not_unpacked():
+def test_an_archive_that_holds_more_than_it_says_is_not_unpacked():
     content = bomb(b"1000, ", 20)
     end = content.rindex(b"PK\1\2") + 24
     put("x.npz", content[:end] + (8128).to_bytes(4, "little") + content[end + 4 :])
@@ -310,7 +310,7 @@ def test_a_list_without_numbers_is_refused(folder):
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_a_truncated_array_is_reported(suffix):
+def test_an_array_that_ends_early_is_stated(suffix):
     (np.save if suffix == "npy" else np.savez)(f"x.{suffix}", np.ones((10_000, 9)))
     with open_arrays(f"x.{suffix}") as file:
         put(f"x.{suffix}", b"")  # another process empties the file
@@ -329,7 +329,7 @@ def everything_is_large(monkeypatch):
 
 @pytest.mark.usefixtures("everything_is_large")
 @pytest.mark.parametrize("copied", [0, 2**26])
-def test_rows_of_a_mapped_file_equal_its_table(copied, monkeypatch):
+def test_rows_of_a_mapped_file_are_those_of_its_table(copied, monkeypatch):
     monkeypatch.setattr(encoding, "COPIED", copied)
     np.save("x.npy", LARGE)
     enc = load("x.npy")
@@ -339,7 +339,7 @@ def test_rows_of_a_mapped_file_equal_its_table(copied, monkeypatch):
 
 
 @pytest.mark.usefixtures("everything_is_large")
-def test_a_file_truncated_while_read_is_reported(monkeypatch):
+def test_a_file_that_becomes_shorter_is_stated(monkeypatch):
     np.save("x.npy", LARGE)
     enc = load("x.npy")
     os.truncate("x.npy", 999)

@@ -168,7 +168,7 @@ RIGHT = "by_name from_five made table Right CodesOnly FixedLength instance"
 
 
 @pytest.mark.parametrize("name", RIGHT.split())
-def test_usual_signatures_give_the_sinusoidal_table(user, name):
+def test_what_fits_a_convention_has_the_sinusoidal_table(user, name):
     enc = load(f"py:{user}:{name}", LENGTH, D)
     np.testing.assert_allclose(enc.table(), load("sinusoidal", LENGTH, D).table(), atol=2e-5)
     assert (enc.findings, enc.params["length"], enc.params["d"]) == ((), LENGTH, D)
@@ -229,7 +229,7 @@ SIZES += [(lambda m: m.table, (80, 256)), (lambda _m: torch.nn.Embedding(30, 8),
 
 
 @pytest.mark.parametrize(("pick", "shape"), SIZES)
-def test_an_object_in_memory_has_its_sizes(user, pick, shape):
+def test_an_object_at_hand_has_its_own_sizes(user, pick, shape):
     load(f"py:{user}:table", 2, 4)
     enc = load(pick(sys.modules[user]))
     assert enc.table().shape == shape
@@ -237,7 +237,7 @@ def test_an_object_in_memory_has_its_sizes(user, pick, shape):
     assert load(f"py:{user}:embedding").table().shape == (512, 64)
 
 
-def test_modules_and_random_states_are_unchanged(user):
+def test_a_module_stays_as_it_was_and_random_numbers_go_on(user):
     load(f"py:{user}:table", 2, 4)
     module = torch.nn.Sequential(sys.modules[user].Right(24), torch.nn.Dropout(0.5))
     module[0].eval()
@@ -249,7 +249,7 @@ def test_modules_and_random_states_are_unchanged(user):
     assert np.array_equal(np.random.get_state()[1], state[2])  # noqa: NPY002
 
 
-def test_random_functions_repeat_for_a_seed():
+def test_code_that_draws_is_the_same_for_a_seed():
     def draw(length, d):
         numbers = [random.random(), np.random.rand(), torch.rand(()).item()]  # noqa: NPY002
         return np.add.outer(numbers[:length], np.zeros(d))
@@ -337,7 +337,7 @@ def test_hostile_code_leaves_the_answer_alone(folder):
     assert (folder / "t.png").stat().st_size > 9
 
 
-def test_an_exit_handler_does_not_change_the_status(folder):
+def test_a_handler_of_the_end_does_not_choose_the_status(folder):
     done = ask_of_hostile(folder, ["ends_late"], "--strict", "--require", "injective")
     assert done.returncode == 1
     assert "COLLIDES" in done.stdout
@@ -482,7 +482,7 @@ NO_ROTATIONS = [by_factors, growing, unrotated, endless]
 
 
 @pytest.mark.parametrize("code", [*NO_ROTATIONS, heads_last])
-def test_functions_that_do_not_rotate_are_refused(code):
+def test_what_is_no_rotation_is_refused(code):
     with pytest.raises(PefourierError) as error:
         load(code, LENGTH, D)
     assert "\n" not in str(error.value)
@@ -503,7 +503,7 @@ def test_a_rotation_of_a_fixed_number_of_tokens_is_read():
     np.testing.assert_allclose(angle, folded, atol=1e-5)
 
 
-def test_source_code_of_a_config_equals_the_config(config):
+def test_code_of_a_config_is_the_config(config):
     """Source code that rotates half of a head by neighbours (GLM) equals its config."""
     values = {"model_type": "glm4", "head_dim": 32, "partial_rotary_factor": 0.5}
     path = config(values | {"max_position_embeddings": 64, "rope_theta": 1e4})

@@ -17,7 +17,7 @@ BIAS = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_folder_has_the_findings_of_its_file(broken, config, folder, rng, run):
+def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, rng, run):
     """A folder and its file have the same findings of their table."""
     vectors = rng.normal(size=(12, 8)).astype(np.float32)
     vectors[5:] = vectors[5] if broken else vectors[5:]
@@ -49,7 +49,7 @@ def test_shards_are_found_by_their_index(config, folder, rng):
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_t5s_trained_biases_are_looked_up_as_in_its_source_code(side, config, folder, rng):
+def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder, rng):
     from transformers.models.t5.modeling_t5 import T5Attention
 
     bias = rng.normal(size=(32, 3)).astype(np.float32)
@@ -223,7 +223,7 @@ def test_one_of_several_learned_tables_is_named(config, tmp_path, vectors):
 
 
 @pytest.mark.parametrize("d", [8, 9])
-def test_musicgen_has_cosines_first(d, config):
+def test_musicgen_has_cosines_first_and_then_perhaps_a_column_of_zeros(d, config):
     table = load(config({"model_type": "musicgen_decoder", "d_model": d}), length=5).table()
     phases = np.outer(np.arange(5), 10000.0 ** (-np.arange(4) / 3))
     wanted = np.hstack([np.cos(phases), np.sin(phases), np.zeros((5, d - 8))])
@@ -238,14 +238,14 @@ def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_pa
     np.testing.assert_array_equal(load(f"{path}#decoder").table(), vectors)
 
 
-def test_other_weights_next_to_the_config_are_not_read(config, tmp_path, vectors):
+def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_path, vectors):
     safetensors(tmp_path / "other.safetensors", {"wpe.weight": vectors})
     path = config({"model_type": "gpt2", "n_embd": 4, "n_positions": 16})
     with pytest.raises(PefourierError, match=r"put model\.safetensors in its folder"):
         load(path)
 
 
-def test_biases_without_weights_are_reported_as_random(config, run):
+def test_biases_without_weights_are_stated_to_be_random(config, run):
     """The warning that biases are random is in the findings and in the conclusion."""
     (record,) = run(
         "check-faithful", config({"model_type": "t5", "num_heads": 4}), "--json"
