@@ -92,7 +92,7 @@ def test_a_last_axis_of_two_without_sinusoids_is_refused(tmp_path):
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)  # nested tensors of these kinds are in beta
+    warnings.simplefilter("ignore", UserWarning)  # such nested tensors are in beta
     NOT_PLAIN = {
         "masked": np.ma.masked_greater(TABLE, 0),
         "a sparse array": csr_matrix(TABLE),

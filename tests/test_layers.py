@@ -106,7 +106,7 @@ def test_no_module_imports_itself_in_a_circle():
 
 
 def test_dataclasses_are_frozen():
-    """All dataclasses are frozen, except options and the modules that train."""
+    """All dataclasses are frozen, except options and classes of training."""
     unfrozen = {
         str(path.relative_to(PACKAGE)).partition("/")[0]
         for path in FILES

@@ -154,7 +154,7 @@ def test_gradients_rotate_back(layout, shape):
 
 
 def test_products_on_a_grid_are_those_of_the_vectors(tmp_path):
-    """The product of rotated q and k is that of the angle between their grid points."""
+    """The product of rotated q and k is that of the angle between points, from SPEC or encoding."""
     enc = load("axial-rope", length=12, d=8, grid=(3, 4))
     table = enc.table()
     np.save(tmp_path / "t.npy", table)

@@ -17,7 +17,7 @@ def test_numbers_of_a_spectrum_are_those_of_the_formula(run):
 
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
 def test_extreme_bandwidths_give_a_density(run, sigma):
-    """An extreme sigma gives a flat density or the lattice points next to each frequency."""
+    """The largest sigma gives a flat density, and the smallest gives the nearest lattice points."""
     (result,) = run("spectrum", "dft", "--d", "8", "--sigma", sigma, "--json").results
     expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
     np.testing.assert_allclose(result["density"], expected, rtol=1e-15)

@@ -87,7 +87,7 @@ def test_a_name_reports_no_length_of_training(run):
 @pytest.mark.parametrize("length", [4096, 4097])
 @pytest.mark.parametrize("kind", ["sliding_attention", "full_attention"])
 def test_a_length_beyond_every_window_is_reported_first(run, kind, length):
-    """A layer with full attention sees every position, so the verdict names no window."""
+    """The verdict is `beyond every window` only if all layers have a window."""
     kinds = ["sliding_attention", kind]
     config = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}
     config |= {"sliding_window": 4096, "use_sliding_window": True, "rope_scaling": None}
@@ -119,7 +119,7 @@ def test_extension_as_words_json_and_csv(run):
 
 
 def test_a_grid_has_a_base_for_each_axis(run):
-    """The wavelengths of FLUX end at the side of its 64 x 64 grid with base 11.1."""
+    """With base 11.1 the longest wavelength of FLUX's heads is the side of its 64 x 64 grid."""
     requested = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
     rows, columns = run(*requested, "--json").results
     assert (rows["axis"], columns["axis"]) == ("y", "x")

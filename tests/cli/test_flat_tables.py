@@ -117,7 +117,7 @@ def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
 
 
 def test_line_contrast_of_small_tables():
-    """The contrast counts the cosines within lines that exceed those across line ends."""
+    """The contrast is the share of comparisons in which a cosine across a line end is lower."""
     x, y = np.eye(2)
     table = np.array([x, x, -x, -x, y, y, -y, -y])  # the mean is zero
     assert line_contrast(table, 2) == 1.0

@@ -75,7 +75,7 @@ def test_a_folder_named_like_a_spec_is_read_as_a_folder(name, run):
     "name", ["sinusoidal", "py:evil:none", "-", "rope:rho=5e5", "no.npy", "", "dft#text"]
 )
 @pytest.mark.usefixtures("repository")
-def test_only_missing_paths_are_refused(name, run):
+def test_names_that_are_no_paths_are_refused(name, run):
     Path("dft#text").mkdir(exist_ok=True)
     done = run("check-faithful", "--json", "--paths", "--", name, "a b.npy")
     assert (done.status, len(done.err.splitlines())) == (2, 1)

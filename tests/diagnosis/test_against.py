@@ -66,7 +66,7 @@ NONE |= {"nonsense": "nonsense", "sinusoidal": "sinusoidal"}
 
 
 @pytest.mark.parametrize(("other", "value"), NONE.items())
-def test_misreadings_without_effect_are_refused(other, value):
+def test_impossible_misreadings_are_refused(other, value):
     with pytest.raises(PefourierError, match=value):
         misread(load("rope", 80, 16), other, 80, None)
 

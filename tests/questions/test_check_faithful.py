@@ -108,7 +108,7 @@ def test_numbers_at_the_ends_of_the_range_make_no_warning(rng, top):
         assert 0 < check_faithful(numbers).distinct <= 60
 
 
-def test_safe_positions_are_the_smaller_of_cast_and_phase():
+def test_rounded_and_computed_vectors_have_separate_safe_positions():
     losses = {"bfloat16": FormatLoss(12, 10, 0.1, safe_cast=9, safe_phase=5)}
     (rounded,) = lost_vectors(losses, 20, "bfloat16")
     (computed,) = lost_vectors(losses, 20, "bfloat16:computed")

@@ -219,7 +219,7 @@ def test_a_reading_reports_how_large_its_logits_are(spec, other, logits):
     [("scaling-ignored,layout", True), ("base=1e4,layout", True), ("base=1e4", False)],
 )
 def test_several_misreadings_come_together(mistakes, halves):
-    """The reported cosine is that of vectors in columns, for pairs of both misreadings."""
+    """The cosine of several misreadings is that of all columns, with the wrong pairing too."""
     scaling = ",scaling=llama3,factor=8,original=8192"
     own = frequencies(f"rope:rho=5e5{scaling}", 64, 16)
     other = frequencies(f"rope:rho=1e4{scaling}" if "base" in mistakes else "rope:rho=5e5", 64, 16)

@@ -216,7 +216,7 @@ def test_a_base_is_looked_for_beyond_a_thousand_lengths(length, d, base):
 @pytest.mark.parametrize("d", [4, 16, 128])
 @pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
 def test_the_printed_base_meets_its_criterion(length, d, criterion):
-    """The printed base meets its criterion exactly as it is typed."""
+    """The printed base meets its criterion exactly when typed."""
     (candidate,) = design_base(length, d, (), (criterion,)).candidates
     typed = float(candidate.spec.partition("rho=")[2].partition(",")[0])
     assert float(candidate.base) == typed == candidate.rho
@@ -244,7 +244,7 @@ def test_a_base_by_the_table_is_the_best_of_so_many():
 
 @pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])
 def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
-    """A base that no candidate meets is reported as missing."""
+    """A criterion that no candidate meets has no best base."""
     result = design_base(length, d, criteria=("condition",))
     rho = result.best["condition"]
     assert (rho is None) == ({c.condition_number for c in result.candidates} == {None})

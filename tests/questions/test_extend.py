@@ -121,7 +121,7 @@ def test_a_factor_above_the_length_is_answered():
 
 
 def test_an_advice_takes_no_pair_to_new_angles(written):
-    """The suggested scaling leaves no pair with new angles."""
+    """The nearest scaling leaves no pair with new angles; otherwise no scaling suffices."""
     long = {"rope_type": "longrope", "long_factor": [1.0 + i for i in range(48)]}
     own = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
     config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32} | own

@@ -157,7 +157,7 @@ QWEN["text_config"] |= {"rope_scaling": {"type": "mrope", "mrope_section": [8, 1
 
 @pytest.mark.parametrize("form", ["float32", "float64"])
 def test_positions_of_each_axis_are_shown_and_not_taken_for_right(form, written):
-    """Dumps of two-dimensional ids list the positions of each axis, and are not the same."""
+    """Dumps of (t, y, x) ids list the positions by axis, and only an image's dump is the same."""
     meant, axis = load(written(QWEN, "config.json")), np.repeat([0, 1, 2], [8, 12, 12])
     image = np.array([(0, y, x) for y in range(4) for x in range(6)]) + 5
     text = np.repeat(np.arange(5)[:, None], 3, axis=1)
@@ -215,7 +215,7 @@ ROWS, COLUMNS = "rows", "columns"
 
 @pytest.mark.parametrize("n", [6, 64, 300])
 def test_orders_of_rows_and_columns_of_their_own_scale_and_constant_are_found(n, rng):
-    """Permuted rows or columns with scales and an offset are found as a transformation."""
+    """Permuted columns with signs, scales and an offset are found, and so is an order of rows."""
     table, d = rng.normal(size=(n, 12)), 12
     columns, signs, scales = rng.permutation(d), rng.choice([-1, 1], d), rng.uniform(0.5, 2, d)
     changed = table[:, columns] * signs * scales + rng.normal(size=d)

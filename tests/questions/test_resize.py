@@ -99,7 +99,7 @@ def test_biases_are_resized_from_window_to_window():
     assert r.table[0] == 7.0
 
 
-def test_unchanged_spectra_and_vectors_are_reported():
+def test_distinct_vectors_before_and_after_are_reported():
     plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
     assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
     crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))

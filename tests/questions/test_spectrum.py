@@ -106,7 +106,7 @@ POINTS += ["alibi:d=8 500 500", "config.json - 512", "config.json 20 20", "table
 def test_the_lattice_is_the_length_where_that_is_set(case, folder):
     """The lattice has the number of positions if that is set; the default of 80 does not count.
 
-    A table of 500 positions of ALiBi has 999 lags.
+    The 500 positions of ALiBi have 999 lags.
     """
     rotary = {"hidden_size": 1536, "num_attention_heads": 1, "max_position_embeddings": 512}
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))

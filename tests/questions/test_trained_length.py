@@ -170,7 +170,7 @@ def test_without_a_training_nothing_is_stated_of_one():
     assert (rotation.unseen, rotation.critical_dimension) == (None, None)
 
 
-REFUSED = {  # arithmetic on several numbers, each of them valid: the config and the request
+REFUSED = {  # arithmetic on several valid numbers: the config and the request
     "partial=0.05": ({"head_dim": 16}, {"against": "partial=0.05"}),
     "mscale_all_dim": (
         PUBLISHED["deepseek-ai/DeepSeek-V3"]

@@ -222,7 +222,7 @@ def test_no_setting_of_any_rotation_or_layer_changes_unseen(
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "base").write_text(run(command, "config.json", "rope", "--json").out)
     words = (command, ".", "rope", "--baseline", "base", "-q")
-    assert run(*words).status == 0  # a folder stands for its config
+    assert run(*words).status == 0  # the folder means its config
     (folder / "config.json").write_text(json.dumps(config | {key: value}))
     assert run(*words).status == 1
 

@@ -188,7 +188,7 @@ def test_compare_draws_both_tables_and_their_difference(other, panels):
 
 
 def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
-    """A table with more rows than pixels is drawn as means, because sampled rows show moiré."""
+    """The colour scale is symmetric, and long tables are drawn as means to avoid moiré."""
     table = pair[1].table()
     axes = heatmap([Answer(pair[1], table)]).axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array(), table)

@@ -159,7 +159,7 @@ def grid_pefourier(name):
 def grid_numpy(name):
     enc = on_grid(name)
 
-    def work():  # of these, the smallest distance and the singular values
+    def work():  # part of that: the smallest distance and the singular values
         table, nearest = enc.table(), np.inf
         squares = (table**2).sum(axis=1)
         for start in range(0, len(table), 512):
@@ -287,7 +287,7 @@ def run(name, size, *dtype):
 
 
 def compared(question, size, contenders, *dtype):
-    """Yield the medians of each contender over runs in turn."""
+    """Yield the medians of each contender over alternating runs."""
     runs = {function.__name__: [] for function in contenders}
     for turn in range(RUNS):
         for name, taken in runs.items():

@@ -465,7 +465,7 @@ def options_of(command):
 
 
 def furnish(rng):
-    """Write the files that `SPECS` and options name, some of them damaged."""
+    """Write the files that `SPECS` and options name, and damage some files."""
     table = np.random.default_rng(rng.randrange(2**32)).normal(size=(16, 8))
     for name in ("codes.npy", "a\nb\x1b[31m.npy"):
         np.save(name, table)
@@ -555,7 +555,7 @@ def draw(name, seed):
 
 
 def run(seconds):
-    """Draw inputs of each target in turn; return status 1 at the first fault."""
+    """Draw inputs of all targets round by round; return status 1 at the first fault."""
     seed, stop, count = time.time_ns() % 2**32, time.monotonic() + seconds, 0
     while time.monotonic() < stop or count <= WARM:
         if count == WARM:  # imports at first use are done

@@ -91,7 +91,7 @@ PLAINLY = {  # records without a dataclass
         **{"difference": {"type": ["object", "null"]}, **OF_REPORTS},
     },
 }
-AT_TIMES = {  # fields of these records that are optional
+AT_TIMES = {  # optional fields of such records
     "list": "conventions",
     "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "

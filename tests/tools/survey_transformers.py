@@ -331,7 +331,7 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
 
 
 def of_layers(probe: Probe) -> dict[str, Any]:
-    """Return the rotation of each type of layer, and which of these a common section sets."""
+    """Return the rotation of each type of layer, and the types that a common section sets."""
     layers = [Probe(probe.kind, probe.module, layer) for layer in probe.plain]
     flat = probe.run(rope_parameters={**LINEAR, "rope_theta": 777.0})
     return {

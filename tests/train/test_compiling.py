@@ -28,7 +28,7 @@ def held():
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler")
 def test_compiled_steps_are_the_eager_ones(held):
-    """Compiled steps equal eager ones with all injections in one stack, some of them trained."""
+    """Compiled steps equal eager steps with all injections in a stack, half of it trained."""
     notes = []
     members = [
         Replica(name, injection(name, 0, learn=bool(i % 2)), 0, 0) for i, name in enumerate(COMPANY)
@@ -82,7 +82,7 @@ def test_what_is_compiled_depends_on_the_device_and_on_how_long_training_takes()
 
 @pytest.mark.parametrize(("choice", "compiled"), [("on", True), ("auto", False), ("off", False)])
 def test_the_option_decides_whether_stacks_are_compiled(monkeypatch, choice, compiled):
-    """The option decides on a CPU too; the order-free baseline is never compiled."""
+    """On a CPU the option decides; the order-free baseline is never compiled."""
     calls = []
     monkeypatch.setattr(compiling, "compile_function", lambda loss: calls.append(loss) or loss)
     options = Options(**{**SMALL, "seeds": 1, "epochs": 1, "compile": choice})

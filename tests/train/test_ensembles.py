@@ -70,7 +70,7 @@ def test_tokens_are_as_many_as_fit_and_cover_the_rows():
 
 
 def test_runs_of_equal_cost_are_trained_together():
-    """Biases and keys of lags are paid for by all of a stack."""
+    """Runs with biases or keys of lags have separate stacks, because whole stacks pay for them."""
     arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
     options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
     (task,) = resolve(options).resolved

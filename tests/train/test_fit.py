@@ -161,7 +161,7 @@ def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
 
 @pytest.mark.parametrize("own", [{"patience": 2}, {"patience": 3, "dropout": 0.2}, {}])
 def test_looks_that_are_scored_later_give_the_same_numbers(held, tmp_path, monkeypatch, own):
-    """Scoring an evaluation after the next steps changes no number, even with each one saved."""
+    """Scoring an evaluation later changes no number, even if every evaluation is saved."""
     members = [member(name, seed, learn=True) for name in ("dft", "t5") for seed in (0, 1)]
     whole = fit.fit(held, SIZES, members, epochs(8, 0.02, **own))
     monkeypatch.setitem(fit.AHEAD, "cpu", 1)

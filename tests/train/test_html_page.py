@@ -107,7 +107,7 @@ REFUSED = {  # change of a folder, further arguments, and part of the error
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_incomplete_folders_are_refused(run, folder, tmp_path, name):
+def test_unusable_folders_are_refused(run, folder, tmp_path, name):
     change, more, named = REFUSED[name]
     done = run("report", folder(change), *more, "--out", tmp_path / "a.html")
     assert (done.status, done.out, named in done.err) == (2, "", True), done.err

@@ -87,7 +87,7 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
 def test_vectors_added_are_those_of_the_grid_or_of_one_axis():
     own = build("axial", d=16, grid=GRID).table()
     np.testing.assert_array_equal(inject("axial").table(), own)
-    for spec in ("axial", "sinusoidal", "alibi"):  # two of these have no form on a grid
+    for spec in ("axial", "sinusoidal", "alibi"):  # two without a form on a grid
         one, flat = (inject(spec, grid=grid).table() for grid in (GRID, ()))
         assert np.array_equal(one, flat) == (spec != "axial")
     one = injection("tupe")  # one row for each query

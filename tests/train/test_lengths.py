@@ -1,4 +1,4 @@
-"""Tests on longer windows: encodings that extend, and the reasons of those that do not."""
+"""Tests on longer windows: which encodings extend, and why others do not."""
 
 from dataclasses import replace
 from functools import partial

@@ -104,7 +104,7 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
 
 @pytest.mark.long
 def test_a_rank_that_was_requested_otherwise_or_meets_nobody_says_so(tmp_path, port):
-    lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
+    lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # after torch's
     assert lone.startswith(f"rank 1 of 2 has not reached the others at 127.0.0.1:{port} within 2 s")
     first = started(tmp_path / "0", 0, port, timeout=3)
     second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)

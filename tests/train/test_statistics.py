@@ -170,7 +170,7 @@ def test_nothing_is_surer_than_its_windows():
 
 
 def test_what_resamples_share_is_added_to_their_spread():
-    """Above one test window for each training window, the forms differ; at one they are equal."""
+    """Above one test window per training window another variance applies; at one both are equal."""
     spread, units, drawn = 0.04**2, 10, 0.02**2
     for ratio, variance in (
         (0.5, spread * (1 / 10 + 0.5)),
@@ -230,7 +230,7 @@ def test_windows_count_as_those_of_classes_of_one_size(rows, table, windows, rar
 
 
 def test_a_class_of_a_handful_of_windows_hides_differences():
-    """With nine windows in a class no difference is reported, with ten one may be."""
+    """With nine windows in a class no number of runs suffices; with ten the least number does."""
     runs = {"a": np.full(8, 0.9), "b": np.full(8, 0.9)}
     for rarest, needed in ((9, None), (10, statistics.LEAST_UNITS)):
         chance = Chance(np.zeros(8), windows=2000, rarest=rarest)

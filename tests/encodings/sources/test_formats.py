@@ -44,7 +44,7 @@ def test_other_libraries_read_what_is_written():
     tensors = safetensors.torch.load_file("x.safetensors")
     np.testing.assert_array_equal(tensors["codes"], TABLE)
     with Path("x.safetensors").open("rb") as stream:
-        assert int.from_bytes(stream.read(8), "little") % 8 == 0  # aligned, so that mapping is fast
+        assert int.from_bytes(stream.read(8), "little") % 8 == 0  # aligned for fast mapping
 
 
 @pytest.mark.parametrize("dtype", EPS, ids=str)

@@ -88,7 +88,7 @@ def test_mimo_sees_so_many_tokens_before_and_itself(key, size, window, runs):
 
 
 def test_temperatures_are_those_of_the_code(config):
-    """Llama 4 scales the logits of layers without positions, in a maxtext config too."""
+    """Llama 4 scales the logits of layers without positions (maxtext 1611)."""
     code = modeling("transformers.models.ministral3.configuration_ministral3")
     theirs = code.get_llama_4_attn_scale(torch.tensor([[16383, 262143]]), 0.1, 16384).flatten()
     for kind, own, length, wanted in (

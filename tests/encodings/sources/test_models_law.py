@@ -391,7 +391,7 @@ GROWING = ("pegasus_x", "fsmt", "m2m_100", "nllb-moe", "xglm", "trocr")
 
 @pytest.mark.parametrize("kind", ENDING + GROWING)
 def test_a_table_ends_where_the_model_refuses_more(kind, config):
-    """Tiny models of transformers accept 12 tokens and refuse 13 too."""
+    """A table of 12 rows ends at 12 tokens, as in transformers, unless the model's table grows."""
     own = {f"max_{side}position_embeddings": 12 for side in ("", "encoder_", "decoder_")}
     own |= {"n_positions": 12, "sinusoidal_embeddings": True, "sinusoidal_pos_embds": True}
     own |= {"use_learned_position_embeddings": False, "hidden_size": 16, "d_model": 16}

@@ -228,7 +228,7 @@ def test_a_csv_file_has_an_end(content, size, named):
 
 
 def test_a_file_whose_name_has_the_sign_of_an_array():
-    """A SPEC with # refers to the longest existing path, so that written files read back."""
+    """A SPEC with # refers to the longest existing path, and written files read back."""
     for name in ("x#y.npy", "x#y.npz", "a.npz", "a.npz#codes.npy"):
         write_table(name, TABLE[: len(name)])
     for spec, (path, key) in {

@@ -490,7 +490,7 @@ def test_what_is_no_rotation_is_refused(code):
 
 
 def test_a_rotation_of_a_fixed_number_of_tokens_is_read():
-    """A rotation with a fixed number of tokens is read; its column pairs move from row 2 on."""
+    """A function for exactly 48 tokens is read; pairs of the row axis rotate from row 2 on only."""
 
     def on_grid(q, k):
         y, x = (torch.tensor(w.reshape(48, 1)) for w in np.indices((6, 8)))

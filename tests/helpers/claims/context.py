@@ -269,7 +269,7 @@ def alike_is_true(answer, truth):
 
 
 def far_is_true(answer, truth):
-    """Distances from the stated number on share one bias on each side, which a nearer one lacks."""
+    """From the stated distance on, each side has one bias, unlike the distance before it."""
     far = int(re.search(r"distances from (\d+) on", sentences(answer)[0])[1])
     vectors = answer.encodings[0].vectors
     side = [vectors(sign * np.arange(far - 1, far + 300)) for sign in (1, -1)]
