@@ -45,7 +45,7 @@ def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
 
 
 def test_text_has_the_numbers(run):
-    """g = (1, 2, 2, 2, 1)/8 on 8 points: h is delta - (1 + (-1)^t) / 16, times a constant."""
+    """Rebuilding from g = (1, 2, 2, 2, 1)/8 on 8 points gives delta - (1 + (-1)^t) / 16, scaled."""
     done = run("reconstruct", "dft", "--pos", 3, "--d", 8)
     header, row = done.out.partition("\n\n")[2].splitlines()[:2]
     assert header.split()[:3] == ["encoding", "position", "peak"]

@@ -94,7 +94,7 @@ def compare(
         x[y] += apart / np.sqrt(learner.columns)
         stated = learner.predict(x, y, training)
         cells = [[(stated == s) & (y == t) & tested for s in (0, 1)] for t in (0, 1)]
-        tables = np.array(cells).sum(axis=3)  # (class, said to be, J)
+        tables = np.array(cells).sum(axis=3)  # (class, prediction, J)
         confusions[name] = tables.sum(axis=2)
         f1[name] = 2 * tables[1, 1] / (2 * tables[1, 1] + tables[0, 1] + tables[1, 0])
     rows = [
