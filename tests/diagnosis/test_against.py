@@ -72,7 +72,7 @@ def test_impossible_misreadings_are_refused(other, value):
 
 
 def test_the_factor_of_the_softmax_follows_the_scaling(tmp_path):
-    """DeepSeek's softmax factor is (0.1 mscale_all_dim ln factor + 1)^2; that of attention is 1."""
+    """DeepSeek scales logits by (0.1 mscale_all_dim ln factor + 1)^2, without attention factor."""
     scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
     config = {"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "qk_nope_head_dim": 64}
     config["rope_scaling"] = scaling | {"mscale": 1.0, "mscale_all_dim": 1.0}
