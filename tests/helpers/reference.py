@@ -1,11 +1,11 @@
-"""What each registered encoding is known to be; an encoding without a row fails the laws.
+"""Known facts about each registered encoding; an encoding without a row fails the laws.
 
-A row holds the verdict of check-faithful at length 80 and d 256, the code of the fourth point
-(position 3, lag -4, node 3) at length 8 and d 4, and whether inner products depend on the lag alone
-(`stationary`). The code is a tuple of its first numbers, at best all four. It is `derived`: written
-here from the formula of the paper, not printed by the builder, and from the frozen stream of random
-numbers of seed 0 where the builder draws some. Only where a formula is too long for a line the code
-is `recorded` from the builder; a slow twin in the tests of the family then checks the formula.
+A row holds the verdict of check-faithful at length 80 and d 256, the vector of the fourth point
+(position 3, lag -4, node 3) at length 8 and d 4, and whether inner products depend only on the lag
+(`stationary`). The vector is a tuple of its first numbers, preferably all four. It is `derived`:
+written here from the formula of the paper, not printed by the builder, and from the frozen stream
+of random numbers of seed 0 if the builder draws numbers. If a formula is too long for a line, the
+vector is `recorded` from the builder; a slow reference in the tests of the family then checks it.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -29,12 +29,12 @@ SLOW = 10.0**-0.5  # mtan-fixed: the second of two frequencies at base 10
 
 @dataclass(frozen=True)
 class Row:
-    verdict: str  # of check-faithful at length 80, d 256
-    derived: tuple[float, ...] = ()  # the code of position 3, written here from its formula
-    recorded: tuple[float, ...] = ()  # the same as the builder gave it
+    verdict: str  # verdict of check-faithful at length 80, d 256
+    derived: tuple[float, ...] = ()  # the vector of position 3, written here from its formula
+    recorded: tuple[float, ...] = ()  # the vector of position 3, as the builder computed it
     _: KW_ONLY
-    stationary: bool = False  # inner products depend on the lag alone
-    damped: bool = False  # waves decay: their frequencies alone do not span the codes
+    stationary: bool = False  # inner products depend only on the lag
+    damped: bool = False  # amplitudes decay: the frequencies do not span the vectors
 
     @property
     def code(self) -> tuple[float, ...]:
@@ -42,7 +42,7 @@ class Row:
 
 
 def line_and_sines(slopes, shifts, t):
-    """The first of four columns is a line, the others are sines of lines."""
+    """Return a vector whose first number is linear in t and the others are sines."""
     line, *phases = (a * t + b for a, b in zip(slopes, shifts, strict=True))
     return (line, *map(sin, phases))
 
@@ -118,7 +118,7 @@ ROWS = {
     "deberta": Row("invertible", tuple(0.02 * DISTANCES[4 * 260 : 4 * 261])),  # row 256 + 4
     "swin": Row("distinct lags", tuple(0.02 * NORMAL[44:48])),  # query - key 4: row 11 of 15
     "swin2": Row("distinct lags", recorded=(7.96411899, 7.97491985, 7.99233408, 7.98994052)),
-    "beit": Row("distinct lags", tuple(0.02 * NORMAL[56:60])),  # row 14, behind three others
+    "beit": Row("distinct lags", tuple(0.02 * NORMAL[56:60])),  # row 14, after three other rows
     "tupe": Row("invertible", recorded=(0.00901403, -0.03304318, -0.00818218, 0.00339314)),
-    "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # left, left
+    "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # a left branch, twice
 }

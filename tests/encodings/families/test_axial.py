@@ -1,4 +1,4 @@
-"""Codes on several axes: equal to public implementations, and to one another where these are."""
+"""Vectors on several axes equal public implementations and recorded tables."""
 
 import json
 from functools import partial
@@ -21,7 +21,7 @@ def on(spec, grid, d, **own):
 
 
 def tolerance(enc):
-    """What rounding of float32 phases leaves of sines and cosines."""
+    """Return the error that rounding float32 phases causes in sines and cosines."""
     if enc.measure is None:  # rows in another order: phases are below 2 x side
         return 2 * FLOAT32 * (1 + 2 * max(enc.domain.sides))
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[enc.domain.prefix :]))
@@ -66,7 +66,7 @@ def test_cosines_and_sines_of_libraries_are_the_same_in_any_storage(public, name
 
 
 def cos_and_sin(enc):
-    """Codes as they are added, or of what turns all cosines before all sines."""
+    """Return the added vectors, or a rotation's cosines followed by its sines."""
     table, mixed = enc.table(), enc.injection == "rotate" and enc.params["layout"] != "halves"
     return np.hstack([table[:, ::2], table[:, 1::2]]) if mixed else table
 
@@ -78,10 +78,10 @@ def test_a_table_is_the_one_recorded(name):
 
 
 def test_every_convention_is_compared_with_its_source(public):
-    """Run, or recorded from a named version; a new one without either is found here."""
+    """Every convention is compared with a public implementation or a recorded table."""
     named = [f"axial {name}" for name in public.TABLES]
     named += [f"axial-rope {name}" for name in public.ROTATIONS]
-    named += [*RECORDED, "axial-rope vjepa2", "axial-rope videorope"]  # with tests of their own
+    named += [*RECORDED, "axial-rope vjepa2", "axial-rope videorope"]  # have separate tests
     compared = {name.partition(",")[0] for name in named}
     known = {f"{family} {name}" for family, rows in read_conventions().items() for name in rows}
     assert known - compared == set()
@@ -130,7 +130,7 @@ def test_videorope_has_the_published_angles():
 
 
 def test_mixed_frequencies_start_as_recorded():
-    """The second half of a head is the first one turned by 90 degrees; all have their lengths."""
+    """The second half of a head is the first half rotated by 90 degrees, with equal lengths."""
     recorded = np.array(RECORDED["mixed frequencies"])
     enc = build("mixed-rope", d=16, grid=(3, 4), heads=2)
     own = enc.measure.frequencies[:, ::-1].T
@@ -152,7 +152,7 @@ FEATURES = [f"fourier-features:mapping={m}" for m in ("gaussian", "sam", "nerf",
 
 @pytest.mark.parametrize("spec", KERNELS + FEATURES)
 def test_inner_products_are_the_kernel_declared(spec):
-    """Rows before the grid are zeros where codes are added, and not turned where they turn."""
+    """Prefix rows are zero if vectors are added, and not rotated if pairs rotate."""
     enc = on(spec, (2, 3, 5) if "wan" in spec else (3, 5), 32, prefix=2)
     table = enc.table()[2:]
     places = enc.domain.places(enc.domain.x[2:])
@@ -163,7 +163,7 @@ def test_inner_products_are_the_kernel_declared(spec):
 
 
 def test_vjepa2_rotates_its_neighbours_by_cosines_in_halves(public):
-    """The numbers are those it multiplies with: q * cos + turned(q) * sin."""
+    """The rows are the numbers by which V-JEPA 2 multiplies: q * cos + rotate_half(q) * sin."""
     grid, d = (2, 3, 4), 32
     made = public.vjepa2_of_ones(grid, d)
     enc = on("axial-rope:convention=vjepa2", grid, d)
