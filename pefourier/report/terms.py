@@ -22,6 +22,7 @@ REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
+SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
 SAID = ("severity", "message")  # of a reported finding, not of its explanation
 
 
@@ -51,24 +52,49 @@ def read_terms() -> list[Term]:
         tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
     )
     terms = [
-        Term(term, group, **{key: fact for key, fact in facts.items() if key not in SAID})
+        term_of(group, name, entry)
         for group, table in {**groups, "findings": findings}.items()
-        for term, facts in table.items()
+        for name, entry in table.items()
     ]
     records = read_catalogue()
     terms += [*parameter_terms(records), *encoding_terms(records)]
     return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
 
 
+def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
+    """Return the term of an entry: a table of facts, or a text with a fact per line.
+
+    >>> term_of("spectrum", "peak; maximum", "Largest value.\nrange: 0 … 1").range
+    '0 … 1'
+    """
+    term, *also = names.split("; ")
+    if isinstance(entry, str):
+        meaning, *lines = entry.split("\n")
+        facts = dict(line.split(": ", 1) for line in lines)
+        return Term(term, group, meaning, also=also, **facts)
+    return Term(term, group, **{key: fact for key, fact in entry.items() if key not in SAID})
+
+
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
-    """Yield verdicts in capitals, as in conclusions; "…" replaces slots."""
+    """Yield verdicts in capitals, as in conclusions, with what to do."""
     for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
         for name, entry in verdicts.items():
-            if spelling(name) not in spellings:
-                meaning = " ".join(re.sub(r"\{[^}]*\}", "…", entry["meaning"]).split())
-                meaning = f"A verdict of {command}: {meaning.rstrip('.')}."
-                title = entry.get("title", name)
-                yield Term(title.upper(), "conclusions", meaning, also=[name] * (title != name))
+            title, action = entry.get("title", name), entry.get("action", "")
+            if spelling(title) not in spellings:
+                meaning = f"Verdict of {command}. {without_slots(entry['meaning']).rstrip('.')}."
+                good = "" if "{" in action else action
+                names = [name] * (title != name)
+                yield Term(title.upper(), "conclusions", meaning, good=good, also=names)
+
+
+def without_slots(text: str) -> str:
+    """Replace slots by "…"; drop parentheses with slots, and slots of further sentences.
+
+    >>> without_slots("At {r.length:,} {r.points}, {r.count} pairs ({r.source}) rotate.{r.more}")
+    'At …, … pairs rotate.'
+    """
+    text = re.sub(rf" \([^()]*{SLOT}[^()]*\)|(?<=\.){SLOT}", "", " ".join(text.split()))
+    return re.sub(rf"{SLOT}(?: ?{SLOT})*", "…", text)
 
 
 def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
