@@ -2,7 +2,7 @@
 
 terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and technical
 terms. Findings are in encodings/findings.toml, verdicts in words.toml, encodings and their
-parameters in the catalogue. A test checks that every field, finding and column has a term.
+parameters in the catalogue. A test checks that every finding, encoding and option has a term.
 """
 
 import re
@@ -62,7 +62,7 @@ def read_terms() -> list[Term]:
 
 
 def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
-    """Return the term of an entry: a table of facts, or a text with a fact per line.
+    r"""Return the term of an entry: a table of facts, or a text with a fact per line.
 
     >>> term_of("spectrum", "peak; maximum", "Largest value.\nrange: 0 … 1").range
     '0 … 1'
@@ -133,12 +133,13 @@ def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
 
 
 def spelling(word: str) -> str:
-    """Normalize a word: lower case, spaces, no final punctuation.
+    """Normalize a word: lower case, spaces, no final punctuation or remark in parentheses.
 
-    >>> spelling("--require_dtype"), spelling("Toeplitz residual")
+    >>> spelling("--require_dtype"), spelling("Toeplitz residual (0 = lag alone)")
     ('require dtype', 'toeplitz residual')
     """
-    return " ".join(word.lower().replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
+    word = re.sub(r" \(.*\)$", "", word.lower())
+    return " ".join(word.replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
 
 
 def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:

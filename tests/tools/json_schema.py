@@ -46,7 +46,7 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
         ("compare",),
     ),
     **dict.fromkeys(
-        "context layers model_positions rotations".split(), ("context", "check-faithful")
+        "context layers model_positions rotations".split(), ("context", "check-faithful", "words")
     ),
     **dict.fromkeys(("design", "extend"), ("design", "context", "check-faithful")),
     **dict.fromkeys(("positions", "spans", "visibility", "model"), ("positions", "check-faithful")),
