@@ -29,6 +29,8 @@ USED_BY = {  # some model types of transformers whose configs use an encoding
     "axial": ("vit_mae",),
     "axial-rope": ("dinov3_vit", "llama4_vision_model"),
     "alibi": ("bloom", "mpt"),
+    "xl": ("xlnet", "parakeet_encoder"),
+    "deberta": ("deberta-v2", "sew-d"),
     "t5": ("t5", "switch_transformers"),
     "swin": ("swin",),
     "swin2": ("swinv2",),

@@ -23,7 +23,7 @@ SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
-SAID = ("severity", "message")  # of a reported finding, not of its explanation
+OF_REPORTS = ("severity", "message")  # of a reported finding, not of its explanation
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
         meaning, *lines = entry.split("\n")
         facts = dict(line.split(": ", 1) for line in lines)
         return Term(term, group, meaning, also=also, **facts)
-    return Term(term, group, **{key: fact for key, fact in entry.items() if key not in SAID})
+    return Term(term, group, **{key: fact for key, fact in entry.items() if key not in OF_REPORTS})
 
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
