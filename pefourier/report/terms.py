@@ -70,9 +70,9 @@ def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
     term, *also = names.split("; ")
     if isinstance(entry, str):
         meaning, *lines = entry.split("\n")
-        facts = dict(line.split(": ", 1) for line in lines)
-        return Term(term, group, meaning, also=also, **facts)
-    return Term(term, group, **{key: fact for key, fact in entry.items() if key not in OF_REPORTS})
+        entry = {"meaning": meaning, **dict(line.split(": ", 1) for line in lines)}
+    facts = {key: fact for key, fact in entry.items() if key not in OF_REPORTS}
+    return Term(term, group, **{"also": also, **facts})
 
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
