@@ -25,7 +25,7 @@ from torch import Tensor
 from pefourier.encodings import load
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.grids import check_fit
@@ -40,7 +40,7 @@ class Tabled(torch.nn.Module):
 
     tables: Mapping[str, NDArray[Any]] = MappingProxyType({})
     keeps_float32 = False  # whether tables stay float32 in a half-precision model
-    vectors: Tensor | torch.nn.Parameter  # (positions, d), or (displacements, heads) of a bias
+    vectors: Tensor | torch.nn.Parameter  # (positions, d), (lags or pairs, heads) of a bias
 
     def keep(self, tables: dict[str, np.ndarray], dtype: torch.dtype | None = None) -> None:
         """Register tables as buffers, with their own type by default."""
@@ -50,7 +50,8 @@ class Tabled(torch.nn.Module):
 
     def keep_vectors(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
         """Keep the vectors as a parameter if they are trained, otherwise as a table."""
-        vectors, kind = enc.table(), dtype or torch.get_default_dtype()
+        vectors = table_of_pairs(enc) if is_of_pairs(enc) else enc.table()
+        kind = dtype or torch.get_default_dtype()
         if enc.untrained if learn is None else learn:
             self.vectors = torch.nn.Parameter(torch.tensor(vectors, dtype=kind))
         else:
@@ -330,10 +331,13 @@ class Rotary(Tabled):
 class Bias(Tabled):
     """Biases that are added to the logits of each head, by displacement from query to key.
 
+    A bias that depends on more than the displacement, such as "fire" beyond its threshold, has a
+    number for each head and pair of positions.
+
     Parameters
     ----------
     spec : str
-        A bias by name: "alibi", "t5", "kerple", "swin".
+        A bias by name: "alibi", "t5", "kerple", "swin", "fire".
     heads : int
         Number of heads.
     max_length : int, optional
@@ -379,15 +383,16 @@ class Bias(Tabled):
         if enc.injection != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
             raise PefourierError(f"{spec} is not a bias of {heads} heads by displacement")
         if not grid and len(enc) != 2 * self.tokens - 1:
-            raise PefourierError(
-                f"{spec} has no biases for later keys; leave out causal=true and mask later keys"
-            )
+            way_out = "; leave out causal=true and mask later keys" * ("causal" in enc.params)
+            raise PefourierError(f"{spec} has no biases for later keys{way_out}")
         self.keep_vectors(enc, learn=learn, dtype=dtype)
-        if grid:
-            places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
+        if grid or is_of_pairs(enc):
+            places = np.arange(self.tokens**2)
+            if grid:
+                places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
             self.keep({"places": places.reshape(self.tokens, -1)})
 
-    places: Tensor  # of a grid: the row of each query and key
+    places: Tensor  # of a grid, or of pairs: the row of each query and key
 
     def row(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the row of the biases of a query and a key."""

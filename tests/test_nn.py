@@ -255,7 +255,10 @@ def test_one_graph_holds_it(name):
     assert_close(compiled(q, k, position_ids=ids), module.rotary.rotate(q, k, position_ids=ids))
 
 
-@pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "swin"])
+ADDED = ["alibi", "kerple", "t5", "swin", "sandwich", "pseudo-gaussian", "dpb", "fire"]
+
+
+@pytest.mark.parametrize("spec", [*ADDED, "fire:threshold=3"])
 def test_biases_are_those_that_training_adds(spec):
     grid = (2, 3) if spec == "swin" else ()
     bias = Bias(spec, 4, None if grid else 6, grid=grid, dtype=torch.float64)
@@ -324,6 +327,7 @@ def rope(*tensors, **options):
         (lambda: Bias("alibi", 2, 8, slope=1), "slope"),
         (lambda: Bias("rope", 8, 9), "8 heads"),
         (lambda: Bias("alibi:causal=true", 8, 9), "causal=true"),
+        (lambda: Bias("fox", 8, 9), "later keys$"),
         (lambda: Bias("alibi", 2), "max_length"),
         (lambda: Bias("alibi", 2, 4)(5), "at most 4"),
         (lambda: Bias("alibi", 2, 4)(3, 2), "3 queries"),

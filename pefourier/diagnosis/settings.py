@@ -34,6 +34,7 @@ NEIGHBOURS = "interleaved"
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
 LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
 LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
+LABELS |= {"divisor": "divisor of the distances of query i:"}
 LABELS |= {"attention_factor": "attention factor", "softmax_factor": "softmax scale"}
 Changes = Mapping[str, tuple[Any, Any]]
 

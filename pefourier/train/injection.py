@@ -21,13 +21,14 @@ from pefourier.encodings import load
 from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
 ACTS = ("add", "rotate", "bias", "key", "key-query")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
+WITH_TIMES += " pseudo-gaussian sandwich"
 OF_PLACE = 2**8  # numbers counted for each place of a window: 2^22 places in all
 OTHERWISE = {  # rotations that treat queries and keys differently
     "pope": "applies softplus to queries and keys and doubles their size",
@@ -190,11 +191,14 @@ def count_places(act: str, length: int) -> int:
 
 def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     """Return the vector of each place (places, k)."""
+    if is_of_pairs(enc):
+        return table_of_pairs(enc)
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
         return np.take(table, displacement_of_each_pair(enc.domain, length, enc.spec), axis=0)
     if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
-        way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
+        is_choice = "causal" in enc.params and source_of(enc.spec) == "name"
+        way_out = "; leave out causal=true" if is_choice else ""
         raise PefourierError(
             f"{enc.spec} has no vectors for later keys, which this classifier attends to{way_out}"
         )

@@ -91,6 +91,17 @@ ROWS = {
         "symmetric in the lag",
         tuple(-2 * p * log(1 + 4 * a) for p, a in zip(UNIFORM[:4], UNIFORM[4:8], strict=True)),
     ),
+    "sandwich": Row(
+        "symmetric in the lag",
+        tuple(
+            (sum(cos(4 * 10000 ** (-k / 32)) for k in range(1, 33)) - 32) / (2 * h)
+            for h in range(1, 5)
+        ),
+    ),
+    "pseudo-gaussian": Row("symmetric in the lag", (-8.0,) * 4),
+    "dpb": Row("distinct lags", recorded=(-0.24049937, 0.08616417, 0.0599386, 0.01014463)),
+    "fire": Row("symmetric in the lag", recorded=(0.06989419, 0.33047967, -0.03079051, 0.16209896)),
+    "fox": Row("distinct lags", (-4 / 2**2, -4 / 2**4, -4 / 2**6, -4 / 2**8)),  # as alibi
     "erpe": Row("distinct lags", tuple(0.02 * NORMAL[12:16])),  # the fourth of 15 lags
     "xl": Row("injective", (sin(4), sin(0.04), cos(4), cos(0.04)), stationary=True),  # lag -4
     "deberta": Row("invertible", tuple(0.02 * DISTANCES[4 * 260 : 4 * 261])),  # row 256 + 4

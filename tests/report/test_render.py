@@ -69,6 +69,13 @@ def config(**values):
     return str(path)
 
 
+def stored(array):
+    """The path of an array."""
+    path = FOLDER / f"{len(list(FOLDER.iterdir()))}.npy"
+    np.save(path, array)
+    return str(path)
+
+
 OF_A_WAY = {"xpos", "rope++", "grape", "pope"}  # rotations that context does not take
 
 
@@ -220,6 +227,7 @@ CASES = [  # verdict, question, what makes the encoding
     ("no positions", reach, lambda: ("none", {})),
     ("any length", reach, lambda: ("alibi", {})),
     ("limited distance", reach, lambda: ("t5", {})),
+    ("keys fade", reach, lambda: (f"fox:gates={stored(np.full(60, 0.9))}", {})),
     ("fixed length", reach, lambda: (config(**GPT2), {})),
     ("too few rows", reach, lambda: (config(**GPT2), {"length": 4096})),
     ("a grid", reach, lambda: ("axial-rope:grid=4x4,d=16", {})),

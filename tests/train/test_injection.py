@@ -96,6 +96,19 @@ def test_vectors_added_are_those_of_the_grid_or_of_one_axis():
     np.testing.assert_allclose(by_query, tupe)
 
 
+def test_biases_of_pairs_are_injected_pair_by_pair(tmp_path):
+    one, enc = injection("fire:threshold=3"), build("fire", length=8, d=2, threshold=3.0)
+    np.testing.assert_array_equal(one.table().reshape(8, 8, 2), np.moveaxis(enc.bias, 0, -1))
+    assert one.learn
+    assert len(one.vectors) < 64  # equal biases stay equal in training
+    np.save(tmp_path / "b.npy", enc.bias)
+    stored = injection(str(tmp_path / "b.npy"))
+    np.testing.assert_array_equal(stored.table(), one.table())
+    for spec, named in (("fire:threshold=3,causal=true", "causal=true|masks"), ("fox", "later")):
+        with pytest.raises(PefourierError, match=named):
+            injection(spec)
+
+
 @pytest.mark.parametrize("spec", ["axial-rope", "axial-rope:layout=interleaved", "mixed-rope"])
 def test_rotations_depend_on_the_displacement_alone(spec):
     table = inject(spec).table()
