@@ -138,8 +138,7 @@ def spelling(word: str) -> str:
     >>> spelling("--require_dtype"), spelling("Toeplitz residual (0 = lag alone)")
     ('require dtype', 'toeplitz residual')
     """
-    word = re.sub(r" \(.*\)$", "", word.lower())
-    return " ".join(word.replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
+    return " ".join(re.sub(r" \(.*\)$|[_-]", " ", word.lower()).split()).rstrip(",.;:?")
 
 
 def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
@@ -166,7 +165,9 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
     terms = terms if is_all else terms_of_words(words, terms)
     return Page(
         "explain",
-        words=lambda: overview(terms) if is_all else "\n".join(map(explanation, terms)),
+        words=lambda: (
+            overview(terms) if is_all else "\n".join(explanation(t, words) for t in terms)
+        ),
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
         rows=lambda: flattened(fields_of(t) | {"also": "; ".join(t.also)} for t in terms),
     )
@@ -185,12 +186,13 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
     return [term for word in single for term in find_terms(word, terms)]
 
 
-def explanation(term: Term) -> str:
-    """Format a term: its meaning, and each fact that applies on a separate line."""
-    names = ("formula", "unit", "range", "good", "source")
-    facts = {name: getattr(term, name) for name in names}
-    facts["also"] = ", ".join(name.strip() for name in term.also)
-    lines = [paragraph(f"{term.term} ({term.group}): {term.meaning}", "  ")]
+def explanation(term: Term, words: Sequence[str] = ()) -> str:
+    """Format a term by the name in `words`: its meaning, and each fact on a separate line."""
+    typed = {spelling(" ".join(words)), *map(spelling, words)}
+    head = next((name for name in term.names if spelling(name) in typed), term.term)
+    facts = {name: getattr(term, name) for name in ("formula", "unit", "range", "good", "source")}
+    facts["also"] = ", ".join(name.strip() for name in term.names if name != head)
+    lines = [paragraph(f"{head} ({term.group}): {term.meaning}", "  ")]
     lines += [paragraph(f"  {name:<8} {fact}", " " * 11) for name, fact in facts.items() if fact]
     return "".join(lines)
 

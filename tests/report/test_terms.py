@@ -177,6 +177,7 @@ def test_explain_answers_in_every_form(run):
     both = run("explain", "rank, isometric", "--json").results
     assert [t["term"] for t in both] == ["rank", "--rank", "isometric"]
     assert run("explain", "--lattice").out.startswith("--lattice (options): ")
+    assert run("explain", "safe_phase").out.startswith("safe_phase (check-faithful): ")
     assert len(run("explain", "--json").results) == len(EVERY)
 
 
