@@ -2,7 +2,7 @@
 
 terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and technical
 terms. Findings are in encodings/findings.toml, verdicts in words.toml, encodings and their
-parameters in the catalogue. A test checks that every field, finding and column has a term.
+parameters in the catalogue. A test checks that every finding, encoding and option has a term.
 """
 
 import re
@@ -22,6 +22,7 @@ REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
+SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
 OF_REPORTS = ("severity", "message")  # of a reported finding, not of its explanation
 
 
@@ -51,24 +52,49 @@ def read_terms() -> list[Term]:
         tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
     )
     terms = [
-        Term(term, group, **{key: fact for key, fact in facts.items() if key not in OF_REPORTS})
+        term_of(group, name, entry)
         for group, table in {**groups, "findings": findings}.items()
-        for term, facts in table.items()
+        for name, entry in table.items()
     ]
     records = read_catalogue()
     terms += [*parameter_terms(records), *encoding_terms(records)]
     return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
 
 
+def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
+    r"""Return the term of an entry: a table of facts, or a text with a fact per line.
+
+    >>> term_of("spectrum", "peak; maximum", "Largest value.\nrange: 0 … 1").range
+    '0 … 1'
+    """
+    term, *also = names.split("; ")
+    if isinstance(entry, str):
+        meaning, *lines = entry.split("\n")
+        entry = {"meaning": meaning, **dict(line.split(": ", 1) for line in lines)}
+    facts = {key: fact for key, fact in entry.items() if key not in OF_REPORTS}
+    return Term(term, group, **{"also": also, **facts})
+
+
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
-    """Yield verdicts in capitals, as in conclusions; "…" replaces slots."""
+    """Yield verdicts in capitals, as in conclusions, with what to do."""
     for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
         for name, entry in verdicts.items():
-            if spelling(name) not in spellings:
-                meaning = " ".join(re.sub(r"\{[^}]*\}", "…", entry["meaning"]).split())
-                meaning = f"A verdict of {command}: {meaning.rstrip('.')}."
-                title = entry.get("title", name)
-                yield Term(title.upper(), "conclusions", meaning, also=[name] * (title != name))
+            title, action = entry.get("title", name), entry.get("action", "")
+            if spelling(title) not in spellings:
+                meaning = f"Verdict of {command}. {without_slots(entry['meaning']).rstrip('.')}."
+                good = "" if "{" in action else action
+                names = [name] * (title != name)
+                yield Term(title.upper(), "conclusions", meaning, good=good, also=names)
+
+
+def without_slots(text: str) -> str:
+    """Replace slots by "…"; drop parentheses with slots, and slots of further sentences.
+
+    >>> without_slots("At {r.length:,} {r.points}, {r.count} pairs ({r.source}) rotate.{r.more}")
+    'At …, … pairs rotate.'
+    """
+    text = re.sub(rf" \([^()]*{SLOT}[^()]*\)|(?<=\.){SLOT}", "", " ".join(text.split()))
+    return re.sub(rf"{SLOT}(?: ?{SLOT})*", "…", text)
 
 
 def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
@@ -107,12 +133,12 @@ def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
 
 
 def spelling(word: str) -> str:
-    """Normalize a word: lower case, spaces, no final punctuation.
+    """Normalize a word: lower case, spaces, no final punctuation or remark in parentheses.
 
-    >>> spelling("--require_dtype"), spelling("Toeplitz residual")
+    >>> spelling("--require_dtype"), spelling("Toeplitz residual (0 = lag alone)")
     ('require dtype', 'toeplitz residual')
     """
-    return " ".join(word.lower().replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
+    return " ".join(re.sub(r" \(.*\)$|[_-]", " ", word.lower()).split()).rstrip(",.;:?")
 
 
 def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
@@ -139,7 +165,9 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
     terms = terms if is_all else terms_of_words(words, terms)
     return Page(
         "explain",
-        words=lambda: overview(terms) if is_all else "\n".join(map(explanation, terms)),
+        words=lambda: (
+            overview(terms) if is_all else "\n".join(explanation(t, words) for t in terms)
+        ),
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
         rows=lambda: flattened(fields_of(t) | {"also": "; ".join(t.also)} for t in terms),
     )
@@ -158,12 +186,13 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
     return [term for word in single for term in find_terms(word, terms)]
 
 
-def explanation(term: Term) -> str:
-    """Format a term: its meaning, and each fact that applies on a separate line."""
-    names = ("formula", "unit", "range", "good", "source")
-    facts = {name: getattr(term, name) for name in names}
-    facts["also"] = ", ".join(name.strip() for name in term.also)
-    lines = [paragraph(f"{term.term} ({term.group}): {term.meaning}", "  ")]
+def explanation(term: Term, words: Sequence[str] = ()) -> str:
+    """Format a term by the name in `words`: its meaning, and each fact on a separate line."""
+    typed = {spelling(" ".join(words)), *map(spelling, words)}
+    head = next((name for name in term.names if spelling(name) in typed), term.term)
+    facts = {name: getattr(term, name) for name in ("formula", "unit", "range", "good", "source")}
+    facts["also"] = ", ".join(name.strip() for name in term.names if name != head)
+    lines = [paragraph(f"{head} ({term.group}): {term.meaning}", "  ")]
     lines += [paragraph(f"  {name:<8} {fact}", " " * 11) for name, fact in facts.items() if fact]
     return "".join(lines)
 

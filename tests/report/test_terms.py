@@ -1,6 +1,7 @@
 """The registry of terms has every word of an answer, and `explain` prints it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,12 @@ from pefourier.cli.page_commands import command_terms
 from pefourier.cli.registry import options_of
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
+    WORDS,
+    explanation,
     find_terms,
+    overview,
     read_terms,
+    term_of,
 )
 
 PACKAGE = Path(pefourier.__file__).parent
@@ -56,6 +61,10 @@ def test_every_encoding_parameter_and_option_has_a_term():
         ("gap,", [("gap", "check-faithful")]),
         ("toeplitz-residual", [("toeplitz_residual", "check-faithful")]),
         ("smallest distance", [("min_distance", "check-faithful")]),
+        ("gap (relative to RMS norm)", [("gap", "check-faithful")]),
+        ("safe_phase", [("safe_cast", "check-faithful")]),
+        ("A4 (1 = aligned with two axes)", [("isotropy", "spectrum")]),
+        ("NOT SHOWN", [("NO DIFFERENCE", "conclusions")]),
         ("precision", [("precision", "check-faithful"), ("precision", "train")]),
         ("-S", [("--length", "options")] * 5),
         ("m-rope", [("axes", "context")]),
@@ -124,6 +133,39 @@ def test_rounding_errors_are_those_that_quantise_states():
         assert 0.85 < error.max() * share < 1
 
 
+def test_every_title_of_a_verdict_is_found_without_slots():
+    verdicts = tomllib.loads(WORDS.read_text()).values()
+    titles = {entry.get("title", name) for words in verdicts for name, entry in words.items()}
+    assert [title for title in titles if not find_terms(title.upper(), EVERY)] == []
+    of_verdicts = [t for t in TERMS if t.group == "conclusions"]
+    assert [t.term for t in of_verdicts if "{" in t.meaning + t.good or "}" in t.meaning] == []
+    assert any(t.good for t in of_verdicts)
+
+
+@pytest.mark.parametrize(
+    ("names", "entry"),
+    [
+        ("peak; top", "Largest value.\nrange: 0 … 1\ngood: 1: exact."),
+        ("peak; top", {"meaning": "Largest value.", "range": "0 … 1", "good": "1: exact."}),
+        (
+            "peak",
+            {"meaning": "Largest value.", "range": "0 … 1", "good": "1: exact.", "also": ["top"]},
+        ),
+    ],
+)
+def test_a_text_and_a_table_give_one_term(names, entry):
+    term = term_of("spectrum", names, entry)
+    assert (term.names, term.range, term.good) == (("peak", "top"), "0 … 1", "1: exact.")
+
+
+@pytest.mark.parametrize("columns", [80, 50])
+def test_explanations_fit_the_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    texts = [explanation(t) for t in EVERY if t.group != "findings"] + [overview(EVERY)]
+    lines = [line for text in texts for line in text.splitlines() if " " in line.strip()]
+    assert max(map(len, lines)) <= columns  # a single name can be longer
+
+
 def test_explain_answers_in_every_form(run):
     assert [
         word for word in ("p-RoPE", "nope", "gguf", "LOST") if not find_terms(word, EVERY)
@@ -135,6 +177,7 @@ def test_explain_answers_in_every_form(run):
     both = run("explain", "rank, isometric", "--json").results
     assert [t["term"] for t in both] == ["rank", "--rank", "isometric"]
     assert run("explain", "--lattice").out.startswith("--lattice (options): ")
+    assert run("explain", "safe_phase").out.startswith("safe_phase (check-faithful): ")
     assert len(run("explain", "--json").results) == len(EVERY)
 
 

@@ -36,23 +36,27 @@ FILE = terms.SCHEMA
 GROUPS = {  # groups of terms by the room of a dataclass; the first group with a field explains it
     "spectral_density": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
-    "check_faithful": ("check-faithful", "reconstruct"),
+    "check_faithful": ("check-faithful", "reconstruct", "spectrum"),
     "precision": ("check-faithful",),
     "encoding": ("check-faithful",),
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
-    **dict.fromkeys("config_errors pairs biases model_layers operators".split(), ("compare",)),
     **dict.fromkeys(
-        "context layers model_positions rotations".split(), ("context", "check-faithful")
+        "config_errors outcome pairs biases model_layers operators row_positions".split(),
+        ("compare",),
+    ),
+    **dict.fromkeys(
+        "context layers model_positions rotations".split(), ("context", "check-faithful", "words")
     ),
     **dict.fromkeys(("design", "extend"), ("design", "context", "check-faithful")),
     **dict.fromkeys(("positions", "spans", "visibility", "model"), ("positions", "check-faithful")),
-    "resize": ("resize", "words"),
-    "weights": ("usage", "check-faithful"),
+    "resize": ("resize", "check-faithful", "spectrum", "words"),
+    "weights": ("usage", "context", "check-faithful"),
     "summary": ("train",),
     "statistics": ("train",),
     "split": ("plan",),
     "plan": ("plan", "train"),
+    "terms": ("explain",),
 }
 PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
 TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
