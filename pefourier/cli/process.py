@@ -165,6 +165,7 @@ def leave(status: int) -> NoReturn:
 
 READ = (  # options and arguments whose values may name a file
     *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
+    *("places", "edges"),
     *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth"),
 )
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")

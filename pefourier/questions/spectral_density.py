@@ -128,6 +128,9 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
         raise PefourierError(
             f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
         )
+    elif enc.domain.kind == "place":
+        reason = f"{enc.name} has vectors of places, which have no even steps and no frequency axis"
+        raise PefourierError(f"{reason}; use 'pefourier relations' for similarity by distance")
     else:
         used = "periodogram"
         frequencies, energy = periodogram(enc.domain, enc.table())

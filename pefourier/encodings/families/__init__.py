@@ -11,4 +11,6 @@ from pefourier.encodings.families import rotary
 from pefourier.encodings.families import axial
 from pefourier.encodings.families import learned_time
 from pefourier.encodings.families import structural
+from pefourier.encodings.families import graph
+from pefourier.encodings.families import location
 from pefourier.encodings.families import relative
