@@ -42,7 +42,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
         return 0.0
     if isinstance(enc.domain, PlaceDomain):
         products = products_by_distance(enc, enc.domain)
-        means = products.mean(axis=(1, 2) if enc.domain.globe else 2, keepdims=True)
+        means = products.mean(axis=(1, 2) if enc.domain.unit else 2, keepdims=True)
         return float(np.linalg.norm(products - means) / (np.linalg.norm(products) or 1.0))
     if not enc.domain.has_lags:
         return None

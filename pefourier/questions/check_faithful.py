@@ -284,7 +284,7 @@ def describe_closest(
 
 def of_line_or_grid(
     enc: Encoding, closest: ClosestPair, separable_error: float
-) -> partial[LineFaithfulness] | partial[GridFaithfulness]:
+) -> partial[LineFaithfulness] | partial[PlaceFaithfulness] | partial[GridFaithfulness]:
     """Result type with the fields specific to one axis or to a grid filled in."""
     if isinstance(enc.domain, PlaceDomain):
         pair = list(closest.pair or ())

@@ -34,7 +34,7 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
     """
     line = np.stack([np.arange(length - 1), np.arange(1, length)], axis=-1)
     pairs = line if edges is None else check_edges(edges)
-    n = length if edges is None else int(pairs.max()) + 1
+    n = int(pairs.max(initial=0)) + 1
     check_basis(n, "nodes of a graph")
     adjacent = np.zeros((n, n))
     adjacent[pairs[:, 0], pairs[:, 1]] = adjacent[pairs[:, 1], pairs[:, 0]] = 1.0
@@ -169,4 +169,4 @@ def merged(table: Floats) -> Floats:
     values, index = np.unique(table, return_inverse=True)
     starts = np.diff(values, prepend=-1.0) > ROUNDING
     groups = np.maximum.accumulate(np.arange(len(values)) * starts)
-    return values[groups].round(14)[index.reshape(table.shape)] + 0.0
+    return np.asarray(values[groups].round(14)[index.reshape(table.shape)] + 0.0)

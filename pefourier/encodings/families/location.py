@@ -20,11 +20,8 @@ from pefourier.errors import PefourierError
 
 EARTH = 6371.0088  # mean radius in km (IUGG)
 EQUAL = 12  # digits in which unit vectors of equal places agree: micrometres
-SAMPLE = 2**8  # places between which the largest distance is searched
-LAGS = 100  # steps up to that distance
-RADII = {"grid": 10.0, "theory": 1000.0}  # smallest radii in the authors' source code
-HALVES = np.array([180.0, 90.0])  # degrees added by SatCLIP
-TURN = np.array([90.0, 0.0])  # of the longitude
+LAGS = 100  # steps up to the largest distance
+Table = Floats | None  # (n, 2) places, or those of a default
 Vectors = Callable[[Floats], Floats]  # places (m, 2) to vectors (m, d)
 
 
@@ -33,22 +30,17 @@ class PlaceDomain(Domain):
     """Domain of places in the order of their file; points x are row numbers."""
 
     at: Floats = field(kw_only=True)  # (n, 2) longitude and latitude, or x and y
-    globe: bool = field(kw_only=True)
-
-    @property
-    def unit(self) -> str:
-        """Unit of distances."""
-        return "km" if self.globe else "units of x and y"
+    unit: str = field(kw_only=True)  # of distances: km on the globe, empty on a plane
 
     @property
     def spacing(self) -> float:
         """A hundredth of the largest distance between at most 256 places."""
-        rows = self.x[:: -(-len(self) // SAMPLE)]
+        rows = self.x[:: -(-len(self) // 256)]
         return float(self.distances(rows[:, None], rows).max()) / LAGS or 1.0
 
     def points(self, at: Floats) -> Floats:
         """Cartesian coordinates (…, 2) on a plane, or (…, 3) in km from the centre of the globe."""
-        if not self.globe:
+        if not self.unit:
             return at
         lon, lat = np.moveaxis(np.radians(at), -1, 0)
         points = np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)
@@ -61,12 +53,12 @@ class PlaceDomain(Domain):
     def along_surface(self, straight: Floats) -> Floats:
         """Distances along the surface from straight ones: great-circle distances on the globe."""
         sine = np.minimum(straight / (2 * EARTH), 1.0)
-        return 2 * EARTH * np.arcsin(sine) if self.globe else straight
+        return 2 * EARTH * np.arcsin(sine) if self.unit else straight
 
     def distances(self, a: NDArray[Any], b: NDArray[Any]) -> Floats:
         """Distances of points a and b, in km on the globe.
 
-        >>> capitals = place_domain([[-0.1278, 51.5074], [2.3522, 48.8566]], globe=True)
+        >>> capitals = place_domain([[-0.1278, 51.5074], [2.3522, 48.8566]], "km")
         >>> capitals.distances(np.array([0]), np.array([1])).round(1)  # London and Paris
         array([343.6])
         """
@@ -74,38 +66,36 @@ class PlaceDomain(Domain):
 
     def beyond(self, distance: float, bearing: float, at: Floats) -> Floats:
         """Places at a distance from places (m, 2), in the direction of a bearing in radians."""
-        if not self.globe:
+        if not self.unit:
             return at + distance * np.array([np.sin(bearing), np.cos(bearing)])
-        arc, east = distance / EARTH, self.points(at * [1.0, 0.0] + TURN)
-        north = self.points(at + TURN[::-1])
+        arc, east = distance / EARTH, self.points(np.add(at * [1.0, 0.0], [90.0, 0.0]))
+        north = self.points(np.add(at, [0.0, 90.0]))
         heading = north * np.cos(bearing) + east * np.sin(bearing)
         x, y, z = (self.points(at) * np.cos(arc) + heading * np.sin(arc)).T
-        return np.degrees(np.stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))], axis=-1))
+        return np.stack([np.arctan2(y, x), np.arctan2(z, np.hypot(x, y))], axis=-1) * (180 / pi)
 
 
-def place_domain(places: ArrayLike, *, globe: bool) -> PlaceDomain:
+def place_domain(places: ArrayLike, unit: str) -> PlaceDomain:
     """Domain of places (n, 2); refuse places off the globe, and a place that occurs twice."""
     at = np.atleast_2d(np.asarray(places, dtype=float))  # a file of one place has one axis
-    names = "longitude (-180 … 360) and latitude (-90 … 90 degrees)" if globe else "x and y"
+    names = "longitude (-180 … 360) and latitude (-90 … 90 degrees)" if unit else "x and y"
     if at.ndim != 2 or at.shape[1] != 2:
         raise PefourierError(f"places must be two columns, {names}; got shape {at.shape}")
-    middle, reach = ([90.0, 0.0], [270.0, 90.0]) if globe else (0.0, 1e100)
+    middle, reach = ([90.0, 0.0], [270.0, 90.0]) if unit else (0.0, 1e100)
     wrong = np.flatnonzero(~(np.abs(at - middle) <= reach).all(axis=1))
     if len(wrong):
         place = f"place {wrong[0]} is {tuple(at[wrong[0]].tolist())}"
         raise PefourierError(f"places must be finite {names}, in this order; {place}")
-    domain = PlaceDomain("place", np.arange(len(at)), at=at, globe=globe)
-    keys = (domain.points(at) / EARTH).round(EQUAL) + 0.0 if globe else at
+    domain = PlaceDomain("place", np.arange(len(at)), at=at, unit=unit)
+    keys = (domain.points(at) / EARTH).round(EQUAL) + 0.0 if unit else at
     again = np.setdiff1d(domain.x, np.unique(keys, axis=0, return_index=True)[1])
     if len(again):
-        count = f"{len(again)} of {len(at)} do"
-        raise PefourierError(
-            f"place {again[0]} repeats an earlier one ({count}); remove duplicates"
-        )
+        count = f"{len(again)} of {len(at)} places repeat earlier ones, first place {again[0]}"
+        raise PefourierError(f"{count}: remove duplicates")
     return domain
 
 
-def of_places(name: str, d: int, vectors: Vectors, length: int, places: Floats | None) -> Encoding:
+def of_places(name: str, d: int, vectors: Vectors, length: int, places: Table) -> Encoding:
     """Return the encoding of places; by default, those of a Fibonacci lattice on the globe.
 
     Its codes are those of row numbers x (n,), or of any places x (n, 2).
@@ -113,7 +103,7 @@ def of_places(name: str, d: int, vectors: Vectors, length: int, places: Floats |
     i = np.arange(length)
     angles = [pi * (i * (sqrt(5) - 1) % 2 - 1), np.arcsin((2 * i + 1) / length - 1)]
     at = np.degrees(angles).T if places is None else places
-    domain = place_domain(at, globe=name != "space2vec")
+    domain = place_domain(at, "" if name == "space2vec" else "km")
     stated = {} if places is None else {"places": tuple(map(tuple, domain.at.tolist()))}
 
     def codes(x: NDArray[Any]) -> Floats:
@@ -145,7 +135,7 @@ def space2vec(
     kind: Literal["grid", "theory"] = "grid",
     r_min: float = 0.0,
     r_max: float = 10000.0,
-    places: Floats | None = None,
+    places: Table = None,
 ) -> Encoding:
     """Sines and cosines of places on a plane at geometric scales (Space2Vec).
 
@@ -171,7 +161,7 @@ def space2vec(
     """
     angles = np.radians([0, 90] if kind == "grid" else [0, 120, 240])
     directions = np.stack([np.cos(angles), np.sin(angles)], axis=-1).round(15)
-    f = scales(d, 2 * len(angles), r_min or RADII[kind], r_max)
+    f = scales(d, 2 * len(angles), r_min or (10.0 if kind == "grid" else 1000.0), r_max)
 
     def vectors(at: Floats) -> Floats:
         phases = np.multiply.outer(at @ directions.T, f)  # (places, directions, scales)
@@ -183,12 +173,7 @@ def space2vec(
 
 @encoding("sphere2vec", "Mai et al., 2022 (2201.10489): sphereC", domain="place")
 def sphere2vec(
-    length: int,
-    d: int,
-    *,
-    r_min: float = 0.001,
-    r_max: float = 1.0,
-    places: Floats | None = None,
+    length: int, d: int, *, r_min: float = 0.001, r_max: float = 1.0, places: Table = None
 ) -> Encoding:
     """Sphere2Vec (sphereC): unit vectors of the globe at geometric scales of both angles.
 
@@ -221,7 +206,7 @@ def sphere2vec(
 
 
 @encoding("spherical-harmonics", "Rußwurm et al., 2024 (2310.06743)", domain="place")
-def spherical_harmonics(length: int, d: int, *, places: Floats | None = None) -> Encoding:
+def spherical_harmonics(length: int, d: int, *, places: Table = None) -> Encoding:
     """Real spherical harmonics Y_lm of all degrees l below √d.
 
     Columns are ordered by l and m = -l … l, orthonormal on the sphere, with the Condon-Shortley
@@ -245,7 +230,7 @@ def spherical_harmonics(length: int, d: int, *, places: Floats | None = None) ->
         raise PefourierError(f"spherical-harmonics needs a square number of columns; use {squares}")
 
     def vectors(at: Floats) -> Floats:
-        phi, theta = np.radians(at + HALVES).T
+        phi, theta = np.radians(np.add(at, [180.0, 90.0])).T
         table, edge = np.empty((len(at), d)), np.full(len(at), 1 / sqrt(4 * pi))
         for m in range(degrees):
             below, legendre, size = 0 * edge, edge, sqrt(2) if m else 1.0
