@@ -7,7 +7,6 @@ displacement: a vector with one entry per axis.
 """
 
 from functools import reduce
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -63,11 +62,13 @@ def products_by_distance(enc: Encoding, domain: PlaceDomain) -> Floats:
     """Inner products (`LAGS` + 1, directions, places) of places and places at each distance.
 
     Distances are 0, 1, … `LAGS` times `domain.spacing`, in eight directions from up to 64 places.
+    The unit of vectors is `unit_of` those of the places.
     """
-    starts, lags = domain.at[:: -(-len(domain) // 64)], domain.spacing * np.arange(LAGS + 1)
-    table, moves = enc.codes(starts), product(lags, np.arange(8) * np.pi / 4)
-    ends = (enc.codes(domain.beyond(*move, starts)) for move in moves)
-    return np.array([(rows * table).sum(axis=1) for rows in ends]).reshape(LAGS + 1, 8, -1)
+    starts, angles = domain.at[:: -(-len(domain) // 64)], np.arange(8) * np.pi / 4
+    table, lags = enc.codes(starts), domain.spacing * np.arange(LAGS + 1)
+    ends = [np.concatenate([domain.beyond(r, angle, starts) for angle in angles]) for r in lags]
+    rows, unit = (enc.codes(at).reshape(8, *table.shape) for at in ends), unit_of(table)
+    return np.array([(vectors * unit * (table * unit)).sum(axis=-1) for vectors in rows])
 
 
 def toeplitz_residual_of_rows(

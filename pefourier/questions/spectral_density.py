@@ -129,8 +129,7 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
             f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
         )
     elif enc.domain.kind == "place":
-        reason = f"{enc.name} has vectors of places, which have no even steps and no frequency axis"
-        raise PefourierError(f"{reason}; use 'pefourier relations' for similarity by distance")
+        raise PefourierError(f"{enc.name}: places have no even steps, so use 'pefourier relations'")
     else:
         used = "periodogram"
         frequencies, energy = periodogram(enc.domain, enc.table())

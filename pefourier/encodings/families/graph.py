@@ -21,7 +21,7 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 from pefourier.writing.text import first_few
 
-EQUAL = 1e-9  # difference of frequencies with equal eigenvalues
+EQUAL = 1e-9  # difference of equal eigenvalues
 ROUNDING = 1e-12  # difference of equal return probabilities
 SMALLEST = 1e-7  # part of a node in an eigenspace that exceeds rounding
 
@@ -43,7 +43,7 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
         reason = "libraries disagree on isolated nodes; number the others from 0 without gaps"
         raise PefourierError(f"node {np.argmin(degrees)} of 0 … {n - 1} has no edge: {reason}")
     scale = np.maximum(degrees, 1.0) ** -0.5
-    values, basis = np.linalg.eigh(np.sign(np.diag(degrees)) - scale[:, None] * adjacent * scale)
+    values, basis = np.linalg.eigh(np.eye(n) - scale[:, None] * adjacent * scale)
     omega = 2 * np.arcsin(np.sqrt(np.clip(values / 2, 0.0, 1.0).round(12)))
     graph = BasisDomain("graph", np.arange(n), omega=omega, basis=basis)
     for space in eigenspaces(graph):
@@ -52,10 +52,9 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
     return graph, {"length": n, "eigenvalues": tuple((1 - np.cos(omega)).tolist()), **stated}
 
 
-def eigenspaces(graph: BasisDomain) -> list[range]:
+def eigenspaces(graph: BasisDomain) -> list[NDArray[np.int64]]:
     """Columns of the basis with equal eigenvalues."""
-    starts = [0, *(np.flatnonzero(np.diff(graph.omega) > EQUAL) + 1).tolist()]
-    return [range(a, b) for a, b in zip(starts, [*starts[1:], len(graph)], strict=True)]
+    return np.split(graph.x, np.flatnonzero(np.diff(-np.cos(graph.omega)) > EQUAL) + 1)
 
 
 def by_first_nodes(space: Floats) -> Floats:
