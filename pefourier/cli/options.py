@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
 
@@ -315,7 +314,7 @@ class EncodingOptions:
             raise PefourierError("standard input ('-') can be read once; name it once")
         defaults: dict[str, Any] = {"rho": self.rho, "seed": self.seed}
         defaults |= {"grid": self.grid or (), "prefix": self.prefix or 0}
-        for name in filter(partial(getattr, self), OF_POINTS):
+        for name in [name for name in OF_POINTS if getattr(self, name) is not None]:
             from pefourier.encodings.loader import read_points
 
             defaults[name] = read_points(name, getattr(self, name), self.names)

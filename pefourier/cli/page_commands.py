@@ -15,7 +15,6 @@ from pefourier.cli.answers import (
     write_text,
 )
 from pefourier.cli.options import (
-    OF_POINTS,
     EncodingOptions,
     FigureOptions,
     File,
@@ -33,7 +32,7 @@ from pefourier.errors import PefourierError
 if TYPE_CHECKING:
     from pefourier.report.terms import Term
 
-OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", *OF_POINTS)  # options of a page
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times", "places", "edges")
 RESULTS = "results.jsonl"  # written by training
 
 

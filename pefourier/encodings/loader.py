@@ -350,8 +350,7 @@ def read_points(option: str, path: str, specs: Sequence[str]) -> "NDArray[Any]":
 
     takers = sorted(name for name, builder in BUILDERS.items() if option in builder.parameters)
     if not {spec.partition(":")[0] for spec in specs} & {*takers}:
-        names = ", ".join(takers)
-        raise PefourierError(f"--{option} works with {names}; other encodings ignore it")
+        raise PefourierError(f"--{option} works with {', '.join(takers)}; others ignore it")
     return read_numbers(path)
 
 

@@ -22,7 +22,6 @@ from pefourier.errors import PefourierError
 from pefourier.writing.text import first_few
 
 EQUAL = 1e-9  # difference of equal eigenvalues
-ROUNDING = 1e-12  # difference of equal return probabilities
 SMALLEST = 1e-7  # part of a node in an eigenspace that exceeds rounding
 
 
@@ -49,7 +48,11 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
     for space in eigenspaces(graph):
         basis[:, space] = by_first_nodes(basis[:, space])
     stated = {} if edges is None else {"edges": tuple(map(tuple, pairs.tolist()))}
-    return graph, {"length": n, "eigenvalues": tuple((1 - np.cos(omega)).tolist()), **stated}
+    return graph, {
+        "length": n,
+        "eigenvalues": tuple((1 - np.cos(omega)).round(12).tolist()),
+        **stated,
+    }
 
 
 def eigenspaces(graph: BasisDomain) -> list[NDArray[np.int64]]:
@@ -108,10 +111,10 @@ def laplacian(length: int, d: int, *, edges: Floats | None = None) -> Encoding:
     Examples
     --------
     >>> laplacian(4, 2).table().round(3)
-    array([[ 0.577,  0.408],
+    array([[ 0.577,  0.577],
            [ 0.408, -0.408],
            [-0.408, -0.408],
-           [-0.577,  0.408]])
+           [-0.577,  0.577]])
     """
     graph, params = graph_of(edges, length)
     check_size("laplacian", len(graph), d)
@@ -166,6 +169,6 @@ def merged(table: Floats) -> Floats:
     array([0.3, 0.1, 0.3])
     """
     values, index = np.unique(table, return_inverse=True)
-    starts = np.diff(values, prepend=-1.0) > ROUNDING
+    starts = np.diff(values, prepend=-1.0) > 1e-12
     groups = np.maximum.accumulate(np.arange(len(values)) * starts)
     return np.asarray(values[groups].round(14)[index.reshape(table.shape)] + 0.0)

@@ -19,9 +19,7 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 EARTH = 6371.0088  # mean radius in km (IUGG)
-EQUAL = 12  # digits in which unit vectors of equal places agree: micrometres
 LAGS = 100  # steps up to the largest distance
-Table = Floats | None  # (n, 2) places, or those of a default
 Vectors = Callable[[Floats], Floats]  # places (m, 2) to vectors (m, d)
 
 
@@ -84,18 +82,16 @@ def place_domain(places: ArrayLike, unit: str) -> PlaceDomain:
     middle, reach = ([90.0, 0.0], [270.0, 90.0]) if unit else (0.0, 1e100)
     wrong = np.flatnonzero(~(np.abs(at - middle) <= reach).all(axis=1))
     if len(wrong):
-        place = f"place {wrong[0]} is {tuple(at[wrong[0]].tolist())}"
-        raise PefourierError(f"places must be finite {names}, in this order; {place}")
+        raise PefourierError(f"a place must be {names}; {wrong[0]} is {at[wrong[0]].tolist()}")
     domain = PlaceDomain("place", np.arange(len(at)), at=at, unit=unit)
-    keys = (domain.points(at) / EARTH).round(EQUAL) + 0.0 if unit else at
+    keys = (domain.points(at) / EARTH).round(12) + 0.0 if unit else at  # equal to micrometres
     again = np.setdiff1d(domain.x, np.unique(keys, axis=0, return_index=True)[1])
     if len(again):
-        count = f"{len(again)} of {len(at)} places repeat earlier ones, first place {again[0]}"
-        raise PefourierError(f"{count}: remove duplicates")
+        raise PefourierError(f"remove duplicate places: {len(again)}, the first in row {again[0]}")
     return domain
 
 
-def of_places(name: str, d: int, vectors: Vectors, length: int, places: Table) -> Encoding:
+def placed(name: str, d: int, vectors: Vectors, length: int, places: Floats | None) -> Encoding:
     """Return the encoding of places; by default, those of a Fibonacci lattice on the globe.
 
     Its codes are those of row numbers x (n,), or of any places x (n, 2).
@@ -135,7 +131,7 @@ def space2vec(
     kind: Literal["grid", "theory"] = "grid",
     r_min: float = 0.0,
     r_max: float = 10000.0,
-    places: Table = None,
+    places: Floats | None = None,
 ) -> Encoding:
     """Sines and cosines of places on a plane at geometric scales (Space2Vec).
 
@@ -168,12 +164,12 @@ def space2vec(
         phases = phases if kind == "grid" else phases.transpose(0, 2, 1)
         return padded([np.sin(phases), np.cos(phases)], d)
 
-    return of_places("space2vec", d, vectors, length, places)
+    return placed("space2vec", d, vectors, length, places)
 
 
 @encoding("sphere2vec", "Mai et al., 2022 (2201.10489): sphereC", domain="place")
 def sphere2vec(
-    length: int, d: int, *, r_min: float = 0.001, r_max: float = 1.0, places: Table = None
+    length: int, d: int, *, r_min: float = 0.001, r_max: float = 1.0, places: Floats | None = None
 ) -> Encoding:
     """Sphere2Vec (sphereC): unit vectors of the globe at geometric scales of both angles.
 
@@ -202,11 +198,11 @@ def sphere2vec(
         lon, lat = np.multiply.outer(np.radians(at), f).swapaxes(0, 1)
         return padded([np.sin(lat), np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon)], d)
 
-    return of_places("sphere2vec", d, vectors, length, places)
+    return placed("sphere2vec", d, vectors, length, places)
 
 
 @encoding("spherical-harmonics", "Rußwurm et al., 2024 (2310.06743)", domain="place")
-def spherical_harmonics(length: int, d: int, *, places: Table = None) -> Encoding:
+def spherical_harmonics(length: int, d: int, *, places: Floats | None = None) -> Encoding:
     """Real spherical harmonics Y_lm of all degrees l below √d.
 
     Columns are ordered by l and m = -l … l, orthonormal on the sphere, with the Condon-Shortley
@@ -226,8 +222,7 @@ def spherical_harmonics(length: int, d: int, *, places: Table = None) -> Encodin
     """
     degrees = isqrt(d)
     if degrees**2 != d:
-        squares = f"--d {degrees**2} or {(degrees + 1) ** 2}"
-        raise PefourierError(f"spherical-harmonics needs a square number of columns; use {squares}")
+        raise PefourierError(f"spherical-harmonics: --d must be a square, such as {degrees**2}")
 
     def vectors(at: Floats) -> Floats:
         phi, theta = np.radians(np.add(at, [180.0, 90.0])).T
@@ -242,4 +237,4 @@ def spherical_harmonics(length: int, d: int, *, places: Table = None) -> Encodin
             edge = -sqrt((2 * m + 3) / (2 * m + 2)) * np.sin(theta) * edge
         return table
 
-    return of_places("spherical-harmonics", d, vectors, length, places)
+    return placed("spherical-harmonics", d, vectors, length, places)

@@ -219,20 +219,35 @@ def test_correlation_of_distances_is_that_of_all_pairs(rng):
     assert answer.distance_preservation == pytest.approx(np.corrcoef(straight, around)[0, 1])
 
 
+@pytest.mark.parametrize("name", ["sphere2vec", "space2vec"])
+def test_the_figure_is_a_map_with_the_closest_pair_and_distances_of_vectors(name):
+    enc = load(name, 12, 12)
+    answer = check_faithful(enc)
+    panel = answer.plot().axes[1]
+    (points,) = panel.collections
+    np.testing.assert_allclose(points.get_offsets(), enc.domain.at)
+    pair, table = list(answer.closest_pair), enc.table()
+    away = [np.linalg.norm(line - table[pair[0]]) for line in table]
+    np.testing.assert_allclose(points.get_array(), away, atol=1e-12)
+    np.testing.assert_allclose(panel.lines[0].get_xydata(), enc.domain.at[pair])
+    assert panel.get_xlabel() == ("longitude" if name == "sphere2vec" else "x")
+    assert "km" in relate(enc).plot().axes[0].get_xlabel()
+
+
 def test_results_of_places_can_be_pickled():
     for result in (check_faithful(load("sphere2vec", 5, 6)), relate(load("space2vec", 5, 8))):
         assert pickle.loads(pickle.dumps(result)).to_dict() == result.to_dict()
 
 
 WRONG = {
-    "lon,lat\n10,95\n": "place 0 is (10.0, 95.0)",
-    "51,2\n45,120\n": "place 1 is (45.0, 120.0)",
-    "370,5\n": "(370.0, 5.0)",
-    "-181,5\n": "(-181.0, 5.0)",
-    "3,4\n37,nan\n": "place 1 is (37.0, nan)",
-    "3,4\n5,6\n3,4\n3,4\n": "2 of 4 places repeat earlier ones, first place 2",
-    "180,4\n-180,4\n": "1 of 2",
-    "20,90\n-30,90\n": "1 of 2",
+    "lon,lat\n10,95\n": "0 is [10.0, 95.0]",
+    "51,2\n45,120\n": "1 is [45.0, 120.0]",
+    "370,5\n": "[370.0, 5.0]",
+    "-181,5\n": "[-181.0, 5.0]",
+    "3,4\n37,nan\n": "1 is [37.0, nan]",
+    "3,4\n5,6\n3,4\n3,4\n": ": 2, the first in row 2",
+    "180,4\n-180,4\n": ": 1, the first in row 1",
+    "20,90\n-30,90\n": ": 1, the first in row 1",
     "1,2,3\n4,5,6\n": "(2, 3)",
     "1\n2\n3\n": "(1, 3)",
     "1,a\n": "",
