@@ -43,16 +43,13 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
         raise PefourierError(f"node {np.argmin(degrees)} of 0 … {n - 1} has no edge: {reason}")
     scale = np.maximum(degrees, 1.0) ** -0.5
     values, basis = np.linalg.eigh(np.eye(n) - scale[:, None] * adjacent * scale)
-    omega = 2 * np.arcsin(np.sqrt(np.clip(values / 2, 0.0, 1.0).round(12)))
+    values = np.clip(values, 0.0, 2.0).round(12)
+    omega = 2 * np.arcsin(np.sqrt(values / 2))
     graph = BasisDomain("graph", np.arange(n), omega=omega, basis=basis)
     for space in eigenspaces(graph):
         basis[:, space] = by_first_nodes(basis[:, space])
     stated = {} if edges is None else {"edges": tuple(map(tuple, pairs.tolist()))}
-    return graph, {
-        "length": n,
-        "eigenvalues": tuple((1 - np.cos(omega)).round(12).tolist()),
-        **stated,
-    }
+    return graph, {"length": n, "eigenvalues": tuple(values.tolist()), **stated}
 
 
 def eigenspaces(graph: BasisDomain) -> list[NDArray[np.int64]]:
