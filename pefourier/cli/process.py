@@ -164,8 +164,9 @@ def leave(status: int) -> NoReturn:
 
 
 READ = (  # options and arguments whose values may name a file
-    *("specs", "model", "extend_from", "against", "baseline", "encoding", "dataset", "segments"),
-    *("spec", "times", "places", "edges", "stats", "pos", "data", "ids", "config", "mask", "depth"),
+    *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
+    *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth", "gates"),
+    *("places", "edges"),
 )
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # never a model

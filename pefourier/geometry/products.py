@@ -65,9 +65,9 @@ def products_by_distance(enc: Encoding, domain: PlaceDomain) -> Floats:
     The unit of vectors is `unit_of` those of the places.
     """
     starts, angles = domain.at[:: -(-len(domain) // 64)], np.arange(8) * np.pi / 4
-    table, lags = enc.codes(starts), domain.spacing * np.arange(LAGS + 1)
+    table, lags = enc.vectors(starts), domain.spacing * np.arange(LAGS + 1)
     ends = [np.concatenate([domain.beyond(r, angle, starts) for angle in angles]) for r in lags]
-    rows, unit = (enc.codes(at).reshape(8, *table.shape) for at in ends), unit_of(table)
+    rows, unit = (enc.vectors(at).reshape(8, *table.shape) for at in ends), unit_of(table)
     return np.array([(vectors * unit * (table * unit)).sum(axis=-1) for vectors in rows])
 
 

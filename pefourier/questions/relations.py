@@ -229,7 +229,7 @@ def kernel(enc: Encoding) -> Floats | None:
     if isinstance(enc.domain, PlaceDomain):
         means = products_by_distance(enc, enc.domain).mean(axis=(1, 2))
         return means / means[0] if means[0] else None
-    if enc.injection == "key" or not (
+    if enc.injection in ("key", "key-query") or not (
         enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)
     ):
         return None

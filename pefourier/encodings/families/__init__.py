@@ -14,3 +14,5 @@ from pefourier.encodings.families import structural
 from pefourier.encodings.families import graph
 from pefourier.encodings.families import location
 from pefourier.encodings.families import relative
+from pefourier.encodings.families import biases
+from pefourier.encodings.families import lag_vectors

@@ -94,7 +94,7 @@ def place_domain(places: ArrayLike, unit: str) -> PlaceDomain:
 def placed(name: str, d: int, vectors: Vectors, length: int, places: Floats | None) -> Encoding:
     """Return the encoding of places; by default, those of a Fibonacci lattice on the globe.
 
-    Its codes are those of row numbers x (n,), or of any places x (n, 2).
+    Its vectors are those of row numbers x (n,), or of any places x (n, 2).
     """
     i = np.arange(length)
     angles = [pi * (i * (sqrt(5) - 1) % 2 - 1), np.arcsin((2 * i + 1) / length - 1)]
@@ -102,10 +102,10 @@ def placed(name: str, d: int, vectors: Vectors, length: int, places: Floats | No
     domain = place_domain(at, "" if name == "space2vec" else "km")
     stated = {} if places is None else {"places": tuple(map(tuple, domain.at.tolist()))}
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors_at(x: NDArray[Any]) -> Floats:
         return vectors(domain.at[within(x, len(domain), name)] if x.ndim == 1 else x)
 
-    return Encoding(name, domain, d, codes, params={"length": len(domain), **stated})
+    return Encoding(name, domain, d, vectors_at, params={"length": len(domain), **stated})
 
 
 def scales(d: int, columns: int, r_min: float, r_max: float) -> Floats:

@@ -293,6 +293,6 @@ def test_a_file_of_one_place_and_longitudes_up_to_360_are_read(run):
 def test_rows_outside_the_file_are_refused():
     enc = load("sphere2vec", 5, 6)
     with pytest.raises(PefourierError, match="outside"):
-        enc.codes(np.array([5]))
+        enc.vectors(np.array([5]))
     with pytest.raises(PefourierError, match="even steps"):
         spectrum(enc)
