@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from reference import fitting
 from rotary_modules import config_class, modeling, quiet
 
 from pefourier.encodings import build, load
@@ -18,7 +19,9 @@ from pefourier.train.injection import load_injection
 torch.manual_seed(0)
 ADDITIVE = [
     name
-    for name, enc in ((name, build(name, length=12, d=8)) for name in sorted(BUILDERS))
+    for name, enc in (
+        (name, build(name, length=12, d=fitting(name, 8))) for name in sorted(BUILDERS)
+    )
     if enc.injection == "add" and enc.dim == 8
 ]
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 5e5}

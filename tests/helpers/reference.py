@@ -9,7 +9,7 @@ vector is `recorded` from the builder; a slow reference in the tests of the fami
 """
 
 from dataclasses import KW_ONLY, dataclass
-from math import cos, log, pi, sin, sqrt
+from math import asin, cos, degrees, isqrt, log, pi, sin, sqrt
 
 import numpy as np
 
@@ -24,7 +24,14 @@ PFAFFIAN = GENERATOR[0] * GENERATOR[5] - GENERATOR[1] * GENERATOR[4] + GENERATOR
 SQUARES = (GENERATOR**2).sum() / 2
 PLANES = [sqrt(SQUARES + sign * sqrt(SQUARES**2 - PFAFFIAN**2)) for sign in (1, -1)]
 MIXED = np.eye(2) + 0.3 / sqrt(2) * NORMAL[:8].reshape(2, 2, 2)  # fope: C and S of two pairs
+LON, LAT = pi * (3 * (sqrt(5) - 1) % 2 - 1), asin(7 / 8 - 1)  # place 3 of 8, in radians
 SLOW = 10.0**-0.5  # mtan-fixed: the second of two frequencies at base 10
+
+
+def fitting(name, d):
+    """The d that an encoding allows: a whole scale of places, or a square of harmonics."""
+    least = {"space2vec": 4, "sphere2vec": 3}.get(name, 1)
+    return isqrt(d) ** 2 if name == "spherical-harmonics" else max(d, least)
 
 
 @dataclass(frozen=True)
@@ -121,4 +128,30 @@ ROWS = {
     "beit": Row("distinct lags", tuple(0.02 * NORMAL[56:60])),  # row 14, after three other rows
     "tupe": Row("invertible", recorded=(0.00901403, -0.03304318, -0.00818218, 0.00339314)),
     "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # a left branch, twice
+    "laplacian": Row("injective", tuple(sqrt(2 / 7) * cos(3 * pi * k / 7) for k in (1, 2, 3, 4))),
+    "random-walk": Row("collides", (0.0, 1 / 2, 0.0, 3 / 8)),
+    "space2vec": Row(
+        "injective", tuple(wave(degrees(a) / 10) for a in (LON, LAT) for wave in (sin, cos))
+    ),
+    "sphere2vec": Row(
+        "invertible",
+        recorded=(  # from the formula, but phases of thousands of radians are rounded
+            sin(1000 * LAT),
+            cos(1000 * LAT) * cos(1000 * LON),
+            cos(1000 * LAT) * sin(1000 * LON),
+            0.0,
+        ),
+    ),
+    "spherical-harmonics": Row(
+        "invertible",
+        tuple(
+            sqrt(c / (4 * pi)) * y
+            for c, y in (
+                (1, 1),
+                (3, sin(LON) * cos(LAT)),
+                (3, -sin(LAT)),
+                (3, cos(LON) * cos(LAT)),
+            )
+        ),
+    ),
 }

@@ -14,7 +14,11 @@ import numpy as np
 
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.geometry.precision import FormatLoss
-from pefourier.questions.check_faithful import GridFaithfulness, LineFaithfulness
+from pefourier.questions.check_faithful import (
+    GridFaithfulness,
+    LineFaithfulness,
+    PlaceFaithfulness,
+)
 from pefourier.questions.compare import Comparison
 from pefourier.questions.context import Context
 from pefourier.questions.design import Design
@@ -69,7 +73,7 @@ LAYERS = {"layers": {"type": "array", "items": OBJECT}}
 KINDS = {  # types of results, by command
     "spectrum": (LineSpectrum, GridSpectrum),
     "reconstruct": (LineReconstructions, GridReconstructions),
-    "check-faithful": (LineFaithfulness, GridFaithfulness),
+    "check-faithful": (LineFaithfulness, GridFaithfulness, PlaceFaithfulness),
     "relations": (Relations, GridRelations),
     "compare": (Comparison,),
 }
@@ -78,7 +82,8 @@ KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
 BESIDE = {  # fields of a record that its dataclass lacks
-    kind: {**LAYERS, "softmax_factor": NUMBER} for kind in (LineFaithfulness, GridFaithfulness)
+    kind: {**LAYERS, "softmax_factor": NUMBER}
+    for kind in (LineFaithfulness, GridFaithfulness, PlaceFaithfulness)
 } | {
     Comparison: {"other": OBJECT},
 }

@@ -13,6 +13,8 @@ from pefourier.encodings.families import rotary_mixing
 from pefourier.encodings.families import axial
 from pefourier.encodings.families import learned_time
 from pefourier.encodings.families import structural
+from pefourier.encodings.families import graph
+from pefourier.encodings.families import location
 from pefourier.encodings.families import relative
 from pefourier.encodings.families import biases
 from pefourier.encodings.families import lag_vectors

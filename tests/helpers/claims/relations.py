@@ -11,7 +11,8 @@ from pefourier.errors import PefourierError
 from pefourier.questions.relations import relate
 
 CAUSAL = [name for name in ("alibi", "kerple", "t5", "shaw", "erpe") if name in BUILDERS]
-LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"})
+OF_PLACES = {name for name, builder in BUILDERS.items() if builder.domain == "place"}
+LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"} - OF_PLACES)
 
 
 def formula(rng):
@@ -69,7 +70,7 @@ def opposite(answer, truth):
 
 VERDICTS = {
     "no lags": lambda answer, truth: (
-        len(np.unique(np.diff(truth[0].domain.x))) > 1 or truth[0].domain.kind == "tree"
+        len(np.unique(np.diff(truth[0].domain.x))) > 1 or truth[0].domain.kind in ("tree", "graph")
     ),
     "zero codes": lambda answer, truth: not truth[1].any(),
     "depends on position": by_position,
