@@ -123,8 +123,11 @@ def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, C
     factor = float(enc.params.get("attention_factor", 1.0))
     growing = growth(enc, positions)
     behind = np.pi / 2 if enc.name == "rope++" else 0.0
-    queries = factor * growing * np.exp(1j * (phases - behind))
-    return queries, factor / growing * np.exp(1j * phases), (first, second)
+    queries, keys = growing * np.exp(1j * (phases - behind)), np.exp(1j * phases) / growing
+    if enc.name == "fope":
+        rows = enc.vectors(enc.domain.x[positions])  # sums over all frequencies
+        queries = keys = rows[:, first] + 1j * rows[:, second]
+    return factor * queries, factor * keys, (first, second)
 
 
 def growth(enc: DeclaredEncoding, positions: Places) -> Floats:

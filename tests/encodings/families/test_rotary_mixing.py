@@ -11,6 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
+from pefourier.questions.operators import compare_operators, operator_at
 from pefourier.questions.spectrum import spectrum
 from pefourier.train.injection import load_injection
 
@@ -76,6 +77,23 @@ def test_the_layer_multiplies_as_the_table_says(spec):
     wanted = torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1)
     for turned in rotary.rotate(q, q):
         torch.testing.assert_close(turned, wanted, atol=2e-4, rtol=1e-4)
+
+
+def test_scores_of_two_tables_are_compared_by_their_sums():
+    """Scores, not frequencies: q cos' + rotate_half(q) sin' with the numbers of each table."""
+    first, second = load("fope:original=16", 40, 8), load("fope:original=16,seed=1", 40, 8)
+    for enc in (first, second):
+        q, cosines, sines = np.eye(8), *np.split(enc.table(), 2, axis=1)
+        query, _ = operator_at(enc, np.arange(40))
+        for p in (0, 1, 39):
+            halves = np.hstack([-q[:, 4:], q[:, :4]])
+            wanted = q * np.tile(cosines[p], 2) + halves * np.tile(sines[p], 2)
+            np.testing.assert_allclose(query[p].T, wanted, atol=1e-14)
+    found = compare_operators(first, second)
+    assert found is not None
+    assert (found.relation, found.first_position) == ("different", 0)
+    assert found.max_score_difference > 0.1
+    assert compare_operators(first, load("fope:original=16", 40, 8)).relation == "same"
 
 
 def test_generator_of_liere_is_the_published_one():
