@@ -27,7 +27,8 @@ from pefourier.encodings.families.rotary import rotation_if_any, scaling_paramet
 from pefourier.encodings.loader import source_of
 from pefourier.writing.files import read_toml
 
-SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # not parameters
+# not parameters, or computed from another parameter
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
 ROUNDED = 1e-6  # relative tolerance, for numbers in float32
 BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
 NEIGHBOURS = "interleaved"
@@ -196,6 +197,7 @@ def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
         if key != "scaling" and key not in scaling_keys:
             label, (a, b) = LABELS.get(key, key), map(value_in_words, pair)
             sentence = f"{label} {a} in the first, {b} in the second"
+            sentence = f"the numbers of {label}" if a == b else sentence
             yield f"{label} {a}", f"{label} {b}", sentence
 
 
@@ -215,6 +217,6 @@ def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
 
 def value_in_words(value: Any) -> str:
     """Format a setting: a number in few digits, a long list by its length."""
-    if isinstance(value, list | tuple) and len(value) > 4:
-        return f"{len(value)} numbers"
+    if isinstance(value, list | tuple) and np.size(value) > 4:
+        return f"{np.size(value)} numbers"
     return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")

@@ -260,3 +260,6 @@ def test_five_numbers_of_a_setting_are_counted_and_four_are_named():
     text = describe_changes({"factors": ([1.0, 2.0, 3.0, 4.5], [1.0] * 5)})
     assert "4.5" in text
     assert "5 numbers" in text
+    gates = ((0.5, 0.25, 0.125),) * 2
+    text = describe_changes({"gates": (gates, gates[::-1])})
+    assert text == "the numbers of gates"
