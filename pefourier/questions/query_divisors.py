@@ -40,12 +40,17 @@ def divisor_of(bias: Floats) -> Divisor | None:
 def divisors_that_explain(first: Floats, second: Floats) -> tuple[str, str] | None:
     """Return the divisors of two biases in words, if nothing else differs; otherwise None.
 
-    With equal functions f and ψ, max(i, L) at query L is min(i, L) at the next query.
+    With equal functions f and ψ, max(i, L) at query L is min(i, L) at the next query. Two divisors
+    of one kind are equal where both are i.
     """
     a, b = divisor_of(first), divisor_of(second)
-    if a is None or b is None or a[0] == b[0] or a[1] != b[1]:
+    if a is None or b is None or (a[0] == b[0]) == (a[1] == b[1]):
         return None
-    up, down = (first, second) if a[0] == "max" else (second, first)
-    residual = np.abs(up[:, a[1], :-1] - down[:, a[1] + 1, 1:]).max()  # of equal lags
-    explains = residual <= ROUNDED * np.abs(np.tril(first)).max()
+    if a[0] == b[0]:
+        is_query = slice(max(a[1], b[1]), None) if a[0] == "max" else slice(min(a[1], b[1]) + 1)
+        residuals = np.tril(first - second)[:, is_query]
+    else:
+        up, down = (first, second) if a[0] == "max" else (second, first)
+        residuals = up[:, a[1], :-1] - down[:, a[1] + 1, 1:]  # of equal lags
+    explains = np.abs(residuals).max() <= ROUNDED * np.abs(np.tril(first)).max()
     return (f"{a[0]}(i, {a[1]})", f"{b[0]}(i, {b[1]})") if explains else None

@@ -41,6 +41,8 @@ EXPLAINED = [
     (("max", 13), ("min", 13)),
     (("min", 25), ("max", 25)),
     (("max", 2), ("min", 2)),
+    (("max", 13), ("max", 20)),
+    (("min", 20), ("min", 13)),
 ]
 
 
@@ -60,7 +62,8 @@ def test_a_divisor_that_explains_the_difference_is_named(pair, kind):
         (fire("max", 13), fire("min", 13, seed=1)),
         (fire("max", 13), fire("min", 13, c=0.2)),
         (fire("max", 13), fire("min", 20)),
-        (fire("max", 13), fire("max", 20)),
+        (fire("max", 13), fire("max", 20, seed=1)),
+        (fire("min", 13), fire("min", 20, c=0.2)),
         (fire("max", 13), fire("max", 13, seed=1)),
         (fire("max", 13) + np.triu(np.ones((N, N)), 2), fire("min", 13)),
     ],
