@@ -178,7 +178,8 @@ class PlaceFaithfulness(LineFaithfulness):
         """The two places with the closest vectors, and their distance."""
         ends = zip(self.closest_pair or (), self.closest_places, strict=True)
         names = [f"{row} at ({x:.6g}, {y:.6g})" for row, (x, y) in ends]
-        return f", {number(self.distance, 5)} {self.unit} from ".join(names) or None
+        distance = f"{number(self.distance, 5)} {self.unit}".rstrip()
+        return f", {distance} from ".join(names) or None
 
 
 @dataclass(frozen=True, repr=False)

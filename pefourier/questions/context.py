@@ -477,7 +477,7 @@ def fades_of(enc: Encoding) -> tuple[int, ...] | None:
     >>> fades_of(load("fox", gates=np.full((1, 40), 0.8)))
     (20,)
     """
-    if enc.params.get("gates") is None:
+    if np.min(enc.params.get("gates") or 1.0) == 1:  # nothing is forgotten
         return None
     decreases = -np.cumsum(np.log(enc.params["gates"]), axis=1)
     return tuple(int((np.arange(len(y)) - np.searchsorted(y, y - FADED)).max()) for y in decreases)

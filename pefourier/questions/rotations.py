@@ -248,8 +248,7 @@ def as_rotation(enc: Encoding) -> DeclaredEncoding:
             f"{shown(f'{enc.spec}{separator}grid=14x14')}"
         )
     raise PefourierError(
-        f"{shown(enc.spec)} does not rotate pairs at declared frequencies; pass a model's "
-        "config.json, or a rotation such as rope"
+        f"{shown(enc.spec)} is neither rope nor a rotation of a model's config; pass one of them"
     )
 
 

@@ -108,6 +108,12 @@ def test_keys_fade_at_the_distance_of_their_gates(tmp_path, run):
     assert constant.fades == tuple(farthest(row[:20]) for row in gates)
 
 
+def test_gates_of_one_forget_nothing(tmp_path, run):
+    np.save(tmp_path / "f.npy", np.ones((2, 20)))
+    done = run("context", "fox", "--gates", tmp_path / "f.npy", "--json")
+    assert (done.results[0]["verdict"], done.results[0]["fades"]) == ("any length", None)
+
+
 def test_gates_are_read_by_check_faithful(tmp_path, run):
     np.save(tmp_path / "f.npy", np.full(30, 0.9))
     done = run("check-faithful", "fox", "--gates", tmp_path / "f.npy", "--json")
