@@ -381,6 +381,9 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
     prefix = enc.domain.prefix
     if len(enc.domain.grid) > 1 or (enc.domain.grid and not prefix):
         return enc
+    if enc.domain.kind not in ("position", "time"):
+        reason = f"{shown(enc.label)} encodes a {enc.domain.kind}, not a position"
+        raise PefourierError(f"{reason}; to resize a trained table, pass its file")
     if axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
     side = math.isqrt(len(enc) - prefix)

@@ -349,3 +349,9 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
         assert entry.largest_difference == pytest.approx(np.abs(made - r.table).max())
         if entry.method == method:
             assert entry.norm_ratio == pytest.approx(sizes[0] / sizes[1])
+
+
+@pytest.mark.parametrize("spec", ["t5", "deberta", "fire", "dpb", "xl", "laplacian", "sphere2vec"])
+def test_vectors_of_other_points_than_positions_are_not_resized(spec):
+    with pytest.raises(PefourierError, match="encodes a (lag|graph|place), not a position"):
+        pefourier.resize(spec, (90,), d=4)
