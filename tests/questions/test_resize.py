@@ -353,5 +353,5 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
 
 @pytest.mark.parametrize("spec", ["t5", "deberta", "fire", "dpb", "xl", "laplacian", "sphere2vec"])
 def test_vectors_of_other_points_than_positions_are_not_resized(spec):
-    with pytest.raises(PefourierError, match="encodes a (lag|graph|place), not a position"):
+    with pytest.raises(PefourierError, match=r"encodes a (lag|graph|place), not a position"):
         pefourier.resize(spec, (90,), d=4)
