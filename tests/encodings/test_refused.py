@@ -72,6 +72,7 @@ REFUSED = [  # spec, length, d, grid, part of the error
     ("tupe:heads=3", 9, 8, (), "heads=3"),
     ("shaw:clip=-1", 9, 8, (), "clip"),
     ("sandwich:head=5", 9, 8, (), "head / 2"),
+    ("sandwich:head=1e9", 9, 8, (), "head / 2"),  # had run for minutes
     ("pseudo-gaussian:power=3", 9, 8, (), "power"),
     ("dpb:depth=0", 9, 8, (), "depth"),
     ("fire:c=-1", 9, 8, (), "c must be"),

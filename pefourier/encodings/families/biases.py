@@ -44,7 +44,7 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
     >>> sandwich(2, 8, causal=True).table()[0, [0, 7]].round(4)  # lag -1, heads 1 and 8
     array([-0.6235, -0.0779])
     """
-    check_count("head / 2", head / 2)
+    check_count("head / 2", head / 2, maximum=2**14)  # cosines of each lag
     frequencies = 10000.0 ** (-2.0 * np.arange(1, head // 2 + 1) / head)
 
     def vectors(lag: Places) -> Floats:

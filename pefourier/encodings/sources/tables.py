@@ -218,7 +218,8 @@ def read_numbers(spec: str) -> np.ndarray:
         if not table and not 0 < math.prod(shape) == max(shape, default=0):
             contents = names_and_shapes({name: file.arrays[name] for name in names})
             way_out = "; name one as PATH#NAME" if len(names) > 1 else ""
-            raise PefourierError(f"{file.label} must hold one column; it has {contents}{way_out}")
+            rule = "must hold one array of numbers in rows and columns"
+            raise PefourierError(f"{file.label} {rule}; it has {contents}{way_out}")
         numbers = file.load(names[0], "float64", limit=LIST)
         return numbers.reshape(shape if table else -1)
 
