@@ -345,7 +345,7 @@ def mean_share(enc: Encoding, measure: WeightedFrequencies) -> float | None:
     return 0.0 if enc.params.get("demean") else measure.at_zero
 
 
-def declared_mean_share(enc: Encoding, measure: Measure) -> float:
+def share_of_mean_row(enc: Encoding) -> float:
     """Share of the energy of all vectors in their mean row.
 
     For a sinusoid at n even steps, it is the squared Dirichlet kernel (sin(nω/2) / n sin(ω/2))²;
@@ -353,13 +353,14 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
 
     >>> from pefourier.encodings import load
     >>> rope = load("rope", length=2, d=2)  # vectors 1 rad apart: cos(1/2)²
-    >>> round(declared_mean_share(rope, rope.measure), 4)
+    >>> round(share_of_mean_row(rope), 4)
     0.7702
     """
     if is_stationary(enc):
-        rotations = alias(measure.frequencies.reshape(len(measure.weights), -1)) / (2 * pi)
+        weights = enc.measure.weights
+        rotations = alias(enc.measure.frequencies.reshape(len(weights), -1)) / (2 * pi)
         kernels = np.sinc(rotations * enc.domain.sides) / np.sinc(rotations)
-        return float(measure.weights @ kernels.prod(axis=1) ** 2)
+        return float(weights @ kernels.prod(axis=1) ** 2)
     total, energy = np.zeros(enc.dim), 0.0
     for _, rows in enc.blocks():
         total += rows.sum(axis=0)

@@ -39,7 +39,7 @@ from pefourier.questions.spectral_density import (
     SpectralEstimate,
     WeightedFrequencies,
     axis_shares,
-    declared_mean_share,
+    share_of_mean_row,
     estimate_spectrum,
     summarize_density,
 )
@@ -112,9 +112,10 @@ class Spectrum(Result):
     def in_mean_row(self) -> float:
         """The share of energy in the mean row."""
         enc = self.encodings[0]
-        if enc.measure is None or self.measure.declared is None:
+        is_measured = enc.measure is None or self.measure.declared is None
+        if is_measured and enc.domain.kind != "graph":  # its frequency 0 is the root of the degree
             return self.measure.at_zero
-        return declared_mean_share(enc, enc.measure)
+        return share_of_mean_row(enc)
 
     @cached_property
     def demean_helps(self) -> bool:
@@ -207,7 +208,7 @@ def verdict_by_energy(measure: WeightedFrequencies) -> str:
         return "one frequency"
     if measure.unevenness <= EVEN:
         return "even"
-    if measure.high <= 1 - MOST + NEGLIGIBLE:
+    if measure.high <= 1 - MOST + NEGLIGIBLE and measure.cutoff95 > 0:
         return "mostly slow"
     if measure.high >= MANY - NEGLIGIBLE:
         return "mostly fast"

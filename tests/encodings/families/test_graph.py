@@ -133,6 +133,18 @@ def test_frequencies_of_a_cycle_are_those_of_the_dft():
     np.testing.assert_allclose(answer.density, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(("verdict", "leaves"), [("constant and fast", 7), ("constant", 2)])
+def test_the_mean_row_of_a_graph_is_not_its_frequency_0(verdict, leaves):
+    """Frequency 0 is the root of the degree; nodes of unequal degree have unequal parts of it."""
+    star = [[0, node] for node in range(1, leaves)]
+    edges = np.concatenate([star, np.add(star, leaves), [[0, leaves]]])
+    enc = build("random-walk", d=4, edges=edges if verdict != "constant" else cycle(7))
+    table, answer = enc.table(), spectrum(enc)
+    share = len(table) * (table.mean(axis=0) ** 2).sum() / (table**2).sum()
+    assert answer.verdict == verdict
+    assert answer.in_mean_row == pytest.approx(share, rel=1e-12)
+
+
 def test_the_basis_of_an_eigenspace_does_not_depend_on_its_rotation(rng):
     graph = graph_of(complete(6), 0)[0]
     space = graph.basis[:, 1:]
