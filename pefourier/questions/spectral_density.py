@@ -19,7 +19,6 @@ from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Floats,
-    Measure,
     as_encoding,
     is_stationary,
     row_blocks,

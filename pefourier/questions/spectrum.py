@@ -39,8 +39,8 @@ from pefourier.questions.spectral_density import (
     SpectralEstimate,
     WeightedFrequencies,
     axis_shares,
-    share_of_mean_row,
     estimate_spectrum,
+    share_of_mean_row,
     summarize_density,
 )
 from pefourier.writing.text import percent
