@@ -132,6 +132,16 @@ def test_default_configs_leave_no_key_about_positions_unread(kind, config):
     assert codes <= {"length-default"}
 
 
+@pytest.mark.parametrize("kind", ["parakeet_rnnt", "nemotron3_5_asr", "cohere_asr"])
+def test_speech_models_are_read_by_their_encoder(kind, config):
+    with quiet():
+        path = config(config_class(kind)().to_json_string())
+    enc = load(f"{path}#encoder_config", length=9)
+    assert (enc.name, enc.params["layout"]) == ("xl", "interleaved")
+    if kind != "cohere_asr":
+        np.testing.assert_array_equal(load(path, length=9).table(), enc.table())
+
+
 CONFORMER = {"model_type": "wav2vec2-conformer"}
 DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, **RELATIVE}
 REFUSED = [
@@ -143,6 +153,8 @@ REFUSED = [
     ({"model_type": "wav2vec2-bert"}, "trained biases or vectors"),
     ({"model_type": "seamless_m4t"}, "CONFIG#speech_encoder"),
     ({"model_type": "seamless_m4t_v2"}, "trained vectors by distance"),
+    ({"model_type": "cohere_asr"}, "CONFIG#encoder_config"),
+    ({"model_type": "funnel"}, "relative sinusoids"),
     ({"model_type": "gemma4_audio", "attention_context_right": 2}, "attention_context_right"),
     ({"model_type": "gemma4_audio", "attention_chunk_size": 24}, "12 or 13"),
     ({"model_type": "gemma3n_audio", "conf_attention_context_right": 1}, "later keys"),
