@@ -414,7 +414,7 @@ def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: An
 
     def vectors(_: NDArray[Any]) -> Floats:
         shape = f"biases (heads, queries, keys) = ({d}, {n}, {n})"
-        way_out = f"use check-faithful, compare, context or train, which read any bias{hint}"
+        way_out = f"use check-faithful, compare (without --plot), context or train{hint}"
         raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
 
     facts = {"injection": "bias", "between": between, "by_lag": False, **facts}

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, is_of_pairs
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import all_tensors
@@ -74,15 +74,15 @@ class Inquiry:
     sigma: float | None = None
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
-        """Run all commands on an encoding; a grid found by check-faithful is used by all."""
-        faithful = check_faithful(enc, progress)
+        """Run all commands that apply; a grid found by check-faithful is used by all."""
+        faithful, has_lags = check_faithful(enc, progress), not is_of_pairs(enc)
         (enc,) = faithful.encodings
-        results: dict[str, Any] = {
-            "check-faithful": faithful,
-            "spectrum": spectrum(enc, self.lattice, self.sigma),
-            "relations": relate(enc),
-        }
-        if not enc.domain.irregular:
+        results: dict[str, Any] = {"check-faithful": faithful}
+        if has_lags and enc.domain.kind != "place":
+            results["spectrum"] = spectrum(enc, self.lattice, self.sigma)
+        if has_lags:
+            results["relations"] = relate(enc)
+        if has_lags and not enc.domain.irregular and enc.domain.kind not in ("place", "graph"):
             results["reconstruct"] = position_functions(enc, None, self.lattice, self.sigma)
         for question, ask in (("context", self.context), ("usage", self.usage)):
             with suppress(PefourierError):  # the command itself reports the reason

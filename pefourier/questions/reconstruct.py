@@ -443,8 +443,7 @@ def where_to_rebuild(
     if enc.domain.irregular or enc.domain.kind in ("place", "graph"):
         raise PefourierError(
             f"positions are rebuilt on a lattice of even steps, but the {points_in_words(enc)} of "
-            f"{enc.name} have none; use 'pefourier relations' for inner products by lag, or "
-            "'pefourier check-faithful' for the linear inverse"
+            f"{enc.name} have none; use 'pefourier check-faithful' for the linear inverse"
         )
     sides = lattice_sides(enc, lattice)
     if positions is None:

@@ -174,3 +174,17 @@ def test_options_are_part_of_the_commands_and_settings_stand_as_they_are_typed(p
     named |= {"check-faithful": plain, "relations": plain}
     lines = {f"pefourier {command} {rest}" for command, rest in named.items()}
     assert lines <= {*found.text["code"]}
+
+
+@without_pictures
+@pytest.mark.parametrize(
+    ("spec", "answered"),
+    [
+        ("space2vec", {"check-faithful", "relations"}),
+        ("laplacian", {"check-faithful", "relations", "spectrum"}),
+        ("fire:threshold=5", {"check-faithful"}),
+    ],
+)
+def test_questions_that_do_not_apply_are_left_out(page, spec, answered):
+    shown = set(page(spec, "--d", 4, "--length", 20).text["h2"])
+    assert {question for question in ALL if HEADINGS[question] in shown} == answered
