@@ -115,6 +115,8 @@ def load_injection(
     is_built = source_of(spec) in ("name", "code")  # files have a fixed d
     on = sides_for(spec, length, grid)
     enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
+    if enc.domain.kind == "place":
+        raise PefourierError(f"{spec} encodes places, but the tokens of a window have positions")
     k = {"add": d, "bias": heads}.get(enc.injection, d // heads)
     k *= 1 + bool(enc.params.get("values"))  # lags may have vectors for keys and for values
     places = count_places(enc.injection, length)
