@@ -38,6 +38,7 @@ from pefourier.encodings.findings import finding
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
+from pefourier.writing.text import number
 
 EXACT = 1e-6  # largest residual that counts as rounding
 MOST_LAGS = 2**16  # most lags of times at uneven steps
@@ -55,7 +56,7 @@ class Relations(Result):
         "positions": "length",
         "dimensions": "dimension",
         "Toeplitz residual (0 = lag alone)": "toeplitz_residual",
-        "inner products first rise at lag": "first_rise",
+        "inner products first rise at lag": "rise_with_unit",
         "residual of one-step map T(1)": "shift_residual",
         "asymmetry (lag vs. opposite)": "asymmetry",
         "distance correlation": "distance_preservation",
@@ -84,6 +85,12 @@ class Relations(Result):
         if self.kernel is None:
             return "zero codes"
         return "depends on lag alone" if self.by_lag else "depends on position"
+
+    @property
+    def rise_with_unit(self) -> Any:
+        """The first rise; between places on the globe, with its unit."""
+        unit, rise = getattr(self.encodings[0].domain, "unit", ""), self.first_rise
+        return f"{number(rise, 4)} {unit}" if unit and isinstance(rise, float) else rise
 
     @property
     def by_lag(self) -> bool:

@@ -154,6 +154,7 @@ def test_two_places_collide_and_their_distance_is_in_km(run, tmp_path):
     assert (answer["distance"], answer["unit"]) == (pytest.approx(math.pi * RADIUS), "km")
     assert answer["params"]["places"] == [[50, 10], [0, 0], [180, 0], [-100, 70]]
     assert "20015 km" in run("check-faithful", half, "--d", 3, "--places", file).out
+    assert " km\n" in run("relations", "spherical-harmonics", "--d", 9, "--places", file).out
     assert "  from" not in run("check-faithful", "space2vec", "--d", 4, "--places", file).out
     (answer,) = run("check-faithful", "space2vec", "--places", file, "--json").results
     assert (answer["faithful"], answer["distance"], answer["unit"]) == (
