@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.encoding import Encoding, Floats, Measure, with_measure
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.rotary import check_head, rope
@@ -52,6 +53,7 @@ def fope(
     plain = replace(plain, name="fope", params=settings)
     if gain == 0:
         return replace(plain, params={**settings, "scaling": "cut"})
+    check_size("fope", 2, d // 2, d // 2)
     c, s = sums_of_frequencies(d // 2, gain, seed)
 
     def vectors(x: NDArray[Any]) -> Floats:
@@ -96,6 +98,7 @@ def liere(length: int, d: int, *, seed: int = 0) -> Encoding:
     array([9.806, 0.319])
     """
     check_head("liere", d, 1.0)
+    check_count("d of liere", d, maximum=2**11)  # eigenvalues of larger matrices take a minute
     omega = planes_of_generator(2 * pi * stream(seed).uniform(size=(d, d)))
     return replace(rope(length, d, inv_freq=omega), name="liere", params={})
 

@@ -141,6 +141,8 @@ def test_training_takes_what_is_a_rotation():
         ("fope:gain=1e308,original=99", 8, "fope"),
         ("fope:layout=halves", 8, "layout"),
         ("liere:seed=-1", 8, "seed"),
+        ("liere", 8192, "up to 2048"),
+        ("fope", 65536, "the limit is"),
     ],
 )
 def test_wrong_parameters_are_refused(spec, d, words):
