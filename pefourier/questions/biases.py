@@ -326,7 +326,7 @@ def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
     if len(bare[0].queries) == n > 3:
         divisors = divisors_that_explain(*(rows.numbers for rows in bare))
         if divisors is not None:
-            return Cause("both", ("divisor",), {"divisor": divisors}, {})
+            return Cause("both", ("divisor",), {"query_divisor": divisors}, {})
     slopes = [[slope_of(head[:n]) for head in rows.profile] for rows in bare]
     changes: dict[str, tuple[Any, Any]] = {}
     if not any(None in by_head for by_head in slopes):

@@ -260,6 +260,7 @@ def test_five_numbers_of_a_setting_are_counted_and_four_are_named():
     text = describe_changes({"factors": ([1.0, 2.0, 3.0, 4.5], [1.0] * 5)})
     assert "4.5" in text
     assert "5 numbers" in text
+    assert "query" not in describe_changes({"divisor": ("d/2-1", "d")})  # of sinusoids
     gates = ((0.5, 0.25, 0.125),) * 2
     text = describe_changes({"gates": (gates, gates[::-1])})
     assert text == "the numbers of gates"

@@ -52,7 +52,7 @@ def test_a_divisor_that_explains_the_difference_is_named(pair, kind):
     found = compare(*(fire(*divisor).astype(kind) for divisor in pair))
     words = tuple(f"{which}(i, {threshold})" for which, threshold in pair)
     assert (found.verdict, found.cause.misreadings) == ("different", ("divisor",))
-    assert found.cause.changes == {"divisor": words}
+    assert found.cause.changes == {"query_divisor": words}
     assert "misread" in [note.code for note in found.findings]
 
 
@@ -84,4 +84,4 @@ def test_a_copy_of_the_named_fire_is_the_same_and_its_misreading_is_named(tmp_pa
     done = run("compare", "fire:threshold=13", tmp_path / "wrong.npy", "--json")
     (record,) = done.results
     assert (done.status, record["same"], len(record["heads"])) == (1, False, 3)
-    assert record["cause"]["changes"]["divisor"] == ["max(i, 13)", "min(i, 13)"]
+    assert record["cause"]["changes"]["query_divisor"] == ["max(i, 13)", "min(i, 13)"]
