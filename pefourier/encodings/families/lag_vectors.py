@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import check_above, check_count, check_size
+from pefourier.encodings.checks import LARGEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import lags_between
 from pefourier.encodings.encoding import Encoding, Floats, equal_pairs, with_measure
@@ -63,7 +63,7 @@ def xl(
     pair_count("xl", d)
     check_count("clamp", clamp, minimum=0)
     measure = equal_pairs(geometric_frequencies(d, rho, divisor))
-    farthest = clamp or length
+    farthest = clamp or LARGEST
 
     def vectors(lag: NDArray[np.int64]) -> Floats:
         return waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout)

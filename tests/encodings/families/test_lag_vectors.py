@@ -68,6 +68,12 @@ def test_clamped_sinusoids_declare_no_frequencies():
     np.testing.assert_array_equal(*clamped.vectors(np.array([-7, -8])))
 
 
+def test_lags_beyond_the_length_are_not_clamped():
+    short, longer = (build("xl", length=n, d=8) for n in (4, 40))
+    lags = np.array([-30, -5, 3, 5, 30])
+    np.testing.assert_array_equal(short.vectors(lags), longer.vectors(lags))
+
+
 def test_context_of_relative_sinusoids():
     assert describe_context("xl", 300, d=8)[1].verdict == "any length"
     clamped = describe_context("Transformer-XL:clamp=12", 300, d=8)[1]
