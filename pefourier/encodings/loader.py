@@ -366,6 +366,8 @@ def with_gates(specs: Sequence[str], gates: str | None) -> list[str]:
         return list(specs)
     if not any(spec.partition(":")[0] == "fox" for spec in specs):
         raise PefourierError("--gates works with fox; other encodings ignore it")
+    if "," in gates:
+        raise PefourierError(f"the name of --gates {shown(gates)} has a comma; rename the file")
     return [re.sub("^fox(:|$)", lambda _: f"fox:gates={gates},", spec).strip(",") for spec in specs]
 
 

@@ -77,6 +77,8 @@ def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None
         )
     if what == "inv_freq" and pairs and pairs.measure.frequencies.ndim > 1:
         raise PefourierError(f"{shown(enc.spec)} rotates along several axes; use --what cos")
+    if what == "inv_freq" and enc.params.get("gain"):
+        raise PefourierError(f"{shown(enc.spec)} sums frequencies in each pair; use --what cos-sin")
     own = str(enc.params.get("layout", "halves"))
     return (layout or {"halves": "half"}.get(own, own)) if what in PAIRED else None
 

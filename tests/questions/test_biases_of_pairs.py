@@ -125,6 +125,11 @@ def test_gates_are_read_by_check_faithful(tmp_path, run):
     assert done.results[0]["query"] == 29
 
 
+def test_a_file_of_gates_whose_name_a_spec_cannot_hold_is_refused(run):
+    done = run("context", "fox", "--gates", "a,b.npy")
+    assert (done.status, "comma" in done.err) == (2, True)
+
+
 REFUSED = [
     (["context", "alibi"], "--gates works with fox"),
     (["check-faithful", "rope"], "--gates works with fox"),

@@ -166,6 +166,7 @@ REFUSED = [  # options, part of the error
     ("xpos --what inv_freq --out x.npy", "'xpos'"),
     ("mixed-rope --grid 3x3 --d 8 --what cos --out x.npy", "'mixed-rope'"),
     ("axial-rope --grid 3x3 --d 8 --what inv_freq --out x.npy", "several axes"),
+    ("fope --d 8 --what inv_freq --out x.npy", "sums frequencies"),
     ("rope --what cosine --out x.npy", "'cosine'"),
     ("rope --layout half --out x.npy", "--layout"),
     ("rope --layout halves --what cos --out x.npy", "'halves'"),
