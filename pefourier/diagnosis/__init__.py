@@ -10,12 +10,12 @@ from pefourier.diagnosis.frequency_rules import aliased_frequencies, irregular_f
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant, without_rounding
 from pefourier.encodings.encoding import Encoding, Finding, without_prefix
+from pefourier.encodings.findings import SEVERITIES
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
 
 __all__ = ["aliased_frequencies", "diagnose", "identify", "is_constant", "without_rounding"]
 
-SEVERITIES = ("error", "warning", "note")  # worst first
 NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
 UNTRAINED = ("untrained", "random-codes")  # explain all other findings
 

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
-SAID = ("severity", "message")  # of a reported finding, not of its explanation
+SEVERITIES = ("error", "warning", "note")  # of the messages of a finding
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ def read_terms() -> list[Term]:
     groups, findings = (
         tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
     )
+    groups["findings"] = {code: facts_of_finding(row) for code, row in findings.items()}
     terms = [
-        Term(term, group, **{key: fact for key, fact in facts.items() if key not in SAID})
-        for group, table in {**groups, "findings": findings}.items()
+        Term(term, group, **facts)
+        for group, table in groups.items()
         for term, facts in table.items()
     ]
     records = read_catalogue()
@@ -60,13 +61,26 @@ def read_terms() -> list[Term]:
     return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
 
 
+def facts_of_finding(row: dict[str, Any]) -> dict[str, str]:
+    """Return the facts about a finding; without a meaning, its messages with "…" for slots."""
+    opening, texts = row.pop("opening", ""), [row.pop(key) for key in SEVERITIES if key in row]
+    variants = [[*text.values()] if isinstance(text, dict) else [text] for text in texts]
+    forms = dict.fromkeys(without_slots(opening + text) for text in chain(*variants))
+    return {"meaning": f"{capital('. Or: '.join(forms))}.", **row}
+
+
+def without_slots(text: str) -> str:
+    """Replace the slots of a text by "…"."""
+    return " ".join(re.sub(r"(\{[^}]*\})+", "…", text).split())
+
+
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
     """Yield verdicts in capitals, as in conclusions; "…" replaces slots."""
     for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
         for name, entry in verdicts.items():
             if spelling(name) not in spellings:
-                meaning = " ".join(re.sub(r"\{[^}]*\}", "…", entry["meaning"]).split())
-                meaning = f"A verdict of {command}: {meaning.rstrip('.')}."
+                meaning = without_slots(entry["meaning"]).rstrip(".")
+                meaning = f"A verdict of {command}: {meaning}."
                 title = entry.get("title", name)
                 yield Term(title.upper(), "conclusions", meaning, also=[name] * (title != name))
 
