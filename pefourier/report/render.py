@@ -95,7 +95,7 @@ class Template(Formatter):
 
 @cache  # words.toml does not change; only the part of one question is parsed
 def verdicts_of(command: str) -> dict[str, dict[str, str]]:
-    """Return the verdicts of a question, with their meaning and action.
+    """Return the verdicts of a question, with title, meaning and action; text alone is a meaning.
 
     >>> list(verdicts_of("encode"))
     ['written']
@@ -103,9 +103,11 @@ def verdicts_of(command: str) -> dict[str, dict[str, str]]:
     import tomllib
 
     tables = WORDS.read_text(encoding="utf-8").split("\n[")
-    text = "\n[".join(t for t in tables if t.startswith(f"{command}."))
-    verdicts: dict[str, dict[str, str]] = tomllib.loads(f"[{text}")[command]
-    return verdicts
+    text = "\n[".join(t for t in tables if t.startswith((f"{command}]", f"{command}.")))
+    entries = tomllib.loads(f"[{text}")[command].items()
+    return {
+        name: {"meaning": entry} if isinstance(entry, str) else entry for name, entry in entries
+    }
 
 
 def in_sentences(conclusion: Sequence[str]) -> str:

@@ -77,8 +77,9 @@ def without_slots(text: str) -> str:
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
     """Yield verdicts in capitals, as in conclusions; "…" replaces slots."""
     for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
-        for name, entry in verdicts.items():
+        for name, text in verdicts.items():
             if spelling(name) not in spellings:
+                entry = {"meaning": text} if isinstance(text, str) else text
                 meaning = without_slots(entry["meaning"]).rstrip(".")
                 meaning = f"A verdict of {command}: {meaning}."
                 title = entry.get("title", name)

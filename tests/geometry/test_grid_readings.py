@@ -72,8 +72,7 @@ def check_answers(rng, sides):
     """Warnings of both commands, behind a row that is told as a prefix."""
     for table, told, grid, row in slips_of(rng, sides, (64,)):
         (warning,) = misread(table, told)
-        expected = f"a {size_of(grid)} grid"
-        expected += f" that begins at row {row + 1}" if row else ","
+        expected = f"a {size_of(grid)} grid from row {row + 1} on"
         assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
         assert expected in warning.message
         assert ("transposed" in warning.message) == (sorted(told) == sorted(grid) and not row)
@@ -113,7 +112,7 @@ def test_report_warns_as_well(run, folder, rng):
     table, token = drawn(rng, (7, 7), (64,))
     np.save(folder / "t.npy", np.vstack([table, token]))
     done = run("report", "t.npy", "--grid", "7x7", "--prefix", "1")
-    assert "7x7 grid that begins at row 0" in " ".join(done.out.split())
+    assert "7x7 grid from row 0 on" in " ".join(done.out.split())
 
 
 def test_means_of_lines_are_those_of_a_double_loop(rng):

@@ -26,7 +26,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.render import WORDS, answer_of, renderer_of
+from pefourier.report.render import WORDS, answer_of, renderer_of, verdicts_of
 from pefourier.writing.files import read_toml
 
 
@@ -262,7 +262,7 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
     verdict, result = CASES[number][0], case_result(number)
     record = result.to_dict()
     assert (result.verdict, record["verdict"]) == (verdict, verdict)
-    words = read_toml(WORDS)[renderer_of(result).command][verdict]
+    words = verdicts_of(renderer_of(result).command)[verdict]
     said = f"{words.get('title', verdict).upper()}. {record['meaning']} {record['action']}".rstrip()
     assert record["conclusion"].startswith(said)
     assert not re.search(r"nan|None|inf\b|–|\[|\{", said)
