@@ -121,7 +121,7 @@ REFUSALS = {
     "tokens": "depends on the tokens and has no table: {}; pass py:module:function for one input",
     "shared": "is the name of several encodings: {}",
     "without": "has no vectors of its own: {}",
-    "trained": "has no formula: {}, kept in its weights; pass the model's folder, or the table's file",
+    "trained": "has no formula: {}; pass the folder of a model, or the file of its table",
 }
 SEVERAL = 8  # names that an error lists at most
 SYNONYMS = {  # common names, and the encodings they mean

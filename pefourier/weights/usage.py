@@ -193,8 +193,9 @@ class Usage(Result):
         if len(self.spare) != 1 or not self.spare[0].halved:
             return ""
         return (
-            f"If you cache rotated keys in int4 with one step per token, keep {self.spare[0].listing} "
-            "in higher precision: this halves the error of attention scores."
+            "If you cache rotated keys in int4 with one step per token, keep "
+            f"{self.spare[0].listing} in higher precision: "
+            "this halves the error of attention scores."
         )
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
