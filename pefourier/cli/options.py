@@ -153,13 +153,13 @@ Points = Annotated[
 ]
 Lattice = Annotated[
     Count,
-    "Number N of lattice points (default: the dimension d, or the length if you pass a longer one "
-    "or a config sets it). On a grid: points per axis (default: the sides of the grid).",
+    "Number N of lattice points, on a grid along each axis (default: the dimension d, or the "
+    "length if you pass a longer one or a config sets it; the sides of a grid).",
 ]
 Sigma = Annotated[
     float | None,
-    "Smoothing bandwidth in lattice steps (default: 4, on a grid 1); 0 turns smoothing off. A "
-    "larger bandwidth blurs frequencies, not positions: the peaks of reconstruct get narrower.",
+    "Smoothing bandwidth in lattice steps; 0 turns smoothing off. A larger bandwidth blurs "
+    "frequencies, not positions: the peaks of reconstruct get narrower (default: 4, on a grid 1).",
 ]
 
 

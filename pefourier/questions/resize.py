@@ -58,10 +58,6 @@ from pefourier.writing.text import join, printable
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
 VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
-OF_LIBRARIES = (
-    "Use the method of the library that runs the model (timm: antialias, for biases geometric; "
-    "transformers: mostly bicubic)."
-)
 ANEW = "anew"  # computed by the formula, as models do at every size, not by a method
 
 
@@ -184,9 +180,9 @@ class Resizing(Result):
         return step + (f" as in {self.library}" if self.library else "")
 
     @property
-    def advice(self) -> str:
-        """Advice on the method, if the model may use a different one."""
-        return OF_LIBRARIES if len(self.old) > 1 and not self.library else ""
+    def unsure(self) -> bool:
+        """Whether the model may use a different method."""
+        return len(self.old) > 1 and not self.library
 
     @property
     def verdict(self) -> str:

@@ -104,10 +104,9 @@ def verdicts_of(command: str) -> dict[str, dict[str, str]]:
 
     tables = WORDS.read_text(encoding="utf-8").split("\n[")
     text = "\n[".join(t for t in tables if t.startswith((f"{command}]", f"{command}.")))
-    entries = tomllib.loads(f"[{text}")[command].items()
-    return {
-        name: {"meaning": entry} if isinstance(entry, str) else entry for name, entry in entries
-    }
+    words = tomllib.loads(f"[{text}")[command]
+    usual = {"action": words.pop("action", "")}
+    return {k: usual | ({"meaning": e} if isinstance(e, str) else e) for k, e in words.items()}
 
 
 def in_sentences(conclusion: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ parameters in the catalogue. A test checks that every field, finding and column 
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -15,6 +14,7 @@ from typing import Any
 
 from pefourier.errors import PefourierError, unknown
 from pefourier.report.catalogue import assignment, name_behind, read_catalogue, spec_text
+from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import capital, paragraph
 
@@ -47,13 +47,10 @@ class Term:
 
 def read_terms() -> list[Term]:
     """Read all terms: registry, findings, parameters, encodings, conventions, verdicts."""
-    groups, findings = (
-        tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
-    )
-    groups["findings"] = {code: facts_of_finding(row) for code, row in findings.items()}
+    findings = {code: facts_of_finding({**row}) for code, row in read_toml(FINDINGS).items()}
     terms = [
         Term(term, group, **facts)
-        for group, table in groups.items()
+        for group, table in {**read_toml(REGISTRY), "findings": findings}.items()
         for term, facts in table.items()
     ]
     records = read_catalogue()
@@ -76,13 +73,12 @@ def without_slots(text: str) -> str:
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
     """Yield verdicts in capitals, as in conclusions; "…" replaces slots."""
-    for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
+    for command, verdicts in read_toml(WORDS).items():
         for name, text in verdicts.items():
             if spelling(name) not in spellings:
                 entry = {"meaning": text} if isinstance(text, str) else text
-                meaning = without_slots(entry["meaning"]).rstrip(".")
-                meaning = f"A verdict of {command}: {meaning}."
-                title = entry.get("title", name)
+                meaning = without_slots(f"A verdict of {command}: {entry['meaning']}").rstrip(".")
+                title, meaning = entry.get("title", name), f"{meaning}."
                 yield Term(title.upper(), "conclusions", meaning, also=[name] * (title != name))
 
 

@@ -77,9 +77,9 @@ class Options:
     positive: Annotated[
         tuple[str, ...],
         "NAME",
-        "Class for precision, recall and F1 in data with two classes (default: the rarer; the "
-        "anomaly in recordings, the second class in built-in tasks; none if the rarer has 40% or "
-        "more, which averages scores over both). Repeatable, one name per dataset.",
+        "Class for precision, recall and F1 in data with two classes. Repeatable, one name per "
+        "dataset (default: the rarer; the anomaly in recordings, the second class in built-in "
+        "tasks; none if the rarer has 40% or more, which averages scores over both).",
     ] = ()
     test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
     encoding: Annotated[

@@ -188,15 +188,9 @@ class Usage(Result):
         return [kind for rotation in self.rotations for kind in rotation.kinds]
 
     @property
-    def advice(self) -> str:
-        """Return which pairs and rows halve the error of int4; empty for several rotations."""
-        if len(self.spare) != 1 or not self.spare[0].halved:
-            return ""
-        return (
-            "If you cache rotated keys in int4 with one step per token, keep "
-            f"{self.spare[0].listing} in higher precision: "
-            "this halves the error of attention scores."
-        )
+    def spared(self) -> str:
+        """Return the pairs and rows that halve the error of int4; empty for several rotations."""
+        return self.spare[0].listing if len(self.spare) == 1 and self.spare[0].halved else ""
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Return the columns of the CSV output and one row per pair, or per head and pair."""
