@@ -40,10 +40,12 @@ ON_CIRCLE = 0.02  # tolerance relative to the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors (n, d)
+VectorsAt = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors (n, d)
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
+Places = NDArray[np.int64]
+Between = Callable[[Places, Places], Floats]  # queries (q,), keys (k,) to biases (heads, q, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +77,9 @@ class Measure:
         if self.period is None:
             return products(np.asarray(lags, dtype=float), self.frequencies[columns] / per)
         modulus, index = self.period * per, self.index(self.period)[columns]
-        turns: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
-        turns -= modulus * (2 * turns > modulus)
-        return np.asarray(turns * (2 * np.pi / modulus), dtype=float)
+        steps: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
+        steps -= modulus * (2 * steps > modulus)
+        return np.asarray(steps * (2 * np.pi / modulus), dtype=float)
 
     def index(self, period: int) -> NDArray[np.int64]:
         """Integers k of the frequencies 2 pi k / period."""
@@ -138,8 +140,8 @@ class Encoding:
     name: str
     domain: Domain
     dim: int
-    codes: Codes
-    injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention uses the vectors
+    vectors: VectorsAt
+    injection: Literal["add", "rotate", "bias", "key", "key-query"] = "add"  # use by attention
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
     eps: float = FLOAT64_EPS  # resolution of the stored numbers: float32 files are coarser
@@ -152,7 +154,6 @@ class Encoding:
     rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
     measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
     operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
-    bias: Floats | None = field(default=None, init=False)  # set in `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -181,15 +182,15 @@ class Encoding:
         """Return the table (n, d) of all points, or of points x, in the stored type of a file."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
-        codes = self.codes(x)
+        vectors = self.vectors(x)
         if not self.fits:  # otherwise `build` has checked the vectors
-            check_magnitude(self.spec, largest_number(codes))
-        return codes
+            check_magnitude(self.spec, largest_number(vectors))
+        return vectors
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Floats]]:
         """Yield the table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
-            yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
+            yield block.start, np.asarray(self.vectors(self.domain.x[block]), dtype=float)
 
 
 E = TypeVar("E", bound=Encoding)
@@ -217,9 +218,56 @@ class OperatorEncoding(Encoding):
 
 @dataclass(frozen=True, eq=False)
 class BiasEncoding(Encoding):
-    """A bias for each query and key; the vectors are those of lags."""
+    """A bias for each query and key; the vectors are those of lags, if lags determine it."""
 
-    bias: Floats = field(kw_only=True)  # (heads, n, n)
+    between: Between = field(kw_only=True)
+    by_lag: bool = field(kw_only=True)  # whether the bias depends on the lag alone
+
+    @property
+    def fits(self) -> bool:
+        """Whether lags have vectors, and their table is within `table_limit`."""
+        return self.by_lag and super().fits
+
+    @property
+    def positions(self) -> int:
+        """Number of queries, and of keys."""
+        return 1 - int(self.domain.x[0])
+
+    @cached_property
+    def bias(self) -> Floats:
+        """Biases (heads, n, n) of all pairs of positions; -inf where a key is masked."""
+        x = np.arange(self.positions)
+        check_size(self.name, self.dim, len(x), len(x), limit=self.table_limit)
+        return np.stack([self.between(x[i : i + 1], x)[:, 0] for i in x], axis=1)
+
+    def hardest_query(self) -> tuple[Encoding, int]:
+        """Return the biases of one query, by lag, and the query: most of its keys share biases.
+
+        Of several such queries, and if no query has keys that share biases, it is the last.
+        """
+        n, is_causal = self.positions, self.domain.x[-1] <= 0
+        rows = [self.bias[:, i, : i + 1 if is_causal else n].T for i in range(n)]
+        if not all(np.isfinite(row).all() for row in rows):
+            raise PefourierError(f"{self.name} holds -inf, a mask; `pefourier compare` reads masks")
+        query = max(range(n), key=lambda i: (len(rows[i]) - len(np.unique(rows[i], axis=0)), i))
+        domain = replace(self.domain, x=np.arange(len(rows[query])) - query)
+
+        def vectors(lag: NDArray[Any]) -> Floats:
+            return np.asarray(rows[query][np.asarray(lag) + query])
+
+        return replace(recast(self, Encoding), domain=domain, vectors=vectors), query
+
+
+def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
+    """Return whether an encoding is a bias of query and key that the lag does not determine."""
+    return isinstance(enc, BiasEncoding) and not enc.by_lag
+
+
+def table_of_pairs(enc: BiasEncoding) -> Floats:
+    """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
+    if not np.isfinite(enc.bias).all():
+        raise PefourierError(f"{enc.name} masks keys (-inf); all keys need a finite bias")
+    return enc.bias.reshape(enc.dim, -1).T
 
 
 def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
@@ -302,11 +350,11 @@ def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encodi
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
         return rows_of(table, within(x, len(table), name))
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
-    return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
+    return Encoding(name, positions(len(table)), table.shape[1], vectors, **facts)
 
 
 def is_bias(shape: tuple[int, ...]) -> bool:
@@ -323,8 +371,8 @@ def is_bias(shape: tuple[int, ...]) -> bool:
 def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding:
     """Return the encoding of a bias (heads, n, n) for each query and key, with vectors of lags.
 
-    If all keys after the query are masked by -inf, their lags are left out. `codes` refuses other
-    masks and biases that depend on more than the lag; `compare` accepts all.
+    If all keys after the query are masked by -inf, their lags are left out. `vectors` refuses other
+    masks and biases that depend on more than the lag (`bias_of_pairs`); `compare` accepts all.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
@@ -333,26 +381,44 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     bias = np.asarray(array, dtype=float).reshape(heads, n, n)
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
-    shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+
+    def between(queries: Places, keys: Places) -> Floats:
+        return bias[:, queries[:, None], keys]
+
+    facts = {"origin": "code", "lattice": n, **facts}
+    if not np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1]):
+        is_causal = bool(np.isneginf(bias[:, ~np.tri(n, dtype=bool)]).all())
+        return bias_of_pairs(name, between, lags_between(n, causal=is_causal), heads, **facts)
     profile = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
-    causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
+    causal = bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
-    def codes(x: NDArray[Any]) -> Floats:
-        if not shifted:
-            way_out = f"use `pefourier compare`, which reads any bias{reshaping(bias.shape)}"
-            shape = f"biases (heads, queries, keys) = {bias.shape}"
-            raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
+    def vectors(x: NDArray[Any]) -> Floats:
         if not np.isfinite(profile).all():
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
             raise PefourierError(f"{name} holds -inf, a mask, at lag {lag}: {way_out}")
         return np.asarray(profile[np.asarray(x) + n - 1])
 
-    facts = {"origin": "code", "lattice": n, **facts}
-    return BiasEncoding(
-        name, lags_between(n, causal=causal), heads, codes, injection="bias", bias=bias, **facts
-    )
+    facts |= {"injection": "bias", "between": between, "by_lag": True}
+    return BiasEncoding(name, lags_between(n, causal=causal), heads, vectors, **facts)
+
+
+def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: Any) -> BiasEncoding:
+    """Return the encoding of biases of query and key, in which lags have no vectors.
+
+    check-faithful, compare, context and train read the biases of all pairs.
+    """
+    n = 1 - int(lags.x[0])
+    hint = reshaping((d, n, n)) if "origin" in facts else ""
+
+    def vectors(_: NDArray[Any]) -> Floats:
+        shape = f"biases (heads, queries, keys) = ({d}, {n}, {n})"
+        way_out = f"use check-faithful, compare, context or train, which read any bias{hint}"
+        raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
+
+    facts = {"injection": "bias", "between": between, "by_lag": False, **facts}
+    return BiasEncoding(name, lags, d, vectors, **facts)
 
 
 def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:
@@ -407,10 +473,10 @@ def without_prefix(enc: Encoding) -> Encoding:
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
-        return enc.codes(np.asarray(x) + behind)
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+        return enc.vectors(np.asarray(x) + behind)
 
-    line = replace(enc, domain=positions(len(domain)), codes=codes)
+    line = replace(enc, domain=positions(len(domain)), vectors=vectors)
     if not isinstance(line, DeclaredEncoding):
         return line
     frequencies = line.measure.frequencies.reshape(len(line.measure.weights), -1)[:, 0]
@@ -429,11 +495,11 @@ def without_mean(enc: Encoding) -> Encoding:
     enc = without_prefix(enc)
     mean: Floats = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
 
-    def codes(x: NDArray[Any]) -> Floats:
-        return np.asarray(enc.codes(x), dtype=float) - mean
+    def vectors(x: NDArray[Any]) -> Floats:
+        return np.asarray(enc.vectors(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(with_measure(enc, None), codes=codes, params=params)
+    return replace(with_measure(enc, None), vectors=vectors, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:

@@ -3,11 +3,11 @@ r"""Injections: an encoding's distinct vectors, and the vector of each place.
 Conventions
 -----------
 Distinct vectors have shape (U, k). Places are positions (acts add and rotate), pairs query · key
-(bias), or lags (key). Training changes the vectors; places that share a vector keep sharing it. Of
-a rotation, training changes the frequencies: the vector of a position p, its cosines and sines, is
-rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at the formula and
-preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without rotation
-stay that way, and a rotary pair of one axis of a grid stays on that axis.
+(bias), or lags (key, key-query). Training changes the vectors; places that share a vector keep
+sharing it. Of a rotation, training changes the frequencies: the vector of a position p, its cosines
+and sines, is rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at
+the formula and preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without
+rotation stay that way, and a rotary pair of one axis of a grid stays on that axis.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,14 @@ from pefourier.encodings import load
 from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
-ACTS = ("add", "rotate", "bias", "key")
+ACTS = ("add", "rotate", "bias", "key", "key-query")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
+WITH_TIMES += " pseudo-gaussian sandwich"
 OF_PLACE = 2**8  # numbers counted for each place of a window: 2^22 places in all
 OTHERWISE = {  # rotations that treat queries and keys differently
     "pope": "applies softplus to queries and keys and doubles their size",
@@ -40,7 +41,7 @@ class Injection:
     """Injection of one member: distinct vectors and the vector of each place."""
 
     act: str
-    codes: np.ndarray  # (U, k) float64
+    vectors: np.ndarray  # (U, k) float64
     index: np.ndarray  # (places,) rows of `codes`, or (W, places) for times of all windows
     learn: bool
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, with defaults
@@ -53,27 +54,27 @@ class Injection:
         return "seed" in self.params
 
     @property
-    def has_codes(self) -> bool:
+    def has_vectors(self) -> bool:
         """Whether it has an effect: the encoding none adds zeros."""
-        return self.learn or bool(self.codes.any())
+        return self.learn or bool(self.vectors.any())
 
     def without_effect(self) -> "Injection":
         """Injection of the same act and size without effect: adds 0 or rotates by 0."""
-        codes = np.zeros((1, self.codes.shape[1]))
+        vectors = np.zeros((1, self.vectors.shape[1]))
         if self.act == "rotate":
-            codes[:, : codes.shape[1] // 2] = 1.0
-        return Injection(self.act, codes, np.zeros_like(self.index), learn=False)
+            vectors[:, : vectors.shape[1] // 2] = 1.0
+        return Injection(self.act, vectors, np.zeros_like(self.index), learn=False)
 
     def table(self) -> np.ndarray:
         """Vector of every place, shape (places, k), or the distinct vectors of all times."""
-        return np.take(self.codes, self.index, axis=0) if self.index.ndim == 1 else self.codes
+        return np.take(self.vectors, self.index, axis=0) if self.index.ndim == 1 else self.vectors
 
-    def turned(self, change: np.ndarray) -> "Injection":
+    def rotated(self, change: np.ndarray) -> "Injection":
         """Rotation with other frequencies, changed by `change` (axes, k / 2)."""
-        cosine, sine = np.split(self.codes, 2, axis=1)
-        turn = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
-        codes = np.hstack([turn.real, turn.imag])
-        return replace(self, codes=codes, frequencies=self.frequencies + change)
+        cosine, sine = np.split(self.vectors, 2, axis=1)
+        rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
+        vectors = np.hstack([rotation.real, rotation.imag])
+        return replace(self, vectors=vectors, frequencies=self.frequencies + change)
 
 
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
@@ -102,7 +103,7 @@ def load_injection(
     is_built = source_of(spec) in ("name", "code")  # files have a fixed d
     on = sides_for(spec, length, grid)
     enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
-    k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.injection]
+    k = {"add": d, "bias": heads}.get(enc.injection, d // heads)
     k *= 1 + bool(enc.params.get("values"))  # lags may have vectors for keys and for values
     places = count_places(enc.injection, length)
     windows, size = (1, k) if times is None else (len(times), OF_PLACE)
@@ -111,7 +112,7 @@ def load_injection(
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
     if times is not None:
         return inject_times(enc, times, k)
-    table = codes_of_places(enc, length, heads, k)
+    table = vectors_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
             f"{spec} has vectors of {table.shape[1]} dimensions for {len(enc)} points; "
@@ -124,8 +125,8 @@ def load_injection(
         indices = np.arange(length)
         trained = trained and bool(known)
         return Injection("rotate", table, indices, trained, params=enc.params, **known)
-    codes, index = np.unique(table, axis=0, return_inverse=True)
-    return Injection(enc.injection, codes, index.reshape(-1), trained, enc.params)
+    vectors, index = np.unique(table, axis=0, return_inverse=True)
+    return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params)
 
 
 def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
@@ -151,9 +152,9 @@ def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]
     rates = enc.measure.frequencies.reshape(-1, places.shape[1]).T
     cosine, sine = np.split(table, 2, axis=1)
     frequencies = np.pad(rates, ((0, 0), (0, cosine.shape[1] - rates.shape[1])))
-    table_turn = cosine + 1j * sine
-    turn = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
-    if not np.allclose(turn * np.abs(table_turn), table_turn, atol=1e-6):
+    table_rotation = cosine + 1j * sine
+    rotation = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
+    if not np.allclose(rotation * np.abs(table_rotation), table_rotation, atol=1e-6):
         return {}
     return {"places": places, "frequencies": frequencies}
 
@@ -185,16 +186,19 @@ def load_for_heads(
 
 def count_places(act: str, length: int) -> int:
     """Number of places with a vector for each act."""
-    return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
+    return {"add": length, "rotate": length, "bias": length**2}.get(act, 2 * length - 1)
 
 
-def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
+def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     """Return the vector of each place (places, k)."""
+    if is_of_pairs(enc):
+        return table_of_pairs(enc)
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
         return np.take(table, displacement_of_each_pair(enc.domain, length, enc.spec), axis=0)
     if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
-        way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
+        is_choice = "causal" in enc.params and source_of(enc.spec) == "name"
+        way_out = "; leave out causal=true" if is_choice else ""
         raise PefourierError(
             f"{enc.spec} has no vectors for later keys, which this classifier attends to{way_out}"
         )
@@ -238,7 +242,7 @@ def scale_to_rms(injection: Injection, rms: float, reference: Injection | None =
     positions in 32 dimensions, 0.374 of the rms 0.707 varies; for DFT vectors, 0.173 of 0.177.
     """
     mean, size = mean_and_variation(reference or injection)
-    return replace(injection, codes=(injection.codes - mean) * (rms / size))
+    return replace(injection, vectors=(injection.vectors - mean) * (rms / size))
 
 
 def varies(injection: Injection) -> bool:

@@ -3,7 +3,7 @@
 >>> from pefourier.train.saved_models import load_classifier            # doctest: +SKIP
 >>> load_classifier("models/smd-dft-seed0-fold0-c0ffee12.safetensors").predict(x)   # doctest: +SKIP
 
-A file has the parameters of the classifier by name, `codes` (the vectors of its encoding),
+A file has the parameters of the classifier by name, `vectors` (the vectors of its encoding),
 `frequencies` of rotations, `mean` and `scale` of the channels, and `settings`, bytes of JSON with
 sizes, classes and threshold. Other commands read it as a SPEC and describe the trained vectors.
 """
@@ -23,7 +23,7 @@ from pefourier.train.data.examples import check_lengths
 from pefourier.train.data.split import Task
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, Injection, count_places
-from pefourier.train.model import Classifier, OrderFree, Transformer, stack_codes
+from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.run_artifacts import name_of_run, threshold_of
 from pefourier.train.store import Key, parse_json
 from pefourier.writing.files import label, write_whole
@@ -47,7 +47,7 @@ def apply_classifier(
     Rows from `lengths` (n,) on are padding; their values are ignored.
     """
     p = {name: torch.as_tensor(w, dtype=torch.float32)[None] for name, w in parameters.items()}
-    injected = {} if injection is None else stack_codes([injection], CPU, torch.float32)
+    injected = {} if injection is None else stack_vectors([injection], CPU, torch.float32)
     x = np.asarray(x, np.float32)
     if lengths is not None:
         x = np.where((np.arange(x.shape[1]) < lengths[:, None])[..., None], x, 0)
@@ -100,8 +100,12 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
     """Write the trained classifier of a run into a folder."""
     m, fold, injection = outcome.member, task.folds[outcome.member.fold], None
     if isinstance(model, Transformer):
-        codes, places, rates = outcome.codes, np.arange(len(outcome.codes)), outcome.frequencies
-        injection = Injection(m.injection.act, codes, places, learn=False, frequencies=rates)
+        vectors, places, rates = (
+            outcome.vectors,
+            np.arange(len(outcome.vectors)),
+            outcome.frequencies,
+        )
+        injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
     threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
     classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)
@@ -160,9 +164,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
         raise ValueError("mean and scale do not match its channels")
     injection = None
     if isinstance(model, Transformer):
-        act, codes = settings["act"], arrays["codes"].astype(float)
-        if act not in ACTS or codes.ndim != 2 or len(codes) != count_places(act, model.tokens):
+        act, vectors = settings["act"], arrays["codes"].astype(float)
+        if act not in ACTS or vectors.ndim != 2 or len(vectors) != count_places(act, model.tokens):
             raise ValueError("its vectors do not match its tokens")
-        injection = Injection(act, codes, np.arange(len(codes)), learn=False)
+        injection = Injection(act, vectors, np.arange(len(vectors)), learn=False)
     numbers = model, parameters, injection, mean, scale, tuple(settings["classes"])
     return TrainedClassifier(settings["encoding"], *numbers, limit and float(limit))

@@ -71,6 +71,11 @@ REFUSED = [  # spec, length, d, grid, what the line names
     ("t5:max_distance=8", 9, 8, (), "max_distance must be above 8; got 32 and 8"),
     ("tupe:heads=3", 9, 8, (), "heads=3"),
     ("shaw:clip=-1", 9, 8, (), "clip"),
+    ("sandwich:head=5", 9, 8, (), "head / 2"),
+    ("pseudo-gaussian:power=3", 9, 8, (), "power"),
+    ("dpb:depth=0", 9, 8, (), "depth"),
+    ("fire:c=-1", 9, 8, (), "c must be"),
+    ("fire:threshold=0", 9, 8, (), "threshold"),
     ("tree:parents=-1;0;0;0", 9, 8, (), "node 0 has more than 2 children"),
     ("tree:parents=0;0", 9, 8, (), "parents must start with -1"),
     ("tree:width=4,p=0.5;0.6", 9, 6, (), "d must be at least 8"),
@@ -84,7 +89,10 @@ REFUSED = [  # spec, length, d, grid, what the line names
     ("learned", 2**20, 2**10, (), "the limit is"),
     ("alibi", None, 2, (3, 4), "lag"),
     ("sinusoidal", 0, 8, (), "length"),
-    *((name, 9, 8, (), "depends on the tokens") for name in ("rnn", "path", "CARoPE", "FoX")),
+    *(
+        (name, 9, 8, (), "depends on the tokens")
+        for name in ("rnn", "path", "CABLE", "CoPE", "dape", "wav2vec2")
+    ),
     ("hope", 9, 8, (), "name of several encodings"),
     ("drope", 9, 8, (), "no vectors of its own"),
 ]
@@ -107,9 +115,9 @@ CALLS = {
     "times must be finite": lambda: load("mtan", times=[0.0, np.nan]),
     "times must be one column": lambda: load("mtan", times=[[0.0, 1.0], [2.0, 3.0]]),
     "8193 times are too many": lambda: load("mtan", times=np.append(np.arange(8192), 9e3)),
-    "point 12 is outside": lambda: build("axial", d=8, grid=(3, 4)).codes(np.array([12])),
-    "point -1 is outside": lambda: build("swin", d=2, grid=(3, 4)).codes(np.array([-1])),
-    "position 3 is outside": lambda: from_table(np.eye(3)).codes(np.array([0, 3])),
+    "point 12 is outside": lambda: build("axial", d=8, grid=(3, 4)).vectors(np.array([12])),
+    "point -1 is outside": lambda: build("swin", d=2, grid=(3, 4)).vectors(np.array([-1])),
+    "position 3 is outside": lambda: from_table(np.eye(3)).vectors(np.array([0, 3])),
     "float16 overflows": lambda: from_table(np.array([[1.0, np.inf]], dtype=np.float16)),
     "holds nan": lambda: from_table(np.array([[1.0, np.nan]])),
     "two axes": lambda: from_table(np.zeros((14, 14, 192))),

@@ -24,7 +24,7 @@ def test_the_bench_trains_all_programs(setting, monkeypatch, tmp_path):
     rows = bench.measure(setting)
     acts = [{m.injection.act for m in stack} for stack in ensembles]
     assert acts == [{"add"}, {"add", "rotate"}, {"bias"}, {"key"}]
-    assert set.union(*acts) == set(ACTS)
+    assert set.union(*acts) == set(ACTS) - {"key-query"}  # the bench has keys alone
     assert [len(ensembles[0]), sum(map(len, ensembles[1:]))] == [5, 5]
     assert {row.program for row in rows} >= {"loop, eager float32", "vmap, eager", "fused"}
     assert all(row.milliseconds > 0 for row in rows)

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from training import SIZES, injection
 
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
 from pefourier.train.injection import OTHERWISE, load_injection, scale_to_rms
+from pefourier.train.model import bias_of_lag_keys, bias_of_lag_queries
 
 GRID, N = (3, 4), 12
 PLACES = np.indices(GRID).reshape(2, -1).T
@@ -18,19 +20,19 @@ def inject(spec, d=16, heads=2, grid=GRID, length=N):
     return load_injection(spec, length, d, heads, seed=0, grid=grid)
 
 
-@pytest.mark.parametrize("name", ["t5", "shaw", "erpe", "shaw:values=true"])
+@pytest.mark.parametrize("name", ["t5", "shaw", "erpe", "shaw:values=true", "xl", "deberta"])
 def test_a_place_has_the_code_of_its_lag(name):
     """Lag is key - query."""
     one = injection(name)
     enc = build(name.partition(":")[0], length=8, d=2 if one.act == "bias" else 8)
     table = one.table()
-    if one.act == "key":
+    if one.act.startswith("key"):
         np.testing.assert_array_equal(table[:, :8], enc.table())
         assert table.shape[1] == 8 * (1 + ("values" in name))
         assert (table[:, :8] != table[:, -8:]).any() == ("values" in name)
         return
     for query, key in ((0, 7), (5, 2), (3, 3)):
-        (code,) = enc.codes(np.array([key - query]))
+        (code,) = enc.vectors(np.array([key - query]))
         np.testing.assert_array_equal(table[8 * query + key], code)
 
 
@@ -41,7 +43,7 @@ def test_what_is_before_training_is_trained():
 
 
 @pytest.mark.parametrize(("name", "length"), [("dft", 24), ("sinusoidal", 8), ("ramp", 8)])
-def test_what_varies_of_matched_codes_has_the_root_mean_square_asked_for(name, length):
+def test_what_varies_of_matched_vectors_has_the_root_mean_square_requested(name, length):
     """About the mean over positions, also where some share a code."""
     own = injection(name, sizes=replace(SIZES, length=length))
     table, own = scale_to_rms(own, 0.25).table(), own.table()
@@ -82,7 +84,7 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
         load_injection(str(file), 12, 32, 4, 0)
 
 
-def test_codes_added_are_those_of_the_grid_or_of_one_axis():
+def test_vectors_added_are_those_of_the_grid_or_of_one_axis():
     own = build("axial", d=16, grid=GRID).table()
     np.testing.assert_array_equal(inject("axial").table(), own)
     for spec in ("axial", "sinusoidal", "alibi"):  # of which two know no grid
@@ -92,6 +94,19 @@ def test_codes_added_are_those_of_the_grid_or_of_one_axis():
     tupe = build("tupe", length=8, d=16, heads=2).table()
     by_query = one.table().reshape(8, 8, 2).transpose(0, 2, 1).reshape(8, 16)
     np.testing.assert_allclose(by_query, tupe)
+
+
+def test_biases_of_pairs_are_injected_pair_by_pair(tmp_path):
+    one, enc = injection("fire:threshold=3"), build("fire", length=8, d=2, threshold=3.0)
+    np.testing.assert_array_equal(one.table().reshape(8, 8, 2), np.moveaxis(enc.bias, 0, -1))
+    assert one.learn
+    assert len(one.vectors) < 64  # equal biases stay equal in training
+    np.save(tmp_path / "b.npy", enc.bias)
+    stored = injection(str(tmp_path / "b.npy"))
+    np.testing.assert_array_equal(stored.table(), one.table())
+    for spec, named in (("fire:threshold=3,causal=true", "causal=true|masks"), ("fox", "later")):
+        with pytest.raises(PefourierError, match=named):
+            injection(spec)
 
 
 @pytest.mark.parametrize("spec", ["axial-rope", "axial-rope:layout=interleaved", "mixed-rope"])
@@ -108,7 +123,33 @@ def test_rotations_depend_on_the_displacement_alone(spec):
 @pytest.mark.parametrize("spec", ["swin", "swin2", "beit"])
 def test_biases_are_those_of_displacements(spec):
     one, enc = inject(spec), build(spec, d=2, grid=GRID)
-    codes = enc.table()[enc.domain.prefix :].reshape(5, 7, 2)
+    vectors = enc.table()[enc.domain.prefix :].reshape(5, 7, 2)
     lag = PLACES - PLACES[:, None] + [2, 3]
-    np.testing.assert_array_equal(one.table().reshape(N, N, 2), codes[lag[..., 0], lag[..., 1]])
+    np.testing.assert_array_equal(one.table().reshape(N, N, 2), vectors[lag[..., 0], lag[..., 1]])
     assert one.learn
+
+
+def test_the_terms_of_lags_are_those_of_debertas_attention(rng):
+    """c2p and p2c, with the identity for W_k and W_q."""
+    from rotary_modules import config_class, quiet
+    from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
+
+    sizes = {"hidden_size": 4, "num_attention_heads": 1, "position_buckets": 4}
+    with quiet():
+        own = config_class("deberta-v2")(
+            **sizes, relative_attention=True, pos_att_type="c2p|p2c", max_position_embeddings=9
+        )
+        attention = DisentangledSelfAttention(own).double().eval()
+    for projection in (attention.pos_key_proj, attention.pos_query_proj):
+        projection.weight.data, projection.bias.data = (
+            torch.eye(4).double(),
+            torch.zeros(4).double(),
+        )
+    q, k = (torch.tensor(rng.normal(size=(1, 7, 4))) for _ in range(2))
+    enc = build("deberta", length=7, d=4, buckets=4, max_distance=9)
+    rows = torch.tensor(np.random.RandomState(0).normal(0, 0.02, (8, 4)))
+    expected = attention.disentangled_attention_bias(q, k, None, rows, 3)[0].detach()
+    table = torch.tensor(enc.table())[None]
+    scores = bias_of_lag_keys(q[None, :, :, None], table)
+    scores = scores + bias_of_lag_queries(k[None, :, :, None], table)
+    np.testing.assert_allclose(scores[0, 0, 0] / 3**0.5, expected, atol=1e-12)

@@ -30,11 +30,11 @@ def drawn_times(rng):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_times_in_even_steps_have_the_codes_of_positions(spec):
+def test_times_in_even_steps_have_the_vectors_of_positions(spec):
     one = at(spec, np.tile(np.arange(T), (3, 1)))
     expected = load_injection(spec, T, D, HEADS, 0)
     assert (one.act, one.learn) == (expected.act, False)
-    for window in one.codes[one.index]:
+    for window in one.vectors[one.index]:
         np.testing.assert_array_equal(window, expected.table())
 
 
@@ -66,10 +66,10 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("spec", FORMULAS)
-def test_uneven_times_have_the_codes_of_a_formula(spec, rng):
+def test_uneven_times_have_the_vectors_of_a_formula(spec, rng):
     times = drawn_times(rng)
     one = at(spec, times)
-    np.testing.assert_allclose(one.codes[one.index], FORMULAS[spec](times), atol=1e-8)
+    np.testing.assert_allclose(one.vectors[one.index], FORMULAS[spec](times), atol=1e-8)
 
 
 @pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
@@ -81,7 +81,7 @@ def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch,
     members = [at(spec, times) for spec in SPECS]
     p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
     several = {k: v.repeat(len(members), *[1] * (v.dim() - 1)) for k, v in p.items()}
-    stack = model.stack_codes(members, CPU, torch.float64)
+    stack = model.stack_vectors(members, CPU, torch.float64)
     order, lengths = [3, 0, 4, 1], [8, 3, 8, 6]
     x = torch.as_tensor(rng.normal(size=(1, len(order), T, 2)))
     windows = torch.tensor([order]).expand(len(members), -1)
@@ -90,9 +90,9 @@ def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch,
     got = sizes.logits(several, stack, whole, None, rows, windows)
     for m, one in enumerate(members):
         for b, (window, length) in enumerate(zip(order, lengths, strict=True)):
-            own = replace(one, codes=one.codes[one.index[window]])
-            own = replace(own, index=np.arange(len(own.codes)))
-            alone = model.stack_codes([own], CPU, torch.float64)
+            own = replace(one, vectors=one.vectors[one.index[window]])
+            own = replace(own, index=np.arange(len(own.vectors)))
+            alone = model.stack_vectors([own], CPU, torch.float64)
             expected = sizes.logits(p, alone, x[:, b : b + 1], None, torch.tensor([[length]]))
             assert (got[m, b] - expected[0, 0]).abs().max() < 1e-12, (SPECS[m], b)
 

@@ -12,3 +12,5 @@ from pefourier.encodings.families import axial
 from pefourier.encodings.families import learned_time
 from pefourier.encodings.families import structural
 from pefourier.encodings.families import relative
+from pefourier.encodings.families import biases
+from pefourier.encodings.families import lag_vectors

@@ -42,12 +42,12 @@ def line_and_sines(
 ) -> Encoding:
     r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
 
-    def codes(t: NDArray[Any]) -> Floats:
+    def vectors(t: NDArray[Any]) -> Floats:
         table: Floats = np.multiply.outer(np.asarray(t, dtype=float), slopes) + shifts
         table[:, 1:] = np.sin(table[:, 1:])
         return table
 
-    return Encoding(name, domain, len(slopes), codes, rates=slopes[1:], params=params)
+    return Encoding(name, domain, len(slopes), vectors, rates=slopes[1:], params=params)
 
 
 @encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)

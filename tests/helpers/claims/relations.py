@@ -79,7 +79,7 @@ VERDICTS = {
     "one direction": lambda answer, truth: truth[0].domain.x.max() <= 0,
     "distance only": lambda answer, truth: opposite(answer, truth) <= 1e-6,
     "direction told": lambda answer, truth: opposite(answer, truth) > 1e-6,
-    "biases": lambda answer, truth: truth[0].injection in ("bias", "key"),
+    "biases": lambda answer, truth: truth[0].injection in ("bias", "key", "key-query"),
 }
 FINDINGS = {}
 WITHOUT = {}
