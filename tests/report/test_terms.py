@@ -37,6 +37,16 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
     assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has the words of all
 
 
+def test_a_finding_without_a_meaning_is_explained_by_its_messages():
+    (missing,), (cosines,), (base,) = (
+        [t for t in find_terms(code, TERMS) if t.group == "findings"]
+        for code in ("axis-missing", "lone-cosines", "base")
+    )
+    assert missing.meaning.startswith("The coordinate … has no effect: for equal …, ")
+    assert cosines.meaning.count(". Or: ") == 1
+    assert "…" not in base.meaning
+
+
 def test_every_encoding_parameter_and_option_has_a_term():
     records = read_catalogue()
     assert {r["encoding"] for r in records} == names_of("encodings")
