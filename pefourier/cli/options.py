@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 NARROWEST, WIDEST = 3.0, 40.0  # width of a figure in inches
+OF_POINTS = ("times", "places", "edges")  # options whose files define the points
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
 
 
@@ -294,6 +295,8 @@ class EncodingOptions:
         "mtan-fixed and time2vec; for fourier-features one column per axis, such as latitude and "
         "longitude.",
     ] = None
+    places: Annotated[File, "Places: longitude, latitude in degrees; x, y for space2vec."] = None
+    edges: Annotated[File, "Edges of a graph: two columns of node numbers from 0 on."] = None
     paths: Paths = False
 
     @property
@@ -312,13 +315,11 @@ class EncodingOptions:
             raise PefourierError("standard input ('-') can be read once; name it once")
         defaults: dict[str, Any] = {"rho": self.rho, "seed": self.seed}
         defaults |= {"grid": self.grid or (), "prefix": self.prefix or 0}
-        if self.times is None:
-            return defaults
-        from pefourier.encodings.loader import refuse_times
-        from pefourier.encodings.sources.tables import read_numbers
+        for name in [name for name in OF_POINTS if getattr(self, name) is not None]:
+            from pefourier.encodings.loader import read_points
 
-        refuse_times(self.names)
-        return defaults | {"times": read_numbers(self.times)}
+            defaults[name] = read_points(name, getattr(self, name), self.names)
+        return defaults
 
     def sources(self, *, split: bool = True) -> list[Any]:
         """Return the SPECs with common settings; `split` configs with several rotations."""
@@ -329,18 +330,18 @@ class EncodingOptions:
         return [SpecWithDefaults(spec, defaults) for spec in specs]
 
     def note_without_effect(self, encodings: Sequence["Encoding"], *, quiet: bool) -> None:
-        """Note options that affect none of the encodings, and times that lack effect on any."""
-        for name in ("d", "length", "rho", "seed", "times"):
+        """Note options that affect none of the encodings, and points that lack effect on any."""
+        for name in ("d", "length", "rho", "seed", *OF_POINTS):
             if (value := getattr(self, name)) is not None:
                 without = [enc for enc in encodings if not has_setting(enc, name, value)]
-                if without and (name == "times" or len(without) == len(encodings)):
+                if without and (name in OF_POINTS or len(without) == len(encodings)):
                     labels = ", ".join(enc.label for enc in without)
                     note(f"--{name} {value} has no effect on {labels}", quiet=quiet)
 
 
 def has_setting(enc: "Encoding", name: str, value: Any) -> bool:
     """Whether an option's value is the value of a parameter or a size of an encoding."""
-    if name == "times":
-        return enc.params.get("times") is not None
+    if name in OF_POINTS:
+        return enc.params.get(name) is not None
     params = [enc.params.get(key) for key in (name, "embedding" if name == "d" else name)]
     return value in [*params, {"d": enc.dim, "length": len(enc)}.get(name)]

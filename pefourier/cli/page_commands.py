@@ -32,7 +32,7 @@ from pefourier.errors import PefourierError
 if TYPE_CHECKING:
     from pefourier.report.terms import Term
 
-OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times")  # options of a page
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times", "places", "edges")
 RESULTS = "results.jsonl"  # written by training
 
 

@@ -31,7 +31,7 @@ COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory for a lo
 class Domain:
     """Domain of n points; without a basis, the FFT applies."""
 
-    kind: Literal["position", "lag", "time", "tree"]
+    kind: Literal["position", "lag", "time", "tree", "graph", "place"]
     x: NDArray[Any]  # (n,) coordinate of each point
     grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
     prefix: int = 0  # rows before the lattice, without coordinates

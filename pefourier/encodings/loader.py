@@ -110,6 +110,7 @@ NAMED = {  # names of arrays that do not hold vectors of positions
 }
 
 
+OF_POINTS = {"times", "places", "edges"}  # parameters that define the points, and the length
 Place = tuple[Sequence[int], int]  # sides of a grid, and its prefix
 
 
@@ -166,8 +167,8 @@ def load(
     grid = options.pop("grid", ())
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
     place = sides, options.pop("prefix", 0)
-    for key in ("times", "gates"):
-        if isinstance(options.get(key), str | os.PathLike):
+    for key in (OF_POINTS | {"gates"}) & options.keys():
+        if isinstance(options[key], str | os.PathLike):
             from pefourier.encodings.sources.tables import read_numbers
 
             options[key] = read_numbers(os.fspath(options[key]))
@@ -345,14 +346,14 @@ def specs_of_rotations(spec: str) -> list[str]:
     return [spec]
 
 
-def refuse_times(specs: Sequence[str]) -> None:
-    """Refuse times if no SPEC uses times, and list the encodings that do.
+def read_points(option: str, path: str, specs: Sequence[str]) -> "NDArray[Any]":
+    """Read times, places or edges; refuse them if no SPEC uses them."""
+    from pefourier.encodings.sources.tables import read_numbers
 
-    >>> refuse_times(["dft", "mtan"])
-    """
-    takers = sorted(name for name, builder in BUILDERS.items() if "times" in builder.parameters)
+    takers = sorted(name for name, builder in BUILDERS.items() if option in builder.parameters)
     if not {spec.partition(":")[0] for spec in specs} & {*takers}:
-        raise PefourierError(f"--times works with {', '.join(takers)}; other encodings ignore it")
+        raise PefourierError(f"--{option} works with {', '.join(takers)}; others ignore it")
+    return read_numbers(path)
 
 
 def with_gates(specs: Sequence[str], gates: str | None) -> list[str]:
@@ -382,7 +383,7 @@ def build_by_name(
     if "length" not in settings and (length or not settings.get("grid")):
         settings["length"] = length or min_length
     enc = build(name, spec=spec, **settings)
-    requested = len(enc) if "times" in settings else requested  # times set the length
+    requested = len(enc) if settings.keys() & OF_POINTS else requested  # points set the length
     return replace(enc, lattice=max(requested, enc.dim) if requested else None)
 
 

@@ -21,7 +21,9 @@ from pefourier.writing.text import number
 Number = TypeVar("Number", bound=np.number)
 SAME = 1e-9  # relative tolerance within which two numbers are equal
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
+POINTS |= {"graph": "nodes", "place": "places"}
 STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}
+STEPS |= {"graph": "edges", "place": "places"}
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 
 

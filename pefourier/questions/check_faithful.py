@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, is_of_pairs, without_prefix
+from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
@@ -164,6 +165,22 @@ class LineFaithfulness(Faithfulness):
         return f"Use at most {count} positions: {points} have distinct vectors."
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PlaceFaithfulness(LineFaithfulness):
+    """Faithfulness of an encoding of places; `closest_pair` holds their rows in the file."""
+
+    closest_places: list[list[float]]  # their coordinates
+    distance: float | None  # between the two
+    unit: str  # of the distance: km on the globe
+
+    @property
+    def closest_ends(self) -> str | None:
+        """The two places with the closest vectors, and their distance."""
+        ends = zip(self.closest_pair or (), self.closest_places, strict=True)
+        names = [f"{row} at ({x:.6g}, {y:.6g})" for row, (x, y) in ends]
+        return f", {number(self.distance, 5)} {self.unit} from ".join(names) or None
+
+
 @dataclass(frozen=True, repr=False)
 class GridFaithfulness(Faithfulness):
     """Faithfulness of an encoding of a grid; `length` counts points, pairs hold row numbers."""
@@ -275,8 +292,13 @@ def describe_closest(
 
 def of_line_or_grid(
     enc: Encoding, closest: ClosestPair, separable_error: float
-) -> partial[LineFaithfulness] | partial[GridFaithfulness]:
+) -> partial[LineFaithfulness] | partial[PlaceFaithfulness] | partial[GridFaithfulness]:
     """Result type with the fields specific to one axis or to a grid filled in."""
+    if isinstance(enc.domain, PlaceDomain):
+        pair = list(closest.pair or ())
+        distance = enc.domain.distances(*enc.domain.x[pair]).item() if pair else None
+        here = {"closest_places": enc.domain.at[pair].tolist(), "unit": enc.domain.unit}
+        return partial(PlaceFaithfulness, distinct_up_to=None, distance=distance, **here)
     if not enc.domain.grid:
         return partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
     from pefourier.encodings.places import is_separable

@@ -17,7 +17,8 @@ from pefourier.encodings.model_positions import (
     axis_in,
     describe_positions,
 )
-from pefourier.encodings.sources.huggingface import INDEXER, Temperature, trained_as_stated
+from pefourier.encodings.query_temperature import Temperature
+from pefourier.encodings.sources.huggingface import INDEXER, trained_as_stated
 from pefourier.errors import PefourierError
 from pefourier.questions.result import Result
 from pefourier.questions.rotations import (

@@ -440,11 +440,11 @@ def where_to_rebuild(
     enc: Encoding, lattice: int | None, positions: Sequence[int] | Sequence[Sequence[int]] | None
 ) -> tuple[tuple[int, ...], Sequence[int] | Sequence[Sequence[int]]]:
     """Sides of the lattice, and the points at which deltas are placed."""
-    if enc.domain.irregular:
+    if enc.domain.irregular or enc.domain.kind in ("place", "graph"):
         raise PefourierError(
-            f"positions are rebuilt on a lattice of even steps, but the times of {enc.name} have "
-            "uneven steps; use 'pefourier relations' for inner products by lag, or 'pefourier "
-            "check-faithful' for the linear inverse"
+            f"positions are rebuilt on a lattice of even steps, but the {points_in_words(enc)} of "
+            f"{enc.name} have none; use 'pefourier relations' for inner products by lag, or "
+            "'pefourier check-faithful' for the linear inverse"
         )
     sides = lattice_sides(enc, lattice)
     if positions is None:

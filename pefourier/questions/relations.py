@@ -33,8 +33,9 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
+from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.findings import finding
-from pefourier.geometry.products import mean_products, toeplitz_residual
+from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
 
@@ -156,7 +157,7 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
     source = as_encoding(encoding)
     enc = without_prefix(source)
     k = kernel(enc)
-    sequence = enc.domain.kind in ("position", "time")
+    sequence, has_unit = (enc.domain.kind in (kind, "time") for kind in ("position", "place"))
     kind: partial[Relations] | partial[GridRelations] = partial(Relations)
     if len(enc.domain.sides) > 1:
         kind = partial(GridRelations, grid=enc.domain.sides, prefix=enc.domain.prefix)
@@ -166,10 +167,10 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
         shift_residual=shift_residual(enc) if sequence else None,
         toeplitz_residual=0.0 if enc.inverse_keys else toeplitz_residual(enc),
         kernel=k,
-        lags=None if k is None or enc.domain.kind != "time" else in_units(enc, np.arange(len(k))),
+        lags=in_units(enc, np.arange(len(k))) if has_unit and k is not None else None,
         first_rise=rising_lags(enc, k),
         asymmetry=asymmetry(enc),
-        distance_preservation=distance_preservation(enc) if sequence else None,
+        distance_preservation=distance_preservation(enc) if sequence or has_unit else None,
         encodings=(source,),
     )
 
@@ -225,6 +226,9 @@ def kernel(enc: Encoding) -> Floats | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
+    if isinstance(enc.domain, PlaceDomain):
+        means = products_by_distance(enc, enc.domain).mean(axis=(1, 2))
+        return means / means[0] if means[0] else None
     if enc.injection in ("key", "key-query") or not (
         enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)
     ):
@@ -281,8 +285,8 @@ def lag_axis(enc: Encoding) -> tuple[int, int]:
 
 
 def in_units(enc: Encoding, lag: Any) -> Any:
-    """Convert lag numbers to lags, for times in their unit."""
-    if lag is None or enc.domain.kind != "time":
+    """Convert lag numbers to lags, for times and places in their unit."""
+    if lag is None or enc.domain.kind not in ("time", "place"):
         return lag
     return lag * enc.domain.spacing / lag_axis(enc)[1]
 
@@ -358,6 +362,8 @@ def distance_preservation(enc: Encoding) -> float | None:
     places = enc.domain.places(x).reshape(len(x), -1).astype(float)
     # a common offset would drown the differences
     distances, between = map(distances_of_pairs, (table - table.mean(axis=0), places))
+    if isinstance(enc.domain, PlaceDomain):
+        between = enc.domain.along_surface(between)
     if len(distances) < 2 or np.ptp(distances) <= 1e-7 * distances.max():
         return None
     return float(np.corrcoef(distances, between)[0, 1])

@@ -160,7 +160,7 @@ class LineSpectrum(Spectrum):
     @property
     def peaks(self) -> list[Peak]:
         """The strongest peaks in the spectrum of a measured table."""
-        if self.measure.declared is not None or self.encodings[0].domain.kind == "tree":
+        if self.measure.declared is not None or self.encodings[0].domain.kind in ("tree", "graph"):
             return []
         omega, share = self.measure.visible, self.measure.weights
         around = np.pad(share, 1)

@@ -22,7 +22,7 @@ from pefourier.writing.text import aligned, paragraph
 FILE = Path(__file__).with_suffix(".json")
 ENCODINGS = Path(__file__).parents[1] / "encodings"
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
-POINTS |= {"pair": "pairs of positions"}
+POINTS |= {"graph": "nodes of a graph", "place": "places", "pair": "pairs of positions"}
 USED_BY = {  # some model types of transformers whose configs use an encoding
     "rope": ("llama", "mistral", "qwen3", "gemma3_text", "gpt_neox"),
     "learned": ("bert", "gpt2", "vit", "whisper"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, without_prefix
+from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.places import axis_names
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS = 400  # in a picture
+UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
 
 
 def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
@@ -124,14 +126,28 @@ MOST_POINTS = 1000  # of a decreasing curve
 
 
 def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Draw singular values (for rank and conditioning) and inner products by lag."""
+    """Draw singular values (for rank and conditioning), and inner products by lag or a map."""
     figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(values_axes, answers)
     kernels = [kernel(without_prefix(a.encoding)) for a in answers]
-    draw_kernels(kernel_axes, answers, kernels)
+    if isinstance(answers[0].encoding.domain, PlaceDomain):
+        draw_map(kernel_axes, answers[0], answers[0].encoding.domain)
+    else:
+        draw_kernels(kernel_axes, answers, kernels)
     grids = any(k is not None and k.ndim > 1 for k in kernels)
     plot.add_legend(figure, values_axes, *([kernel_axes] if grids else []))
     return figure
+
+
+def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
+    """Draw places in colours of the distance of their vectors to the first of the closest pair."""
+    pair, table = list(a.result.closest_pair or [0]), a.encoding.table()
+    x, y = domain.at.T
+    image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
+    axes.plot(x[pair], y[pair], "r+", markersize=12)
+    axes.set(xlabel="longitude" if domain.unit else "x", ylabel="latitude" if domain.unit else "y")
+    axes.set_title(f"{a.encoding.label}: + closest pair", loc="left", fontsize=9)
+    axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
 def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
@@ -199,8 +215,7 @@ def draw_kernels(
         axes.set_xscale("symlog", linthresh=min(steps))
         name = "shaded: least to largest nearby"
         axes.plot([], [], label=name, color="0.75", linestyle="-", linewidth=6)
-    timed = (a.encoding.domain.kind == "time" for a in answers)
-    units = dict.fromkeys("unit of the times" if is_time else "positions" for is_time in timed)
+    units = dict.fromkeys(UNITS.get(a.encoding.domain.kind, "positions") for a in answers)
     biases = (a.encoding.injection == "bias" and a.encoding.domain.kind == "lag" for a in answers)
     kinds = dict.fromkeys("mean of exp(bias)" if is_bias else "inner product" for is_bias in biases)
     ylabel = f"{' or '.join(kinds)} (1 at lag 0)"

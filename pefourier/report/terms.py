@@ -2,7 +2,7 @@
 
 terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and technical
 terms. Findings are in encodings/findings.toml, verdicts in words.toml, encodings and their
-parameters in the catalogue. A test checks that every field, finding and column has a term.
+parameters in the catalogue. A test checks that every finding, encoding and option has a term.
 """
 
 import re
@@ -23,6 +23,7 @@ SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SEVERITIES = ("error", "warning", "note")  # of the messages of a finding
+SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ def read_terms() -> list[Term]:
     """Read all terms: registry, findings, parameters, encodings, conventions, verdicts."""
     findings = {code: facts_of_finding({**row}) for code, row in read_toml(FINDINGS).items()}
     terms = [
-        Term(term, group, **facts)
+        term_of(group, name, entry)
         for group, table in {**read_toml(REGISTRY), "findings": findings}.items()
-        for term, facts in table.items()
+        for name, entry in table.items()
     ]
     records = read_catalogue()
     terms += [*parameter_terms(records), *encoding_terms(records)]
@@ -66,20 +67,40 @@ def facts_of_finding(row: dict[str, Any]) -> dict[str, str]:
     return {"meaning": f"{capital('. Or: '.join(forms))}.", **row}
 
 
-def without_slots(text: str) -> str:
-    """Replace the slots of a text by "…"."""
-    return " ".join(re.sub(r"(\{[^}]*\})+", "…", text).split())
+def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
+    r"""Return the term of an entry: a table of facts, or a text with a fact per line.
+
+    >>> term_of("spectrum", "peak; maximum", "Largest value.\nrange: 0 … 1").range
+    '0 … 1'
+    """
+    term, *also = names.split("; ")
+    if isinstance(entry, str):
+        meaning, *lines = entry.split("\n")
+        entry = {"meaning": meaning, **dict(line.split(": ", 1) for line in lines)}
+    return Term(term, group, **{"also": also, **entry})
 
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
-    """Yield verdicts in capitals, as in conclusions; "…" replaces slots."""
+    """Yield verdicts in capitals, as in conclusions, with what to do."""
     for command, verdicts in read_toml(WORDS).items():
         for name, text in verdicts.items():
-            if spelling(name) not in spellings:
-                entry = {"meaning": text} if isinstance(text, str) else text
-                meaning = without_slots(f"A verdict of {command}: {entry['meaning']}").rstrip(".")
-                title, meaning = entry.get("title", name), f"{meaning}."
-                yield Term(title.upper(), "conclusions", meaning, also=[name] * (title != name))
+            entry = {"meaning": text} if isinstance(text, str) else text
+            title, action = entry.get("title", name), entry.get("action", "")
+            if spelling(title) not in spellings:
+                meaning = f"Verdict of {command}. {without_slots(entry['meaning']).rstrip('.')}."
+                good = "" if "{" in action else action
+                names = [name] * (title != name)
+                yield Term(title.upper(), "conclusions", meaning, good=good, also=names)
+
+
+def without_slots(text: str) -> str:
+    """Replace slots by "…"; drop parentheses with slots, and slots of further sentences.
+
+    >>> without_slots("At {r.length:,} {r.points}, {r.count} pairs ({r.source}) rotate.{r.more}")
+    'At …, … pairs rotate.'
+    """
+    text = re.sub(rf" \([^()]*{SLOT}[^()]*\)|(?<=\.){SLOT}", "", " ".join(text.split()))
+    return re.sub(rf"{SLOT}(?: ?{SLOT})*", "…", text)
 
 
 def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
@@ -118,12 +139,12 @@ def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
 
 
 def spelling(word: str) -> str:
-    """Normalize a word: lower case, spaces, no final punctuation.
+    """Normalize a word: lower case, spaces, no final punctuation or remark in parentheses.
 
-    >>> spelling("--require_dtype"), spelling("Toeplitz residual")
+    >>> spelling("--require_dtype"), spelling("Toeplitz residual (0 = lag alone)")
     ('require dtype', 'toeplitz residual')
     """
-    return " ".join(word.lower().replace("_", " ").replace("-", " ").split()).rstrip(",.;:?")
+    return " ".join(re.sub(r" \(.*\)$|[_-]", " ", word.lower()).split()).rstrip(",.;:?")
 
 
 def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
@@ -150,7 +171,9 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
     terms = terms if is_all else terms_of_words(words, terms)
     return Page(
         "explain",
-        words=lambda: overview(terms) if is_all else "\n".join(map(explanation, terms)),
+        words=lambda: (
+            overview(terms) if is_all else "\n".join(explanation(t, words) for t in terms)
+        ),
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
         rows=lambda: flattened(fields_of(t) | {"also": "; ".join(t.also)} for t in terms),
     )
@@ -169,12 +192,13 @@ def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
     return [term for word in single for term in find_terms(word, terms)]
 
 
-def explanation(term: Term) -> str:
-    """Format a term: its meaning, and each fact that applies on a separate line."""
-    names = ("formula", "unit", "range", "good", "source")
-    facts = {name: getattr(term, name) for name in names}
-    facts["also"] = ", ".join(name.strip() for name in term.also)
-    lines = [paragraph(f"{term.term} ({term.group}): {term.meaning}", "  ")]
+def explanation(term: Term, words: Sequence[str] = ()) -> str:
+    """Format a term by the name in `words`: its meaning, and each fact on a separate line."""
+    typed = {spelling(" ".join(words)), *map(spelling, words)}
+    head = next((name for name in term.names if spelling(name) in typed), term.term)
+    facts = {name: getattr(term, name) for name in ("formula", "unit", "range", "good", "source")}
+    facts["also"] = ", ".join(name.strip() for name in term.names if name != head)
+    lines = [paragraph(f"{head} ({term.group}): {term.meaning}", "  ")]
     lines += [paragraph(f"  {name:<8} {fact}", " " * 11) for name, fact in facts.items() if fact]
     return "".join(lines)
 

@@ -158,11 +158,11 @@ def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: boo
 
 
 def check_scaling(arm: Arm, injection: Injection) -> None:
-    """Reject scaling if vectors are not added to the input or do not vary."""
-    if injection.act != "add" or not varies(injection):
+    """Reject scaling if vectors are not added to the input, do not vary or are shifted."""
+    if injection.act != "add" or injection.shifts or not varies(injection):
         raise PefourierError(
             f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the input "
-            f"(act {injection.act!r}), or is constant over positions"
+            f"(act {injection.act!r}), is constant over positions, or shifts them in training"
         )
 
 

@@ -13,7 +13,7 @@ rotation stay that way, and a rotary pair of one axis of a grid stays on that ax
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.loader import SpecWithDefaults, source_of
+from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
@@ -33,7 +34,16 @@ OF_PLACE = 2**8  # numbers counted for each place of a window: 2^22 places in al
 OTHERWISE = {  # rotations that treat queries and keys differently
     "pope": "applies softplus to queries and keys and doubles their size",
     "rope++": "rotates queries by 90 degrees less than keys",
+    "fope": "multiplies queries and keys by sums of sinusoids, a rotation only with gain=0",
 }
+
+
+class Shifts(NamedTuple):
+    """Changes of the positions of sinusoids, drawn for each window of a training step."""
+
+    positions: np.ndarray  # (T,) in evaluation
+    frequencies: np.ndarray  # (k / 2,) radians per position
+    ranges: np.ndarray  # (5,) least shift, range, range for a position, ln stretch, if whole steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +57,7 @@ class Injection:
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, with defaults
     places: np.ndarray | None = None  # (U, axes) of the vectors of a rotation
     frequencies: np.ndarray | None = None  # (axes, k / 2) radians per step, if known
+    shifts: Shifts | None = None  # of CAPE and SHAPE
 
     @property
     def seeded(self) -> bool:
@@ -98,7 +109,8 @@ def load_injection(
     With `times` (W, tokens), in steps, vectors belong to each window's times and are not trained.
 
     Vectors, or the frequencies of rotations, are trained with `learn`, and always if they are only
-    initial values; a rotation from a file or user code without frequencies keeps its angles.
+    initial values; a rotation from a file or user code without frequencies keeps its angles, and
+    sinusoids with random shifts keep their frequencies.
     """
     is_built = source_of(spec) in ("name", "code")  # files have a fixed d
     on = sides_for(spec, length, grid)
@@ -110,6 +122,10 @@ def load_injection(
     if places * windows * size > NUMBERS:
         raise PefourierError(f"{spec} needs {places * windows} vectors; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
+    temperature = temperature_of(enc, length)
+    if temperature and (times is not None or temperature.largest != 1):
+        way_out = "this model does not; choose a larger temperature_floor"
+        raise PefourierError(f"{spec} multiplies queries of {length} tokens; {way_out}")
     if times is not None:
         return inject_times(enc, times, k)
     table = vectors_of_places(enc, length, heads, k)
@@ -119,14 +135,18 @@ def load_injection(
             f"{enc.injection!r} with d={d} and {heads} heads needs {k} dimensions for {length} "
             "tokens"
         )
-    trained = (learn or enc.untrained) and enc.name != "none"
+    shifts = None
+    if enc.measure is not None and "training_shifts" in enc.params:
+        ranges = np.array(enc.params["training_shifts"])
+        shifts = Shifts(enc.domain.x + enc.measure.offset, enc.measure.frequencies, ranges)
+    trained = (learn or enc.untrained) and enc.name != "none" and shifts is None
     if enc.injection == "rotate":
         known = waves_of_rotation(enc, table)
         indices = np.arange(length)
         trained = trained and bool(known)
         return Injection("rotate", table, indices, trained, params=enc.params, **known)
     vectors, index = np.unique(table, axis=0, return_inverse=True)
-    return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params)
+    return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params, shifts=shifts)
 
 
 def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
@@ -144,7 +164,7 @@ def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
     )
 
 
-def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:
+def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, Any]:
     """Positions (n, axes) and frequencies (axes, pairs) of a rotation, if they give its table."""
     if enc.measure is None:
         return {}
@@ -216,7 +236,7 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
 
     The choice of dimensions for a pair does not matter to a model with random initial weights.
     """
-    if enc.name in OTHERWISE:
+    if enc.name in OTHERWISE and enc.params.get("gain", 1):
         raise PefourierError(f"{enc.spec} {OTHERWISE[enc.name]}; this model rotates both equally")
     layout = enc.params.get("layout", "halves")
     if layout not in ("halves", "interleaved"):

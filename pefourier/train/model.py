@@ -29,10 +29,11 @@ from torch import Tensor
 
 from pefourier.encodings.checks import WIDEST, check_count
 from pefourier.errors import PefourierError
-from pefourier.train.injection import ACTS, Injection
+from pefourier.train.injection import ACTS, Injection, Shifts
 from pefourier.train.options import LEAST_D, Inject, Options
 
 FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to this count, attention is computed explicitly
+STILL = Shifts(np.zeros(0), np.zeros(0), np.zeros(5))
 Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member axis
@@ -48,6 +49,7 @@ class StackVectors:
     learn: Tensor  # bool mask of trained numbers, broadcast to `start`
     start: Tensor  # of training: the vectors, or (M, axes, k / 2) frequencies of rotations
     places: Tensor | None = None  # (M, U, axes) of rotations
+    shifts: Sequence[Tensor] = ()  # (M, T), (M, k / 2) and (M, 5) of `Shifts`
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
         """Return the vectors of all places, with trained numbers from `trained`.
@@ -69,6 +71,20 @@ class StackVectors:
             index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
         rows = index.flatten(1)[:, :, None].expand(-1, -1, vectors.shape[2])
         return vectors.gather(1, rows).view(*index.shape, -1)
+
+    def shifted(self, table: Tensor, batch: int, drop: "Dropout") -> Tensor:
+        """Return vectors (M, B, T, k) of positions that are changed at random in each window."""
+        from pefourier.nn import rotate_pairs
+
+        p, omega, ranges = self.shifts
+        least, span, near, log_stretch, whole = ranges.T[:, :, None, None]
+        sizes = [(len(p), batch, n) for n in (1, p.shape[1], 1)]
+        shift, nudge, stretch = (drop.uniform(s, p.device, -i) for i, s in enumerate(sizes))
+        shift = torch.where(whole > 0, (span * shift).floor(), span * shift) + least
+        moved = p[:, None] + shift + near * (nudge - 0.5)
+        moved = moved * (log_stretch * (2 * stretch - 1)).exp()
+        angle = (p[:, None] - moved)[..., None] * omega[:, None, None]
+        return rotate_pairs(table[:, None], angle.cos(), angle.sin(), "interleaved")
 
 
 def of_windows(table: Tensor) -> Tensor:
@@ -100,6 +116,7 @@ def vectors_of_act(
         start = as_tensor(rates, device, dtype)
         of_members = [none if m.places is None else m.places for m in members]
         places = as_tensor(of_members, device, dtype)
+    shifts = [m.shifts or STILL for m in members] if any(m.shifts for m in members) else []
     return StackVectors(
         vectors=vectors,
         index=torch.as_tensor(np.stack([m.index for m in members])).to(device),
@@ -107,6 +124,7 @@ def vectors_of_act(
         learn=as_tensor(learn, device, torch.bool),
         start=start,
         places=places,
+        shifts=[as_tensor(arrays, device, dtype) for arrays in zip(*shifts, strict=True)],
     )
 
 
@@ -317,6 +335,8 @@ class Transformer:
         """
         drop = drop or keep_all
         tables = {a: vectors.table(p.get(f"codes.{a}"), windows) for a, vectors in injected.items()}
+        if isinstance(drop, Dropout) and "add" in injected and injected["add"].shifts:
+            tables["add"] = injected["add"].shifted(tables["add"], x.shape[1], drop)
         h = drop(self.tokens_with_vectors(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
@@ -425,16 +445,20 @@ class Dropout:
         """Apply dropout to x (M, …)."""
         self.site += 1
         share = self.share.view(-1, *(1,) * (x.dim() - 1))
-        if x.device.type == "cpu":
-            uniform = torch.empty(x.shape)
-            for member, key in zip(uniform, self.keys, strict=True):
-                seed = (key * 1_000_003 + self.step) * 64 + self.site
-                member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
-        elif self.common_share is not None:
+        if x.device.type != "cpu" and self.common_share is not None:
             return torch.native_dropout(x, self.common_share, train=True)[0]  # one kernel
-        else:
-            uniform = torch.rand(x.shape, device=x.device)
+        uniform = self.uniform(x.shape, x.device, self.site)
         return x * ((uniform >= share) / (1 - share)).to(x.dtype)
+
+    def uniform(self, shape: Sequence[int], device: torch.device, site: int) -> Tensor:
+        """Draw numbers of a shape (M, …) on [0, 1) for a place of the model."""
+        if device.type != "cpu":
+            return torch.rand(shape, device=device)
+        uniform = torch.empty(shape)
+        for member, key in zip(uniform, self.keys, strict=True):
+            seed = (key * 1_000_003 + self.step) * 64 + site
+            member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
+        return uniform
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""No option that writes replaces what the same command reads, and a full disk is told in a line."""
+"""No option replaces a file that the same command reads, and a full disk is one error line."""
 
 import json
 import os
@@ -52,6 +52,8 @@ CASES = [
     "encode n/config.json --out m/model.safetensors",
     "encode m/config.json#text --out n/model.safetensors",
     "encode sinusoidal --times column.csv --out column.csv",
+    "encode sphere2vec --places t.csv --out t.csv",
+    "encode laplacian --edges t.csv --out t.csv",
     "encode m/config.json#text --golden m/config.json",
     "resize t.npy --from 4x4 --to 6x6 --out t.npy",
     "compare t.npy t.csv --permutation t.npy",
@@ -66,7 +68,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("words", CASES)
-def test_what_is_read_is_not_replaced(run, words):
+def test_a_file_that_is_read_is_not_replaced(run, words):
     before = contents()
     done = run(*words.split())
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
@@ -82,7 +84,7 @@ def test_standard_input_is_not_replaced():
     assert (done.returncode, done.stdout, contents()) == (2, "", before)
 
 
-def test_what_is_not_read_is_replaced(run):
+def test_other_files_are_replaced(run):
     for words in ("encode t.npy --out t.csv", "encode dft --out t.npy --d 8") * 2:
         assert run(*words.split()).status == 0
 

@@ -1,4 +1,4 @@
-"""What no encoding can be built from is refused in one line that names it."""
+"""Invalid parameters of encodings are refused in one line that names them."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from pefourier.errors import PefourierError
 
 YARN = "rope:scaling=yarn,factor=2"
 LONG = "rope:scaling=longrope,factor=2,original=9,short_factor=1;1"
-REFUSED = [  # spec, length, d, grid, what the line names
+REFUSED = [  # spec, length, d, grid, part of the error
     ("rope:factor=2", 9, 8, (), "scaling=none does not use factor=2.0"),
     ("rope:scaling=linear,factor=2,original=64", 9, 8, (), "original=64"),
     (YARN, 9, 8, (), "needs original"),
@@ -129,7 +129,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("named", CALLS)
-def test_what_python_gives_is_refused(named):
+def test_invalid_python_arguments_are_refused(named):
     with pytest.raises(PefourierError) as caught:
         CALLS[named]()
     assert named in str(caught.value)

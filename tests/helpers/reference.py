@@ -1,15 +1,15 @@
-"""What each registered encoding is known to be; an encoding without a row fails the laws.
+"""Known facts about each registered encoding; an encoding without a row fails the laws.
 
-A row holds the verdict of check-faithful at length 80 and d 256, the code of the fourth point
-(position 3, lag -4, node 3) at length 8 and d 4, and whether inner products depend on the lag alone
-(`stationary`). The code is a tuple of its first numbers, at best all four. It is `derived`: written
-here from the formula of the paper, not printed by the builder, and from the frozen stream of random
-numbers of seed 0 where the builder draws some. Only where a formula is too long for a line the code
-is `recorded` from the builder; a slow twin in the tests of the family then checks the formula.
+A row holds the verdict of check-faithful at length 80 and d 256, the vector of the fourth point
+(position 3, lag -4, node 3) at length 8 and d 4, and whether inner products depend only on the lag
+(`stationary`). The vector is a tuple of its first numbers, preferably all four. It is `derived`:
+written here from the formula of the paper, not printed by the builder, and from the frozen stream
+of random numbers of seed 0 if the builder draws numbers. If a formula is too long for a line, the
+vector is `recorded` from the builder; a slow reference in the tests of the family then checks it.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from math import cos, log, pi, sin, sqrt
+from math import asin, cos, degrees, isqrt, log, pi, sin, sqrt
 
 import numpy as np
 
@@ -19,17 +19,29 @@ UNIFORM = np.random.RandomState(0).uniform(size=64)  # on [0, 1)
 NORMAL = np.random.RandomState(0).normal(size=64)
 DISTANCES = np.random.RandomState(0).normal(size=4 * 512)  # deberta: 2 · 256 rows of 4 numbers
 ACROSS = [cos(2 * pi * UNIFORM[0]), -sin(2 * pi * UNIFORM[0])]  # mixed-rope: one head of two pairs
+GENERATOR = (2 * pi * UNIFORM[:16].reshape(4, 4))[np.triu_indices(4, 1)]  # liere: S_12, S_13, …
+PFAFFIAN = GENERATOR[0] * GENERATOR[5] - GENERATOR[1] * GENERATOR[4] + GENERATOR[2] * GENERATOR[3]
+SQUARES = (GENERATOR**2).sum() / 2
+PLANES = [sqrt(SQUARES + sign * sqrt(SQUARES**2 - PFAFFIAN**2)) for sign in (1, -1)]
+MIXED = np.eye(2) + 0.3 / sqrt(2) * NORMAL[:8].reshape(2, 2, 2)  # fope: C and S of two pairs
+LON, LAT = pi * (3 * (sqrt(5) - 1) % 2 - 1), asin(7 / 8 - 1)  # place 3 of 8, in radians
 SLOW = 10.0**-0.5  # mtan-fixed: the second of two frequencies at base 10
+
+
+def fitting(name, d):
+    """The d that an encoding allows: a whole scale of places, or a square of harmonics."""
+    least = {"space2vec": 4, "sphere2vec": 3}.get(name, 1)
+    return isqrt(d) ** 2 if name == "spherical-harmonics" else max(d, least)
 
 
 @dataclass(frozen=True)
 class Row:
-    verdict: str  # of check-faithful at length 80, d 256
-    derived: tuple[float, ...] = ()  # the code of position 3, written here from its formula
-    recorded: tuple[float, ...] = ()  # the same as the builder gave it
+    verdict: str  # verdict of check-faithful at length 80, d 256
+    derived: tuple[float, ...] = ()  # the vector of position 3, written here from its formula
+    recorded: tuple[float, ...] = ()  # the vector of position 3, as the builder computed it
     _: KW_ONLY
-    stationary: bool = False  # inner products depend on the lag alone
-    damped: bool = False  # waves decay: their frequencies alone do not span the codes
+    stationary: bool = False  # inner products depend only on the lag
+    damped: bool = False  # amplitudes decay: the frequencies do not span the vectors
 
     @property
     def code(self) -> tuple[float, ...]:
@@ -37,7 +49,7 @@ class Row:
 
 
 def line_and_sines(slopes, shifts, t):
-    """The first of four columns is a line, the others are sines of lines."""
+    """Return a vector whose first number is linear in t and the others are sines."""
     line, *phases = (a * t + b for a, b in zip(slopes, shifts, strict=True))
     return (line, *map(sin, phases))
 
@@ -56,6 +68,12 @@ ROWS = {
         damped=True,
     ),
     "rope++": Row("injective", (sin(3), sin(0.03), -cos(3), -cos(0.03)), stationary=True),
+    "fope": Row("injective", (*((cos(3), 1) @ MIXED[0]), *((sin(3), 0) @ MIXED[1]))),
+    "liere": Row(
+        "invertible", tuple(wave(3 * w) for wave in (cos, sin) for w in PLANES), stationary=True
+    ),
+    "cape": Row("injective", (sin(3), cos(3), sin(0.03), cos(0.03)), stationary=True),
+    "shape": Row("injective", (sin(503), cos(503), sin(5.03), cos(5.03)), stationary=True),
     "pope": Row("injective", (cos(3), cos(0.3), cos(0.03), cos(0.003)), stationary=True),
     "grape": Row("injective", (cos(3), cos(0.03), -sin(3), -sin(0.03)), stationary=True),
     "axial": Row("injective", (sin(3), sin(0.03), cos(3), cos(0.03)), stationary=True),
@@ -107,7 +125,33 @@ ROWS = {
     "deberta": Row("invertible", tuple(0.02 * DISTANCES[4 * 260 : 4 * 261])),  # row 256 + 4
     "swin": Row("distinct lags", tuple(0.02 * NORMAL[44:48])),  # query - key 4: row 11 of 15
     "swin2": Row("distinct lags", recorded=(7.96411899, 7.97491985, 7.99233408, 7.98994052)),
-    "beit": Row("distinct lags", tuple(0.02 * NORMAL[56:60])),  # row 14, behind three others
+    "beit": Row("distinct lags", tuple(0.02 * NORMAL[56:60])),  # row 14, after three other rows
     "tupe": Row("invertible", recorded=(0.00901403, -0.03304318, -0.00818218, 0.00339314)),
-    "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # left, left
+    "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # a left branch, twice
+    "laplacian": Row("injective", tuple(sqrt(2 / 7) * cos(3 * pi * k / 7) for k in (1, 2, 3, 4))),
+    "random-walk": Row("collides", (0.0, 1 / 2, 0.0, 3 / 8)),
+    "space2vec": Row(
+        "injective", tuple(wave(degrees(a) / 10) for a in (LON, LAT) for wave in (sin, cos))
+    ),
+    "sphere2vec": Row(
+        "invertible",
+        recorded=(  # from the formula, but phases of thousands of radians are rounded
+            sin(1000 * LAT),
+            cos(1000 * LAT) * cos(1000 * LON),
+            cos(1000 * LAT) * sin(1000 * LON),
+            0.0,
+        ),
+    ),
+    "spherical-harmonics": Row(
+        "invertible",
+        tuple(
+            sqrt(c / (4 * pi)) * y
+            for c, y in (
+                (1, 1),
+                (3, sin(LON) * cos(LAT)),
+                (3, -sin(LAT)),
+                (3, cos(LON) * cos(LAT)),
+            )
+        ),
+    ),
 }

@@ -1,4 +1,4 @@
-"""What check-faithful and context say of biases that depend on the query, and of forget gates."""
+"""Answers of check-faithful and context about biases that depend on the query, and about gates."""
 
 import math
 
@@ -23,7 +23,7 @@ def free(seed=0, heads=3):
 
 
 def shared_keys(bias, query):
-    """Keys of a query that share their biases with another key, counted pair by pair."""
+    """Return how many keys of a query share their biases with another key, pair by pair."""
     rows = {tuple(bias[:, query, key]) for key in range(N) if np.isfinite(bias[0, query, key])}
     return sum(np.isfinite(bias[0, query])) - len(rows)
 
@@ -88,7 +88,7 @@ def test_formulas_of_biases_reach_any_length(spec):
 
 
 def farthest(gates):
-    """The largest distance from which a query gives a key 1% of its weight, pair by pair."""
+    """Return the largest distance from which a query gives a key 1% of its weight, pair by pair."""
     n = len(gates)
     pairs = ((i, j) for i in range(n) for j in range(i + 1))
     return max(i - j for i, j in pairs if math.prod(gates[j + 1 : i + 1]) >= 0.01)

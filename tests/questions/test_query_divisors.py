@@ -1,4 +1,4 @@
-"""The divisor of FIRE's distances is read from two biases of pairs, and named where it explains."""
+"""The divisor of FIRE's distances is read from two biases of pairs and explains differences."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ N = 40
 
 
 def fire(which, threshold, *, seed=0, c=0.1, heads=3):
-    """FIRE's biases (heads, N, N), with max(i, L) or, as in a public copy, min(i, L)."""
+    """Return FIRE's biases (heads, N, N), with max(i, L) or, as in a public copy, min(i, L)."""
     rng = np.random.default_rng(seed)
     inner, shifts, outer = rng.normal(size=16), rng.normal(size=16), rng.normal(size=(16, heads))
     i = np.arange(N, dtype=float)

@@ -1,4 +1,4 @@
-"""What any result can do: laws over every kind of result."""
+"""Laws that hold for every kind of result."""
 
 import dataclasses
 import html
@@ -27,6 +27,7 @@ RESULTS = {
     "reconstruct on a grid": lambda: pefourier.reconstruct("axial:grid=3x4", [(1, 2)], d=16),
     "check of a grid": lambda: pefourier.check("axial:grid=3x4", d=16),
     "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
+    "check of places": lambda: pefourier.check("sphere2vec", length=12, d=6),
     "check on a grid": lambda: pefourier.check("axial", d=8, grid=(3, 4), prefix=1),
     "relations": lambda: pefourier.relations("rope", length=12, d=16),
     "relations of a window": lambda: pefourier.relations("swin:grid=3x4", d=4),
@@ -57,12 +58,12 @@ def test_every_kind_of_result_is_here():
 
 
 def kinds_below(kind):
-    """Kinds of results that have no kinds below them."""
+    """Return the kinds of results without subclasses."""
     below = kind.__subclasses__()
     return set().union(*map(kinds_below, below)) if below else {kind}
 
 
-def test_a_result_speaks(result):
+def test_a_result_has_a_conclusion_and_forms(result):
     record = result.to_dict()
     assert list(record)[:3] == ["encoding", "spec", "params"]
     assert record["conclusion"] == result.conclusion

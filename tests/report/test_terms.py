@@ -1,6 +1,7 @@
-"""The registry of terms: every word of an answer is in it, and `explain` tells it."""
+"""The registry of terms has every word of an answer, and `explain` prints it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,14 @@ from pefourier.cli.main import program
 from pefourier.cli.page_commands import command_terms
 from pefourier.cli.registry import options_of
 from pefourier.report.catalogue import read_catalogue
+from pefourier.report.render import verdicts_of
 from pefourier.report.terms import (
+    WORDS,
+    explanation,
     find_terms,
+    overview,
     read_terms,
+    term_of,
 )
 
 PACKAGE = Path(pefourier.__file__).parent
@@ -34,7 +40,7 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
     vectors = {t.term for t in TERMS if t.group == "findings"}
     assert set(re.findall(r'(?:inding|says)\(\s*"([a-z0-9-]+)"', sources)) <= vectors
     assert [code for code in vectors if f'"{code}"' not in sources] == []
-    assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has the words of all
+    assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has all messages
 
 
 def test_a_finding_without_a_meaning_is_explained_by_its_messages():
@@ -66,6 +72,10 @@ def test_every_encoding_parameter_and_option_has_a_term():
         ("gap,", [("gap", "check-faithful")]),
         ("toeplitz-residual", [("toeplitz_residual", "check-faithful")]),
         ("smallest distance", [("min_distance", "check-faithful")]),
+        ("gap (relative to RMS norm)", [("gap", "check-faithful")]),
+        ("safe_phase", [("safe_cast", "check-faithful")]),
+        ("A4 (1 = aligned with two axes)", [("isotropy", "spectrum")]),
+        ("NOT SHOWN", [("NO DIFFERENCE", "conclusions")]),
         ("precision", [("precision", "check-faithful"), ("precision", "train")]),
         ("-S", [("--length", "options")] * 5),
         ("m-rope", [("axes", "context")]),
@@ -75,7 +85,7 @@ def test_a_term_is_found_as_people_spell_it(wanted, found):
     assert [(t.term, t.group) for t in find_terms(wanted, EVERY)] == found
 
 
-OF_ENGINES = {  # a term, and how engineers of language models spell it
+OF_ENGINES = {  # a term, and its spelling by engineers of language models
     "kv cache": ["kv cache", "kv-cache", "KV cache", "kv_cache", "past_key_values"],
     "quantise": ["quantise", "quantize", "quantization", "quantisation"],
     "inv_freq": ["inv_freq", "inv freq", "inverse frequencies"],
@@ -119,7 +129,7 @@ def test_a_near_miss_of_several_words_is_compared_as_a_whole(run, typed, likely)
 
 
 def test_rounding_errors_are_those_that_quantise_states():
-    """Steps over 12 of integers; halves of the last digit of float8, of its normal numbers."""
+    """Rounding errors are step² / 12 for integers, and half of the last digit for float8."""
     rng = np.random.default_rng(5)
     k, q = rng.normal(size=(4000, 64)), rng.normal(size=(4000, 64))
     for bits in (8, 4):
@@ -134,6 +144,39 @@ def test_rounding_errors_are_those_that_quantise_states():
         assert 0.85 < error.max() * share < 1
 
 
+def test_every_title_of_a_verdict_is_found_without_slots():
+    verdicts = map(verdicts_of, tomllib.loads(WORDS.read_text()))
+    titles = {entry.get("title", name) for words in verdicts for name, entry in words.items()}
+    assert [title for title in titles if not find_terms(title.upper(), EVERY)] == []
+    of_verdicts = [t for t in TERMS if t.group == "conclusions"]
+    assert [t.term for t in of_verdicts if "{" in t.meaning + t.good or "}" in t.meaning] == []
+    assert any(t.good for t in of_verdicts)
+
+
+@pytest.mark.parametrize(
+    ("names", "entry"),
+    [
+        ("peak; top", "Largest value.\nrange: 0 … 1\ngood: 1: exact."),
+        ("peak; top", {"meaning": "Largest value.", "range": "0 … 1", "good": "1: exact."}),
+        (
+            "peak",
+            {"meaning": "Largest value.", "range": "0 … 1", "good": "1: exact.", "also": ["top"]},
+        ),
+    ],
+)
+def test_a_text_and_a_table_give_one_term(names, entry):
+    term = term_of("spectrum", names, entry)
+    assert (term.names, term.range, term.good) == (("peak", "top"), "0 … 1", "1: exact.")
+
+
+@pytest.mark.parametrize("columns", [80, 50])
+def test_explanations_fit_the_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    texts = [explanation(t) for t in EVERY if t.group != "findings"] + [overview(EVERY)]
+    lines = [line for text in texts for line in text.splitlines() if " " in line.strip()]
+    assert max(map(len, lines)) <= columns  # a single name can be longer
+
+
 def test_explain_answers_in_every_form(run):
     assert [
         word for word in ("p-RoPE", "nope", "gguf", "LOST") if not find_terms(word, EVERY)
@@ -145,6 +188,7 @@ def test_explain_answers_in_every_form(run):
     both = run("explain", "rank, isometric", "--json").results
     assert [t["term"] for t in both] == ["rank", "--rank", "isometric"]
     assert run("explain", "--lattice").out.startswith("--lattice (options): ")
+    assert run("explain", "safe_phase").out.startswith("safe_phase (check-faithful): ")
     assert len(run("explain", "--json").results) == len(EVERY)
 
 

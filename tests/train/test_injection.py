@@ -1,4 +1,4 @@
-"""What is injected: the code of each place, and what is trained."""
+"""Injected vectors of each position, and the parameters that are trained."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def inject(spec, d=16, heads=2, grid=GRID, length=N):
 
 @pytest.mark.parametrize("name", ["t5", "shaw", "erpe", "shaw:values=true", "xl", "deberta"])
 def test_a_place_has_the_code_of_its_lag(name):
-    """Lag is key - query."""
+    """The lag is key - query."""
     one = injection(name)
     enc = build(name.partition(":")[0], length=8, d=2 if one.act == "bias" else 8)
     table = one.table()
@@ -44,7 +44,7 @@ def test_what_is_before_training_is_trained():
 
 @pytest.mark.parametrize(("name", "length"), [("dft", 24), ("sinusoidal", 8), ("ramp", 8)])
 def test_what_varies_of_matched_vectors_has_the_root_mean_square_requested(name, length):
-    """About the mean over positions, also where some share a code."""
+    """The deviation from the mean over positions has the requested size, with equal vectors too."""
     own = injection(name, sizes=replace(SIZES, length=length))
     table, own = scale_to_rms(own, 0.25).table(), own.table()
     assert np.sqrt((table**2).mean()) == pytest.approx(0.25)
@@ -87,10 +87,10 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
 def test_vectors_added_are_those_of_the_grid_or_of_one_axis():
     own = build("axial", d=16, grid=GRID).table()
     np.testing.assert_array_equal(inject("axial").table(), own)
-    for spec in ("axial", "sinusoidal", "alibi"):  # of which two know no grid
+    for spec in ("axial", "sinusoidal", "alibi"):  # two without a form on a grid
         one, flat = (inject(spec, grid=grid).table() for grid in (GRID, ()))
         assert np.array_equal(one, flat) == (spec != "axial")
-    one = injection("tupe")  # a row a query
+    one = injection("tupe")  # one row for each query
     tupe = build("tupe", length=8, d=16, heads=2).table()
     by_query = one.table().reshape(8, 8, 2).transpose(0, 2, 1).reshape(8, 16)
     np.testing.assert_allclose(by_query, tupe)
@@ -130,7 +130,7 @@ def test_biases_are_those_of_displacements(spec):
 
 
 def test_the_terms_of_lags_are_those_of_debertas_attention(rng):
-    """c2p and p2c, with the identity for W_k and W_q."""
+    """The terms c2p and p2c equal DeBERTa's attention with the identity for W_k and W_q."""
     from rotary_modules import config_class, quiet
     from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 

@@ -1,4 +1,4 @@
-"""Encodings that number the measured times of each window."""
+"""Encodings of the measured times of each window."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_times_in_even_steps_have_the_vectors_of_positions(spec):
 
 
 def waves(times, rates):
-    """Sines and cosines of each rate, side by side."""
+    """Return sines and cosines of each rate in neighbouring columns."""
     angles = times[..., None] * rates
     return np.stack([np.sin(angles), np.cos(angles)], axis=3).reshape(*times.shape, -1)
 
@@ -75,7 +75,7 @@ def test_uneven_times_have_the_vectors_of_a_formula(spec, rng):
 @pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
 @pytest.mark.parametrize("sizes", [SIZES, replace(SIZES, inject="concat", layers=2)])
 def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch, few, sizes):
-    """In a stack of all encodings, in another order of windows, some of them padded."""
+    """Each window has its table in a stack of all encodings, reordered and partly padded."""
     monkeypatch.setitem(model.FEW_TOKENS, "cpu", few)
     times = drawn_times(rng)
     members = [at(spec, times) for spec in SPECS]
@@ -125,7 +125,7 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
     path = write_series(tmp_path / "x.csv", lambda s, t: 1000 * s + t * t, rng)
     task = load_task(path, Options(positions="time"))
     found = task.times_of_tokens(task.times, 1, task.length)
-    series = [np.arange(9 - s % 3) ** 2 for s in range(40)]  # which are sorted by name
+    series = [np.arange(9 - s % 3) ** 2 for s in range(40)]  # sorted by name
     mean = sum(own[-1] for own in series) / sum(len(own) - 1 for own in series)
     for row, length in zip(found, task.lengths if task.lengths is not None else [], strict=True):
         np.testing.assert_allclose(row[:length], np.arange(length) ** 2 / mean)
@@ -152,7 +152,7 @@ def test_what_has_no_times_is_refused_by_name(change, named):
         run_comparison(Options(**{"dataset": ("irregular",), "positions": "time", **change}))
 
 
-def test_rows_of_irregular_say_nothing_and_times_all():
+def test_classes_of_irregular_depend_on_times_only():
     x, y, _, times = draw_examples("irregular:count=20000,noise=0,length=9")
     events = np.array([np.flatnonzero(row) for row in x[:, :, 0]])
     elapsed = np.diff(np.take_along_axis(times, events, axis=1))[:, 0]
@@ -162,7 +162,7 @@ def test_rows_of_irregular_say_nothing_and_times_all():
     for label, table in enumerate(counts):
         np.add.at(table, tuple(events[y == label].T), 1)
     a, b = (table[np.triu_indices(9, 1)] for table in counts)
-    assert ((a - b) ** 2 / (a + b)).sum() < 36 + 5 * (2 * 36) ** 0.5  # of 36 cells, chi squared
+    assert ((a - b) ** 2 / (a + b)).sum() < 36 + 5 * (2 * 36) ** 0.5  # 36 cells, chi squared
 
 
 def test_times_of_too_many_windows_are_refused():

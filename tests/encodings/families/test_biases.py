@@ -1,4 +1,4 @@
-"""Biases of attention scores: golden numbers, formulas written out, and public source code."""
+"""Biases of attention scores equal golden numbers, formulas written out, and public source code."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ def layers_by_stream(seed, sizes):
 
 
 def by_loops(x, layers, activation):
-    """Output of a network for one number, unit by unit."""
+    """Return the output of a network for one number, unit by unit."""
     values = [x]
     for k, (weights, shifts) in enumerate(layers):
         values = [
@@ -147,7 +147,7 @@ def test_fire_is_a_bias_of_lags_up_to_its_threshold():
 
 
 def test_fire_is_the_public_source_code_with_its_weights():
-    """The matrix of DAPE's FIRE, with threshold L: rows of queries, torch's functions."""
+    """The matrix equals DAPE's FIRE with threshold L, computed by torch's functions."""
     torch = pytest.importorskip("torch")
     n, heads, c, threshold = 30, 3, 0.1, 12.0
     layers = linear_layers(1, (1, 32, heads))

@@ -1,4 +1,4 @@
-"""Vectors of lags that the source code of transformers projects: xl and deberta."""
+"""Vectors of lags equal those of transformers: xl and deberta."""
 
 from itertools import pairwise
 from math import cos, sin
@@ -45,7 +45,7 @@ def test_xlnets_rows_are_those_of_xl(attention, causal, clamp):
 
     settings = {"d_model": 8, "attn_type": attention, "bi_data": False, "clamp_len": clamp or -1}
     model = SimpleNamespace(**settings, positional_embedding=XLNetModel.positional_embedding)
-    rows = XLNetModel.relative_positional_encoding(model, 9, 9)[1:, 0]  # the first is cut off
+    rows = XLNetModel.relative_positional_encoding(model, 9, 9)[1:, 0]  # the first row is cut off
     table = build("xl", length=9, d=8, clamp=clamp, causal=causal).table()
     np.testing.assert_allclose(table, rows.numpy(), atol=1e-6)
 

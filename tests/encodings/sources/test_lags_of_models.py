@@ -1,4 +1,4 @@
-"""Configs of models with relative sinusoids or DeBERTa's distances, against their source code."""
+"""Configs of models with relative sinusoids or DeBERTa's distances equal their source code."""
 
 from types import SimpleNamespace
 
@@ -155,7 +155,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("values", "words"), REFUSED, ids=lambda x: str(x)[:70])
-def test_what_a_config_does_not_settle_is_refused_with_the_reason(values, words, config):
+def test_ambiguous_configs_are_refused(values, words, config):
     with pytest.raises(PefourierError) as error:
         load(config(values), length=9)
     assert words in str(error.value)
@@ -167,7 +167,7 @@ def test_what_a_config_does_not_settle_is_refused_with_the_reason(values, words,
     [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
 )
 def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, config, run):
-    """No absolute table: relative vectors alone, here before training."""
+    """The model has no absolute table, only relative vectors, here before training."""
     from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
 
     own = {**RELATIVE, "hidden_size": 6, "num_hidden_layers": 2, "position_buckets": buckets}
@@ -224,6 +224,6 @@ def test_debertas_trained_vectors_are_looked_up_as_its_code_does(kind, norm, con
 
 
 def test_an_absolute_table_beside_distances_is_the_table(config):
-    """As before: the weights hold it, and distances come second."""
+    """A model with an absolute table and distances is analysed by its table."""
     with pytest.raises(PefourierError, match="are learned"):
         load(config({**DEBERTA, "position_biased_input": True}))

@@ -1,4 +1,4 @@
-"""Tables that weights beside a config hold: what is found, how the models look it up."""
+"""Tables in the weights next to a config: which tensors are found and how models use them."""
 
 import json
 
@@ -18,7 +18,7 @@ BIAS = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, rng, run):
-    """The doctor looks at what came from weights, however it was reached."""
+    """A folder and its file have the same findings of their table."""
     vectors = rng.normal(size=(12, 8)).astype(np.float32)
     vectors[5:] = vectors[5] if broken else vectors[5:]
     safetensors(folder / "model.safetensors", {TABLE: vectors})
@@ -75,7 +75,7 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
 
 
 def warned(found):
-    """Whether a table is said not to be what the model's code makes."""
+    """Return whether the findings say that a table differs from the model's source code."""
     return "weights-config" in {f.code for f in found.findings}
 
 
@@ -142,9 +142,7 @@ def test_a_table_is_computed_only_where_the_config_asks_for_sinusoids(config):
 
 
 @pytest.mark.parametrize(("values", "tensor"), STORED.values(), ids=STORED)
-def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
-    values, tensor, config, folder, rng
-):
+def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, folder, rng):
     path = config(values)
     formula = load(path, length=30)
     first = formula.params["offset"]
@@ -162,7 +160,7 @@ def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
     assert not warned(load(path, length=99))
     assert load(path, length=99).measure is not None
     safetensors(folder / "model.safetensors", {tensor: np.ones((30 + first, 4), "float32")})
-    assert warned(load(path))  # of another width
+    assert warned(load(path))  # a tensor of another width
 
 
 @pytest.fixture
@@ -199,7 +197,7 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
 
 
 def test_each_config_inside_another_has_its_own_table(config, tmp_path):
-    """As CLIP has: the text model's where none is named."""
+    """A CLIP config uses the table of its text model unless a part is named."""
     text, vision = (np.random.default_rng(n).normal(size=(n, n // 2)) for n in (12, 20))
     tables = {"text_model": text, "vision_model": vision}
     named = {f"{k}.embeddings.position_embedding.weight": v for k, v in tables.items()}
@@ -248,7 +246,7 @@ def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_pa
 
 
 def test_biases_without_weights_are_stated_to_be_random(config, run):
-    """A note at the end said so, behind a verdict on random numbers."""
+    """The warning that biases are random is in the findings and in the conclusion."""
     (record,) = run(
         "check-faithful", config({"model_type": "t5", "num_heads": 4}), "--json"
     ).results

@@ -1,0 +1,214 @@
+"""Vectors of nodes: golden numbers, closed forms, exact walks and the link to the DFT."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import build
+from pefourier.encodings.families.graph import by_first_nodes, graph_of
+from pefourier.questions.check_faithful import check_faithful
+from pefourier.questions.spectrum import spectrum
+
+
+def cycle(n):
+    return np.array([[i, (i + 1) % n] for i in range(n)])
+
+
+def path(n):
+    return np.array([[i, i + 1] for i in range(n - 1)])
+
+
+def star(leaves):
+    return np.array([[0, i + 1] for i in range(leaves)])
+
+
+def complete(n):
+    return np.array([[i, j] for i in range(n) for j in range(i)])
+
+
+def drawn(rng, n=12):
+    """A connected graph: a path and some edges."""
+    extra = [sorted(rng.choice(n, 2, replace=False).tolist()) for _ in range(n)]
+    return np.array([*path(n).tolist(), *extra])
+
+
+def dense(edges):
+    n = int(np.max(edges)) + 1
+    adjacent = [[0] * n for _ in range(n)]
+    for i, j in np.asarray(edges).tolist():
+        adjacent[i][j] = adjacent[j][i] = 1
+    return adjacent
+
+
+def codes(enc):
+    return [f.code for f in enc.findings]
+
+
+def test_path_of_four_nodes_has_the_published_numbers():
+    enc = build("laplacian", length=4, d=3)
+    np.testing.assert_allclose(enc.params["eigenvalues"], (0, 0.5, 1.5, 2), atol=1e-12)
+    half = (0.57735027, 0.40824829, 0.40824829, 0.57735027)
+    np.testing.assert_allclose(np.abs(enc.table()[:, 0]), half, atol=1e-8)
+    walks = build("random-walk", length=4, d=4).table()
+    np.testing.assert_array_equal(walks[[0, 3]], [(0, 0.5, 0, 0.375)] * 2)
+    np.testing.assert_array_equal(walks[[1, 2]], [(0, 0.75, 0, 0.6875)] * 2)
+
+
+def test_eigenvalues_of_complete_graph_star_and_square():
+    for edges, values in {
+        4: (complete(4), (0, 4 / 3, 4 / 3, 4 / 3)),
+        5: (star(4), (0, 1, 1, 1, 2)),
+        6: (cycle(4), (0, 1, 1, 2)),
+    }.values():
+        found = build("laplacian", d=2, edges=edges).params["eigenvalues"]
+        np.testing.assert_allclose(found, values, atol=1e-12)
+
+
+def test_walks_on_triangle_pentagon_and_star():
+    triangle = build("random-walk", d=6, edges=cycle(3)).table()
+    expected = [(1 + 2 * (-0.5) ** k) / 3 for k in range(1, 7)]
+    np.testing.assert_allclose(triangle, [expected] * 3, atol=1e-13)
+    pentagon = build("random-walk", d=5, edges=cycle(5)).table()
+    np.testing.assert_allclose(pentagon, [(0, 1 / 2, 0, 3 / 8, 1 / 16)] * 5, atol=1e-13)
+    leaf = build("random-walk", d=4, edges=star(4)).table()
+    np.testing.assert_allclose(leaf[:2], [(0, 1, 0, 1), (0, 1 / 4, 0, 1 / 4)], atol=1e-13)
+
+
+def test_walks_are_the_exact_powers(rng):
+    edges = drawn(rng)
+    adjacent = dense(edges)
+    step = [[Fraction(a, sum(line)) for a in line] for line in adjacent]
+    power, n, expected = step, len(step), []
+    for _ in range(6):
+        expected.append([float(power[i][i]) for i in range(n)])
+        power = [
+            [sum(power[i][k] * step[k][j] for k in range(n)) for j in range(n)] for i in range(n)
+        ]
+    found = build("random-walk", d=6, edges=edges).table()
+    np.testing.assert_allclose(found, np.array(expected).T, atol=2e-12)
+
+
+def test_columns_are_eigenvectors_of_the_laplacian_by_rising_eigenvalue(rng):
+    edges = drawn(rng)
+    adjacent = np.array(dense(edges), dtype=float)
+    enc = build("laplacian", d=9, edges=edges)
+    walk = adjacent / adjacent.sum(axis=1, keepdims=True)  # similar to I - L, not symmetric
+    values = np.sort(1 - np.linalg.eigvals(walk).real)
+    np.testing.assert_allclose(enc.params["eigenvalues"], values, atol=1e-10)
+    scale = adjacent.sum(axis=1) ** -0.5
+    laplacian = np.eye(12) - scale[:, None] * adjacent * scale
+    table = enc.table()
+    np.testing.assert_allclose(laplacian @ table, table * values[1:10], atol=1e-10)
+    np.testing.assert_allclose(table.T @ table, np.eye(9), atol=1e-10)
+    first = table[(np.abs(table) > 1e-7).argmax(axis=0), np.arange(9)]
+    assert (first > 0).all()
+
+
+@pytest.mark.parametrize("n", [5, 8, 9, 16])
+def test_on_a_cycle_the_columns_are_those_of_the_dft(n):
+    table = build("laplacian", d=n - 1, edges=cycle(n)).table()
+    dft = build("dft", length=n, d=n).table()
+    waves = (n - 1) // 2
+    order = [k + waves * part for k in range(1, waves + 1) for part in (0, 1)]
+    order += [n - 1] * (n % 2 == 0)  # a cosine and a sine in turn, and Nyquist
+    np.testing.assert_allclose(table, dft[:, order], atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [5, 8])
+def test_on_a_path_the_columns_are_cosines_of_the_dft_of_twice_the_cycle(n):
+    table = build("laplacian", length=n, d=n - 1).table()
+    around = 2 * (n - 1)  # the path and back
+    dft = build("dft", length=around, d=around).table()
+    cosines = dft[:n, [*range(1, n - 1), around - 1]]
+    degrees = np.array([1.0, *[2.0] * (n - 2), 1.0])
+    waves = np.sqrt(degrees)[:, None] * cosines
+    np.testing.assert_allclose(table, waves / np.linalg.norm(waves, axis=0), atol=1e-12)
+
+
+def test_frequencies_of_a_cycle_are_those_of_the_dft():
+    answer = spectrum(build("laplacian", d=15, edges=cycle(16)), lattice=16, sigma=0)
+    expected = np.array([0, *[2.0] * 7, 1]) / 15
+    np.testing.assert_allclose(answer.density, expected, atol=1e-12)
+
+
+def test_the_basis_of_an_eigenspace_does_not_depend_on_its_rotation(rng):
+    graph = graph_of(complete(6), 0)[0]
+    space = graph.basis[:, 1:]
+    turned = space @ np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    np.testing.assert_allclose(by_first_nodes(turned), by_first_nodes(space), atol=1e-10)
+    np.testing.assert_allclose(by_first_nodes(-space), space, atol=1e-10)
+
+
+def test_findings_name_what_eigenvectors_leave_open():
+    assert codes(build("laplacian", length=9, d=4)) == ["eigenvector-signs"]
+    cut = ["equal-eigenvalues", "cut-eigenspace", "eigenvector-signs"]
+    for d in range(1, 9):  # a cosine and a sine each: the advice is an even d
+        found = codes(build("laplacian", d=d, edges=cycle(9)))
+        assert found == [code for code in cut if code != "cut-eigenspace" or d % 2]
+    apart = [[0, 1], [1, 2], [3, 4], [4, 5]]
+    assert "equal-eigenvalues" in codes(build("laplacian", d=5, edges=apart))
+    assert codes(build("random-walk", d=5, edges=apart)) == []
+
+
+def test_nodes_that_an_automorphism_exchanges_share_a_vector(rng):
+    half = drawn(rng)
+    edges = [*half.tolist(), *(half + 12).tolist(), [3, 15]]  # two copies, and a bridge
+    enc = build("random-walk", d=24, edges=edges)
+    np.testing.assert_array_equal(enc.table()[:12], enc.table()[12:])
+    answer = check_faithful(enc)
+    assert (answer.verdict, answer.distinct <= 12) == ("collides", True)
+    assert check_faithful(build("laplacian", d=23, edges=edges)).faithful
+
+
+def test_edges_come_from_a_file_in_any_order(run, folder):
+    (folder / "e.csv").write_text("source,target\n2,1\n0,1\n1,0\n3,2\n")
+    np.save("e.npy", [[0, 1], [1, 2], [2, 3]])
+    for name in ("e.csv", "e.npy"):
+        done = run("check-faithful", "laplacian", "--d", 3, "--edges", name, "--json")
+        (answer,) = done.results
+        assert (answer["length"], answer["rank"], done.err) == (4, 3, "")
+        assert answer["params"]["edges"] == [[0, 1], [1, 2], [2, 3]]
+        np.testing.assert_allclose(answer["params"]["eigenvalues"], (0, 0.5, 1.5, 2), atol=1e-9)
+    run("encode", "random-walk:edges=e.csv", "--d", 2, "--out", "o.npy")
+    np.testing.assert_array_equal(np.load("o.npy"), [(0, 0.5), (0, 0.75), (0, 0.75), (0, 0.5)])
+
+
+WRONG = {
+    "0,1\n1,a\n": "row 1",
+    "0,1\n1,-2\n": "edge 1 is (1.0, -2.0)",
+    "0,1\n1,1\n": "edge 1 is (1.0, 1.0)",
+    "0,1.5\n2,3\n": "edge 0 is (0.0, 1.5)",
+    "0,nan\n2,3\n": "edge 0 is (0.0, nan)",
+    "0,inf\n2,3\n": "edge 0 is (0.0, inf)",
+    "1,2\n2,3\n": "node 0 of 0 … 3",
+    "0,1\n3,4\n": "node 2 of 0 … 4",
+    "0,1,2\n2,3,1\n": "(2, 3)",
+    "0\n1\n2\n": "(1, 3)",
+    "0,99999999\n1,2\n": "edge 0",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+@pytest.mark.parametrize("name", ["laplacian", "random-walk"])
+def test_wrong_edges_are_refused_in_a_line(run, tmp_path, name, text):
+    (tmp_path / "edges.csv").write_text(text)
+    done = run("check-faithful", name, "--edges", tmp_path / "edges.csv")
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert WRONG[text] in done.err
+
+
+@pytest.mark.parametrize("line", ["reconstruct laplacian", "check-faithful dft --edges e.csv"])
+def test_what_graphs_have_no_answer_to_is_refused_in_a_line(run, folder, line):
+    (folder / "e.csv").write_text("0,1\n")
+    done = run(*line.split())
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_a_pair_and_a_single_node():
+    pair = build("laplacian", d=2, edges=[0, 1])
+    np.testing.assert_allclose(pair.table(), np.sqrt([[0.5, 0], [0.5, 0]]) * [[1], [-1]])
+    np.testing.assert_array_equal(build("random-walk", length=1, d=3).table(), np.zeros((1, 3)))
+    assert math.isclose(pair.params["eigenvalues"][1], 2)

@@ -1,0 +1,298 @@
+"""Vectors of places and their distances: golden numbers, closed forms and slow twins."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import eval_legendre, sph_harm_y
+
+from pefourier.encodings import build, load
+from pefourier.encodings.families.location import LAGS, place_domain
+from pefourier.errors import PefourierError
+from pefourier.geometry.products import products_by_distance
+from pefourier.questions.check_faithful import check_faithful
+from pefourier.questions.relations import relate
+from pefourier.questions.spectrum import spectrum
+
+RADIUS = 6371.0088
+CITIES = np.array(
+    [[-0.1278, 51.5074], [2.3522, 48.8566], [139.6917, 35.6895], [151.2093, -33.8688]]
+)
+
+
+def row(name, d, place, **own):
+    return build(name, d=d, places=np.array([place], dtype=float), **own).table()[0]
+
+
+def haversine(a, b):
+    (lon, lat), (east, north) = np.radians(a), np.radians(b)
+    along = math.cos(lat) * math.cos(north) * math.sin((east - lon) / 2) ** 2
+    return 2 * RADIUS * math.asin(math.sqrt(math.sin((north - lat) / 2) ** 2 + along))
+
+
+def drawn(rng, count=12):
+    return np.stack([rng.uniform(-180, 180, count), rng.uniform(-90, 90, count)], axis=-1)
+
+
+def test_vectors_are_those_of_microsoft_satclip():
+    grid = row("space2vec", 16, (0.3, -0.7), r_min=0.1, r_max=1.0)
+    np.testing.assert_allclose(grid[[0, 1, 8]], (0.14112001, -0.98999250, -0.65698660), atol=1e-8)
+    theory = row("space2vec", 24, (500, -200), kind="theory")
+    np.testing.assert_allclose(theory[[0, 2, 23]], (0.47942554, -0.41068488, 0.99997051), atol=1e-8)
+    ball = row("sphere2vec", 12, np.degrees((0.3, -0.7)), r_min=0.1, r_max=1.0)
+    np.testing.assert_allclose(ball[:3], (-0.65698660, -0.74635757, 0.10639069), atol=1e-8)
+    first = row("spherical-harmonics", 4, (10, 45))
+    np.testing.assert_allclose(first, (0.28209479, 0.05999443, -0.34549415, 0.34024532), atol=1e-8)
+
+
+def test_harmonics_at_a_pole_on_the_equator_and_at_half_height():
+    pole = row("spherical-harmonics", 16, (0, 90))  # theta is 180 degrees
+    zonal = [math.sqrt((2 * n + 1) / (4 * math.pi)) * (-1) ** n for n in range(4)]
+    np.testing.assert_allclose(pole[[0, 2, 6, 12]], zonal, atol=1e-14)
+    assert np.abs(np.delete(pole, [0, 2, 6, 12])).max() < 1e-14
+    equator = row("spherical-harmonics", 9, (0, 0))  # x = -1: Y22 = sqrt(15 / 16 pi) (x^2 - y^2)
+    np.testing.assert_allclose(equator[8], math.sqrt(15 / (16 * math.pi)), atol=1e-14)
+    half = row("spherical-harmonics", 9, (90, 30))  # Y20 = sqrt(5 / 16 pi) (3 z^2 - 1), z = 1/2
+    np.testing.assert_allclose(half[6], math.sqrt(5 / (16 * math.pi)) * -0.25, atol=1e-14)
+
+
+def test_harmonics_are_those_of_scipy(rng):
+    at = drawn(rng, 40)
+    phi, theta = np.radians(at + np.array([180.0, 90.0])).T
+    columns = []
+    for n in range(12):
+        for m in range(-n, n + 1):
+            y = sph_harm_y(n, abs(m), theta, phi)
+            columns.append(y.real if m == 0 else math.sqrt(2) * (y.real if m > 0 else y.imag))
+    table = build("spherical-harmonics", d=144, places=at).table()
+    np.testing.assert_allclose(table, np.array(columns).T, atol=1e-13)
+
+
+def test_high_harmonics_stay_finite_and_of_one_norm(rng):
+    table = build("spherical-harmonics", d=150**2, places=drawn(rng, 3)).table()
+    np.testing.assert_allclose((table**2).sum(axis=1), 150**2 / (4 * math.pi), rtol=1e-10)
+
+
+def test_vectors_are_the_formulas_written_out(rng):
+    at, scales = drawn(rng), [2.0, 2.0 * math.sqrt(8.0), 16.0]
+    settings = {"places": at, "r_min": 2.0, "r_max": 16.0}
+    grid = [[w(c / s) for c in p for s in scales for w in (math.sin, math.cos)] for p in at]
+    np.testing.assert_allclose(build("space2vec", d=12, **settings).table(), grid, atol=1e-12)
+    third = 2 * math.pi / 3
+    theory = [
+        [
+            w((x * math.cos(k * third) + y * math.sin(k * third)) / s)
+            for s in scales
+            for k in range(3)
+            for w in (math.sin, math.cos)
+        ]
+        for x, y in at
+    ]
+    found = build("space2vec", d=20, kind="theory", **settings).table()
+    np.testing.assert_allclose(found, np.pad(theory, ((0, 0), (0, 2))), atol=1e-12)
+    ball = [
+        [
+            part
+            for s in scales
+            for lon, lat in [np.radians(p) / s]
+            for part in (
+                math.sin(lat),
+                math.cos(lat) * math.cos(lon),
+                math.cos(lat) * math.sin(lon),
+            )
+        ]
+        for p in at
+    ]
+    np.testing.assert_allclose(build("sphere2vec", d=9, **settings).table(), ball, atol=1e-12)
+
+
+def test_default_places_are_even_over_the_globe():
+    at = build("spherical-harmonics", length=500, d=25).table()
+    gram = at.T @ at * 4 * math.pi / 500  # orthonormal on the sphere
+    np.testing.assert_allclose(gram, np.eye(25), atol=0.02)
+
+
+def test_distances_are_great_circles(rng):
+    ends = place_domain([[0, -90], [0, 90], [0, 0], [90, 0]], "km")
+    found = ends.distances(np.array([0, 0, 2]), np.array([1, 2, 3]))
+    np.testing.assert_allclose(found, np.array([1, 0.5, 0.5]) * math.pi * RADIUS, rtol=1e-12)
+    at = drawn(rng)
+    for i, j in [(0, 1), (2, 5), (7, 3)]:
+        (found,) = place_domain(at, "km").distances(np.array([i]), np.array([j]))
+        assert found == pytest.approx(haversine(at[i], at[j]), rel=1e-9)
+    (found,) = place_domain([[3, 4], [0, 8]], "").distances(np.array([0]), np.array([1]))
+    assert found == 5
+
+
+def test_places_beyond_lie_at_the_distance_in_the_direction(rng):
+    at, domain = drawn(rng), place_domain(drawn(rng), "km")
+    for distance, bearing in [(1.0, 0.3), (500.0, 4.0), (15000.0, 2.0)]:
+        for start, end in zip(at, domain.beyond(distance, bearing, at), strict=True):
+            assert haversine(start, end) == pytest.approx(distance, rel=1e-7)
+            (lon, lat), (east, north) = np.radians(start), np.radians(end)
+            y = math.sin(east - lon) * math.cos(north)
+            x = math.cos(lat) * math.sin(north)
+            x -= math.sin(lat) * math.cos(north) * math.cos(east - lon)
+            assert math.remainder(math.atan2(y, x) - bearing, 2 * math.pi) == pytest.approx(
+                0, abs=1e-7
+            )
+    flat = place_domain(at, "")
+    np.testing.assert_allclose(
+        flat.beyond(2.0, math.pi / 2, at), at + np.array([2.0, 0.0]), atol=1e-12
+    )
+
+
+def test_two_places_collide_and_their_distance_is_in_km(run, tmp_path):
+    file = tmp_path / "places.csv"
+    file.write_text("lon,lat\n50,10\n0,0\n180,0\n-100,70\n")
+    half = "sphere2vec:r_min=0.5,r_max=0.5"  # both angles are doubled
+    done = run("check-faithful", half, "--d", 3, "--places", file, "--json")
+    (answer,) = done.results
+    assert (answer["verdict"], answer["closest_pair"]) == ("collides", [1, 2])
+    assert answer["closest_places"] == [[0, 0], [180, 0]]
+    assert (answer["distance"], answer["unit"]) == (pytest.approx(math.pi * RADIUS), "km")
+    assert answer["params"]["places"] == [[50, 10], [0, 0], [180, 0], [-100, 70]]
+    assert "20015 km" in run("check-faithful", half, "--d", 3, "--places", file).out
+    (answer,) = run("check-faithful", "space2vec", "--places", file, "--json").results
+    assert (answer["faithful"], answer["distance"], answer["unit"]) == (
+        True,
+        math.hypot(50, 10),
+        "",
+    )
+
+
+def test_products_of_harmonics_are_sums_of_legendre_polynomials():
+    enc = build("spherical-harmonics", d=36, places=CITIES)
+    answer = relate(enc)
+    assert (answer.verdict, answer.toeplitz_residual < 1e-12) == ("depends on lag alone", True)
+    cosine = np.cos(answer.lags / RADIUS)
+    kernel = sum((2 * n + 1) * eval_legendre(n, cosine) for n in range(6)) / 36
+    np.testing.assert_allclose(answer.kernel, kernel, atol=1e-12)
+    farthest = max(haversine(a, b) for a in CITIES for b in CITIES)
+    assert answer.lags[-1] == pytest.approx(farthest, rel=1e-9)
+    assert answer.lags[1] == pytest.approx(farthest / LAGS, rel=1e-9)
+    rises = np.flatnonzero(np.diff(kernel) > 1e-12)[0] + 1
+    assert answer.first_rise == pytest.approx(answer.lags[rises])
+
+
+def test_one_scale_of_sphere2vec_is_the_cosine_of_the_distance():
+    answer = relate(build("sphere2vec", d=3, r_min=1.0, places=CITIES))
+    assert answer.verdict == "depends on lag alone"
+    np.testing.assert_allclose(answer.kernel, np.cos(answer.lags / RADIUS), atol=1e-12)
+    other = relate(build("sphere2vec", d=9, r_min=0.1, places=CITIES))
+    assert (other.verdict, other.toeplitz_residual > 0.1) == ("depends on position", True)
+
+
+def test_products_on_a_plane_depend_on_the_displacement():
+    enc = build("space2vec", d=8, r_min=20.0, r_max=60.0, places=CITIES)
+    answer = relate(enc)
+    assert answer.verdict == "depends on lag alone"
+    angle = np.arange(8) * math.pi / 4
+    steps = answer.lags[:, None, None] / np.array([20.0, 60.0])
+    waves = np.cos(steps * np.sin(angle)[:, None]) + np.cos(steps * np.cos(angle)[:, None])
+    np.testing.assert_allclose(answer.kernel, waves.mean(axis=(1, 2)) / 2, atol=1e-12)
+
+
+def test_products_without_the_mean_row_are_those_of_the_places(rng):
+    at = drawn(rng, 5)
+    enc = load("sphere2vec:r_min=0.3", d=6, demean=True, places=at)
+    domain = enc.domain
+    mean = build("sphere2vec", d=6, r_min=0.3, places=at).table().mean(axis=0)
+    found, expected = products_by_distance(enc, domain), []
+    chosen = [(0, 0, 0), (3, 1, 4), (100, 7, 2), (50, 3, 1)]
+    for lag, direction, place in chosen:
+        (end,) = domain.beyond(lag * domain.spacing, direction * math.pi / 4, at[[place]])
+        start, end = (row("sphere2vec", 6, p, r_min=0.3) - mean for p in (at[place], end))
+        expected.append(start @ end)
+    ratios = np.array([found[triple] for triple in chosen]) / expected
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
+
+
+def test_correlation_of_distances_is_that_of_all_pairs(rng):
+    at = drawn(rng, 9)
+    table = build("spherical-harmonics", d=16, places=at).table()
+    pairs = [(i, j) for i in range(9) for j in range(i)]
+    straight = [np.linalg.norm(table[i] - table[j]) for i, j in pairs]
+    around = [haversine(at[i], at[j]) for i, j in pairs]
+    answer = relate(build("spherical-harmonics", d=16, places=at))
+    assert answer.distance_preservation == pytest.approx(np.corrcoef(straight, around)[0, 1])
+
+
+@pytest.mark.parametrize("name", ["sphere2vec", "space2vec"])
+def test_the_figure_is_a_map_with_the_closest_pair_and_distances_of_vectors(name):
+    enc = load(name, 12, 12)
+    answer = check_faithful(enc)
+    panel = answer.plot().axes[1]
+    (points,) = panel.collections
+    np.testing.assert_allclose(points.get_offsets(), enc.domain.at)
+    pair, table = list(answer.closest_pair), enc.table()
+    away = [np.linalg.norm(line - table[pair[0]]) for line in table]
+    np.testing.assert_allclose(points.get_array(), away, atol=1e-12)
+    np.testing.assert_allclose(panel.lines[0].get_xydata(), enc.domain.at[pair])
+    assert panel.get_xlabel() == ("longitude" if name == "sphere2vec" else "x")
+    assert "km" in relate(enc).plot().axes[0].get_xlabel()
+
+
+def test_results_of_places_can_be_pickled():
+    for result in (check_faithful(load("sphere2vec", 5, 6)), relate(load("space2vec", 5, 8))):
+        assert pickle.loads(pickle.dumps(result)).to_dict() == result.to_dict()
+
+
+WRONG = {
+    "lon,lat\n10,95\n": "0 is [10.0, 95.0]",
+    "51,2\n45,120\n": "1 is [45.0, 120.0]",
+    "370,5\n": "[370.0, 5.0]",
+    "-181,5\n": "[-181.0, 5.0]",
+    "3,4\n37,nan\n": "1 is [37.0, nan]",
+    "3,4\n5,6\n3,4\n3,4\n": ": 2, the first in row 2",
+    "180,4\n-180,4\n": ": 1, the first in row 1",
+    "20,90\n-30,90\n": ": 1, the first in row 1",
+    "1,2,3\n4,5,6\n": "(2, 3)",
+    "1\n2\n3\n": "(1, 3)",
+    "1,a\n": "",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_places_are_refused_in_a_line(run, tmp_path, text):
+    (tmp_path / "places.csv").write_text(text)
+    done = run("check-faithful", "spherical-harmonics", "--places", tmp_path / "places.csv")
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert WRONG[text] in done.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "check-faithful dft --places p.csv",
+        "check-faithful sphere2vec --d 2",
+        "check-faithful space2vec:kind=theory --d 5",
+        "check-faithful space2vec:r_max=5",
+        "check-faithful sphere2vec:r_min=-1",
+        "check-faithful spherical-harmonics --d 50",
+        "spectrum sphere2vec",
+        "reconstruct spherical-harmonics",
+    ],
+)
+def test_what_places_have_no_answer_to_is_refused_in_a_line(run, folder, line):
+    (folder / "p.csv").write_text("1,2\n3,4\n")
+    done = run(*line.split())
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_of_one_place_and_longitudes_up_to_360_are_read(run):
+    np.save("p.npy", [[359.5, 10.0]])
+    (answer,) = run("check-faithful", "spherical-harmonics", "--places", "p.npy", "--json").results
+    assert (answer["length"], answer["closest_places"], answer["distance"]) == (1, [], None)
+    west, east = (row("spherical-harmonics", 9, (lon, 10)) for lon in (-0.5, 359.5))
+    np.testing.assert_allclose(west, east, atol=1e-13)
+
+
+def test_rows_outside_the_file_are_refused():
+    enc = load("sphere2vec", 5, 6)
+    with pytest.raises(PefourierError, match="outside"):
+        enc.vectors(np.array([5]))
+    with pytest.raises(PefourierError, match="even steps"):
+        spectrum(enc)
