@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.encoding import Finding
-from pefourier.writing.files import read_toml
+from pefourier.writing.files import read_section
 
 FINDINGS = Path(__file__).with_suffix(".toml")
 
@@ -19,7 +19,7 @@ def finding(code: str, variant: str = "", /, **values: Any) -> Finding:
     >>> finding("padding-row", "usual", rows="row 1").severity
     'note'
     """
-    row = read_toml(FINDINGS)[code]
+    row = read_section(FINDINGS, code)
     severity, message = (
         row[key] if isinstance(row[key], str) else row[key][variant]
         for key in ("severity", "message")

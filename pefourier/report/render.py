@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from string import Formatter
@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import PefourierError, shorten
+from pefourier.writing.files import read_section
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -91,21 +92,6 @@ class Template(Formatter):
         return (
             short_number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
         )
-
-
-@cache  # words.toml does not change; only the part of one question is parsed
-def verdicts_of(command: str) -> dict[str, dict[str, str]]:
-    """Return the verdicts of a question, with their meaning and action.
-
-    >>> list(verdicts_of("encode"))
-    ['written']
-    """
-    import tomllib
-
-    tables = WORDS.read_text(encoding="utf-8").split("\n[")
-    text = "\n[".join(t for t in tables if t.startswith(f"{command}."))
-    verdicts: dict[str, dict[str, str]] = tomllib.loads(f"[{text}")[command]
-    return verdicts
 
 
 def in_sentences(conclusion: Sequence[str]) -> str:
@@ -242,7 +228,7 @@ class Renderer:
 
     def conclude(self, result: Any) -> tuple[str, ...]:
         """Return the verdict, its meaning and action with numbers, and the worst findings."""
-        words = verdicts_of(self.command)[result.verdict]
+        words = read_section(WORDS, self.command)[result.verdict]
         meaning, action = (Template().format(words.get(key, ""), r=result) for key in SENTENCE_KEYS)
         leading = [f.message for level in LEADING for f in result.findings if f.severity == level]
         sentences = (f"{capital(message)}." for message in leading[:MOST_LEADING])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
-from pefourier.diagnosis import is_constant
+from pefourier.diagnosis.wave_rules import is_constant
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Finding, as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build

@@ -258,7 +258,7 @@ def test_of_long_waves_an_order_is_looked_for_where_frequencies_agree(
     """Neither order nor direction of pairs changes the frequencies that a table has."""
     calls = []
     monkeypatch.setattr(
-        "pefourier.questions.compare.align_tables", lambda outcome, _: calls.append(1) or outcome
+        "pefourier.questions.alignment.align_tables", lambda outcome, _: calls.append(1) or outcome
     )
     omega = 1e4 ** -(np.arange(64) / 64)
     other = {
