@@ -94,15 +94,18 @@ class Requirements:
 
         Changes that are not worse are remarks, unless `strict`.
         """
-        from pefourier.questions.check_faithful import shortfalls
         from pefourier.writing.page import Reason
 
-        reasons = [
-            Reason(a.encoding.label, "unmet", words)
-            for a in results.answers
-            for words in shortfalls(a.result, strict=self.strict, **limits)
-        ]
+        reasons: list[Reason] = []
         remarks: list[Reason] = []
+        if self.strict or any(limits.values()):
+            from pefourier.questions.check_faithful import shortfalls
+
+            reasons += [
+                Reason(a.encoding.label, "unmet", words)
+                for a in results.answers
+                for words in shortfalls(a.result, strict=self.strict, **limits)
+            ]
         if self.baseline is not None:
             from pefourier.report.baseline import judge, read_baseline
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pefourier.encodings.encoding import Finding
-from pefourier.writing.files import read_toml
+from pefourier.writing.files import read_section
 
 FINDINGS = Path(__file__).with_suffix(".toml")
 SEVERITIES: tuple[Literal["error", "warning", "note"], ...] = ("error", "warning", "note")
@@ -20,7 +20,7 @@ def finding(code: str, variant: str = "", /, **values: Any) -> Finding:
     >>> finding("padding-row", "usual", rows="row 1").severity
     'note'
     """
-    row = read_toml(FINDINGS)[code]
+    row = read_section(FINDINGS, code)
     severity = next(level for level in SEVERITIES if variant in row.get(level, ()))
     text = row[severity][variant] if variant else row[severity]
     return Finding(code, severity, (row.get("opening", "") + text).format(**values))

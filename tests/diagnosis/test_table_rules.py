@@ -11,7 +11,7 @@ import pytest
 from reference import fitting
 from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
-from pefourier.diagnosis import is_constant
+from pefourier.diagnosis.wave_rules import is_constant
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Finding, as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS, build
