@@ -148,11 +148,23 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     )
 
 
-def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
-    """Load the injection of a SPEC for a task, at its times if it has any."""
+def token_rate(model: Transformer, task: Task) -> float:
+    """Tokens per unit of time in the windows of a task."""
+    since = task.times_of_tokens(model.step, model.tokens)
+    count = np.count_nonzero(np.diff(since))  # padding has the time of the last row
+    return float(count / since[:, -1].sum()) if count else 1.0
+
+
+def load_for(
+    model: Transformer, spec: str, seed: int, task: Task, rate: float | None = None, *, learn: bool
+) -> Injection:
+    """Load the injection of a SPEC for a task, at its times if it has any.
+
+    `rate` is the `token_rate` of the windows used in training, if these are others.
+    """
     sizes, times = (model.tokens, model.d, model.heads, seed), None
     if task.times is not None:
-        times = task.times_of_tokens(task.times, model.step, model.tokens)
+        times = task.times_of_tokens(model.step, model.tokens) * (rate or token_rate(model, task))
     return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
 
 

@@ -3,10 +3,10 @@
 Conventions
 -----------
 A built-in task is drawn again at each length. Inputs are scaled and the threshold is chosen as at
-the training length, without further training. If an encoding cannot supply vectors for longer
-windows, the result states why: trained vectors must all have been trained, and added vectors must
-distinguish positions. If fixed vectors of the first positions depend on the length, they may
-change.
+the training length, without further training; times are in the same unit. If an encoding cannot
+supply vectors for longer windows, the result states why: trained vectors must all have been
+trained, and added vectors must distinguish positions. If fixed vectors of the first positions
+depend on the length, they may change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ import numpy as np
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.split import Task
-from pefourier.train.ensembles import Ensemble
+from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
 from pefourier.train.metrics import Scores, decide, score
@@ -41,7 +41,7 @@ def score_lengths(
             if stack.model is None:
                 raise PefourierError("it needs windows of the length used in training")
             longer, reason = replace(stack.model, length=task.length), ""
-            injection = injection_at(stack, outcome, longer, load)
+            injection = injection_at(stack, outcome, longer, task, load)
         except PefourierError as error:
             reason = str(error)
         else:
@@ -55,15 +55,19 @@ def score_lengths(
 
 
 def injection_at(
-    stack: Ensemble, outcome: Outcome, model: Classifier, load: Callable[..., Injection]
+    stack: Ensemble,
+    outcome: Outcome,
+    model: Classifier,
+    task: Task,
+    load: Callable[..., Injection],
 ) -> Injection | None:
-    """Return the injection of a run at another length; reject a run that has none."""
+    """Return the injection of a run for a task of another length; reject a run that has none."""
     if isinstance(model, OrderFree):
         return None
-    run = stack.runs[outcome.member.number]
-    longer = load(model, run.arm.spec, run.seed, stack.task)
+    run, trained = stack.runs[outcome.member.number], replace(model, length=stack.task.length)
+    rate = None if task.times is None else token_rate(trained, stack.task)
+    longer = load(model, run.arm.spec, run.seed, task, rate)
     if run.arm.rms is not None:
-        trained = replace(model, length=stack.task.length)
         unscaled = load(trained, run.arm.spec, run.seed, stack.task)
         longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
     return lengthen(outcome, longer, model.tokens)
@@ -79,7 +83,8 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     if not injection.learn:
         return longer
     if injection.frequencies is not None and outcome.frequencies is not None:
-        return longer.turned(outcome.frequencies - injection.frequencies)
+        begun = injection if injection.act == "rotate" else longer
+        return longer.turned(outcome.frequencies - begun.frequencies)
     place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
     trained = {injection.codes[u].tobytes(): outcome.codes[row] for u, row in place.items()}
     lacking = sum(code.tobytes() not in trained for code in longer.codes)

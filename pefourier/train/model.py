@@ -46,8 +46,9 @@ class StackCodes:
     index: Tensor  # (M, places), or (M, W, places) for times of all windows
     trained: bool  # whether any are trained
     learn: Tensor  # bool mask of trained numbers, broadcast to `start`
-    start: Tensor  # of training: the vectors, or (M, axes, k / 2) frequencies of rotations
-    places: Tensor | None = None  # (M, U, axes) of rotations
+    # of training: vectors, frequencies (M, axes, k / 2), or slopes and shifts (M, 2, k)
+    start: Tensor
+    places: Tensor | None = None  # (M, U, axes), or (M, U, 2) of times and ones
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
         """Return the vectors of all places, with trained numbers from `trained`.
@@ -56,12 +57,17 @@ class StackCodes:
         """
         codes = self.codes
         if trained is not None and self.places is not None:
-            from pefourier.nn import turn  # imports much more, only for rotations
-
-            change = torch.where(self.learn, trained - self.start, 0.0)
+            are_lines = self.start.shape[2] == codes.shape[2]
+            change = torch.where(self.learn, trained if are_lines else trained - self.start, 0.0)
             # no matrix product: a GPU would compute its angles in bfloat16
-            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k / 2)
-            codes = turn(codes, angle.cos(), angle.sin())
+            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k or k / 2)
+            if are_lines:
+                moved = torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=2)
+                codes = torch.where(self.learn.any(dim=1, keepdim=True), moved, codes)
+            else:
+                from pefourier.nn import turn  # imports much more, only for rotations
+
+                codes = turn(codes, angle.cos(), angle.sin())
         elif trained is not None:
             codes = torch.where(self.learn, trained, codes)
         index = self.index

@@ -134,7 +134,8 @@ class Work:
         self.compiler = Compiler(self.options.compile, self.reporter.note or (lambda _: None))
         self.load = cache(partial(ensembles.load_for, learn=self.options.learn))
         lengths = request.parse_lengths(self.options.test_length)
-        self.longer = {name: request.draw_longer(name, lengths) for name in self.options.dataset}
+        draw = partial(request.draw_longer, lengths=lengths, positions=self.options.positions)
+        self.longer = {name: draw(name) for name in self.options.dataset}
 
     def train_share(self, share: Iterable[int]) -> None:
         """Train this rank's unfinished stacks in sequence."""

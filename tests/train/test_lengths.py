@@ -85,7 +85,7 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
     stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
-    injected = lengths.injection_at(stack, found, LONG, LOAD).table()
+    injected = lengths.injection_at(stack, found, LONG, task, LOAD).table()
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())

@@ -4,11 +4,13 @@ Shorter series are padded at the end; padding is masked in training and in tests
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from pefourier.encodings.domain import EVEN
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data import split
 from pefourier.train.data.split import Task
@@ -156,6 +158,38 @@ def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) ->
             f"{name}: lengths must be from 1 to the {length} rows of X, got {wrong[0]}"
         )
     return None if (lengths == length).all() else lengths.astype(np.int64)
+
+
+def check_times(
+    name: str, times: np.ndarray, n: int, length: int, lengths: np.ndarray | None = None
+) -> np.ndarray:
+    """Check the times (n, length) of the rows of each example; padding repeats the last time.
+
+    >>> check_times("x", np.array([[1, 2, 0]]), 1, 3, np.array([2])).tolist()
+    [[1.0, 2.0, 2.0]]
+    """
+    if times.shape != (n, length) or times.dtype.kind not in "fiu":
+        raise PefourierError(
+            f"{name}: times must be numbers of shape {(n, length)}, got {times.dtype} {times.shape}"
+        )
+    last = np.full(n, length) if lengths is None else lengths
+    places = np.minimum(np.arange(length), last[:, None] - 1)
+    times = np.take_along_axis(times.astype(float), places, axis=1)
+    wrong = ~((np.diff(times) > 0) | (np.diff(places) == 0)) | ~np.isfinite(times[:, 1:])
+    if len(rows := np.argwhere(wrong)):
+        example, row = rows[0]
+        raise PefourierError(
+            f"{name}: times must increase; example {example} has {times[example, row]} in row "
+            f"{row} and {times[example, row + 1]} in the next"
+        )
+    return times
+
+
+def with_times(task: Task, times: np.ndarray, steps: np.ndarray) -> Task:
+    """Add the times of all rows; steps between rows that are 0 are of padding."""
+    steps = steps[steps > 0]
+    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
+    return replace(task, times=times.ravel(), uneven=uneven)
 
 
 def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:

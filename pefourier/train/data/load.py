@@ -2,9 +2,9 @@
 
 Names are built-in tasks, published datasets under --data, and ``uea:NAME`` (UCR and UEA sets
 through the package aeon). Paths are a folder or file of .ts; .csv or .tsv in long form; or .npz:
-X (n, length, channels) with y (n,) and optional `groups` and `lengths` (n,), the same in parts
+X (n, length, channels) with y (n,) and optional `groups`, `lengths` (n,) and `times` (n, length),
 X_train, y_train, X_test and y_test, or a labelled series of `rows` (n, channels) with `label` (n,)
-and optional `train`.
+and optional `train` and `times` (n,).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,14 @@ import numpy as np
 from pefourier.encodings.checks import check_count
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import split
-from pefourier.train.data.examples import DEFAULTS, fill_missing, from_examples, from_ts
+from pefourier.train.data.examples import (
+    DEFAULTS,
+    check_times,
+    fill_missing,
+    from_examples,
+    from_ts,
+    with_times,
+)
 from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
@@ -45,7 +52,9 @@ def load_task(name: str, options: Options = DEFAULTS) -> Task:
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}, got {folds}")
     if options.positions == "time" and task.times is None:
-        raise PefourierError(f"--positions time: {shown(name)} has no times; .csv and irregular do")
+        raise PefourierError(
+            f"--positions time: {shown(name)} has no times; .csv, .npz with times and irregular do"
+        )
     times = task.times if options.positions == "time" else None
     return replace(task, folds=task.folds[:folds], times=times)
 
@@ -95,7 +104,7 @@ def find_task(name: str, options: Options) -> Task:
         x, y, classes, *times = draw_examples(name)
         task = from_examples(name, x, y, options, classes=classes)
         if times:
-            task = replace(task, times=times[0].ravel(), uneven=True)
+            task = with_times(task, times[0], np.diff(times[0]))
         # fresh draws replace further folds
         return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
     return from_ts(name, options)
@@ -139,6 +148,11 @@ def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) ->
     groups, lengths = arrays.get("groups"), arrays.get("lengths")
     x, y = arrays["X"], arrays["y"]
     task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
+    if "times" in arrays:
+        if options.missing == "drop":
+            raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
+        times = check_times(str(path), arrays["times"], *x.shape[:2], lengths)
+        task = with_times(task, times, np.diff(times))
     return replace(task, grouped_by="an array called groups")
 
 
@@ -174,6 +188,9 @@ def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> T
     dealing, own_scale = split.Dealing(units=(str(path),)), "train" not in arrays
     cut = *options.cut, dealing
     task = split.split_series(str(path), [series], *cut, own_scale=own_scale)
+    if "times" in arrays:
+        times = check_times(str(path), arrays["times"][None], 1, len(complete))[0, complete]
+        task = with_times(task, times, np.diff(times))
     return split.count_missing(task, filled, int((~complete).sum()))
 
 
@@ -186,9 +203,9 @@ def from_table(path: Path, options: Options) -> Task:
 
 KINDS = (  # of archives: reader, required arrays, optional arrays
     (own_parts, PARTS, ()),
-    (own_examples, ("X", "y"), ("groups", "lengths")),
-    (own_series, ("rows", "label"), ("train", "groups")),
-    (own_series, ("test", "label"), ("train", "groups")),
+    (own_examples, ("X", "y"), ("groups", "lengths", "times")),
+    (own_series, ("rows", "label"), ("train", "groups", "times")),
+    (own_series, ("test", "label"), ("train", "groups", "times")),
 )
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
     ".npz": from_archive,

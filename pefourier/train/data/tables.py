@@ -23,12 +23,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.domain import EVEN
 from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import fill_missing, from_examples, padded_series
+from pefourier.train.data.examples import (
+    fill_missing,
+    from_examples,
+    padded_series,
+    with_times,
+)
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.writing.files import label as name_of_file
@@ -233,7 +237,6 @@ def from_csv(path: Path, options: Options) -> Task:
         filled, lost = filled + count, lost + int((~complete).sum())
     since = [table.times[part] - table.times[part[0]] for part in parts]
     steps = np.concatenate([np.diff(times) for times in since])
-    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
     make, times = recordings_of, np.concatenate(since)
     if are_examples(table, parts, options):
         make, (padded, _) = examples_of, padded_series([t[:, None] for t in since])
@@ -242,7 +245,7 @@ def from_csv(path: Path, options: Options) -> Task:
     spans = np.nanmax(table.channels, axis=0) - np.nanmin(table.channels, axis=0)
     constant = np.array(table.names)[spans == 0].tolist()
     remarks = table.remarks | {"channels": [*table.names], "constant": constant}
-    return replace(task, times=times, uneven=uneven, remarks=remarks)
+    return with_times(replace(task, remarks=remarks), times, steps)
 
 
 def rows_of_series(table: LongTable) -> list[np.ndarray]:
