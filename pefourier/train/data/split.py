@@ -100,6 +100,13 @@ class Task:
         starts = times[self.starts[:, None] + np.arange(tokens) * step]
         return np.asarray(starts - starts[:, :1])
 
+    def windows(self, index: np.ndarray) -> np.ndarray:
+        """Return windows (n, length, channels) by index, with nan in padding."""
+        found = self.rows[self.starts[index][:, None] + np.arange(self.length)]
+        if self.lengths is not None:
+            found[np.arange(self.length) >= self.lengths[index][:, None]] = np.nan
+        return found
+
     @property
     def positive(self) -> str | None:
         """The positive class, which scores describe; None if scores are means over classes."""
