@@ -45,7 +45,7 @@ def draw(found: Accuracies, look: plot.Look = plot.USUAL) -> Figure:
             at: Any = times[one] if axes is clock else np.arange(x.shape[1])
             axes.plot(at, x[one, :, 0] - 1.6 * number, marker=".", label=classes[number])
         axes.set(xlabel=label, yticks=[])
-    rows.legend(loc="upper center", bbox_to_anchor=(1.0, 1.22), ncols=2)
+    rows.legend(loc="upper center", bbox_to_anchor=(1.1, 1.2), ncols=2).set_in_layout(False)
     for number, (positions, means) in enumerate(found.items()):
         at = np.arange(len(means)) + 0.2 * (2 * number - 1)
         low, high = (
@@ -56,14 +56,14 @@ def draw(found: Accuracies, look: plot.Look = plot.USUAL) -> Figure:
             at,
             [m.mean for m in means],
             (low, high),
-            fmt="Do"[number::2] or "o",
+            fmt="oD"[number],
             linestyle="none",
             label=POSITIONS[positions],
         )
     panel.axhline(0.5, color="0.7", linewidth=0.8, linestyle="-")
     panel.set_xticks(range(len(ENCODINGS)), ENCODINGS)
     panel.set(ylabel="accuracy; line: chance", ylim=(0.4, 1.05))
-    panel.legend(loc="upper center", bbox_to_anchor=(0.5, 1.22), ncols=2, title=None)
+    panel.legend(loc="upper center", bbox_to_anchor=(0.5, 1.22), ncols=2)
     return figure
 
 
