@@ -40,7 +40,7 @@ class Tabled(torch.nn.Module):
 
     tables: Mapping[str, NDArray[Any]] = MappingProxyType({})
     keeps_float32 = False  # whether tables stay float32 in a half-precision model
-    codes: Tensor | torch.nn.Parameter  # (positions, d), or (displacements, heads) of a bias
+    vectors: Tensor | torch.nn.Parameter  # (positions, d), or (displacements, heads) of a bias
 
     def keep(self, tables: dict[str, np.ndarray], dtype: torch.dtype | None = None) -> None:
         """Register tables as buffers, with their own type by default."""
@@ -48,13 +48,13 @@ class Tabled(torch.nn.Module):
         for name, table in tables.items():
             self.register_buffer(name, torch.tensor(table, dtype=dtype), persistent=False)
 
-    def keep_codes(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
+    def keep_vectors(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
         """Keep the vectors as a parameter if they are trained, otherwise as a table."""
-        codes, kind = enc.table(), dtype or torch.get_default_dtype()
+        vectors, kind = enc.table(), dtype or torch.get_default_dtype()
         if enc.untrained if learn is None else learn:
-            self.codes = torch.nn.Parameter(torch.tensor(codes, dtype=kind))
+            self.vectors = torch.nn.Parameter(torch.tensor(vectors, dtype=kind))
         else:
-            self.keep({"codes": codes}, kind)
+            self.keep({"vectors": vectors}, kind)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Tabled":  # noqa: FBT001, FBT002
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -95,11 +95,11 @@ class PositionalEncoding(Tabled):
     Examples
     --------
     >>> module = PositionalEncoding("dft", 8, 8)
-    >>> codes = module(torch.zeros(1, 8, 8))[0]
-    >>> bool(torch.dist(codes @ codes.T, torch.eye(8)) < 1e-6)
+    >>> vectors = module(torch.zeros(1, 8, 8))[0]
+    >>> bool(torch.dist(vectors @ vectors.T, torch.eye(8)) < 1e-6)
     True
     >>> packed = torch.tensor([0, 1, 2, 0, 1])  # two sequences in one row
-    >>> bool((module(torch.zeros(1, 5, 8), position_ids=packed)[0] == codes[packed]).all())
+    >>> bool((module(torch.zeros(1, 5, 8), position_ids=packed)[0] == vectors[packed]).all())
     True
     """
 
@@ -121,7 +121,7 @@ class PositionalEncoding(Tabled):
                 f"has {len(enc)} vectors of {enc.dim} numbers, used by attention as "
                 f"{enc.injection!r}"
             )
-        self.keep_codes(enc, learn=learn, dtype=dtype)
+        self.keep_vectors(enc, learn=learn, dtype=dtype)
         self.encoding = enc.spec
 
     def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
@@ -129,7 +129,7 @@ class PositionalEncoding(Tabled):
 
         Positions are 0 … length - 1, or `position_ids`, whole numbers (length,) or (…, length).
         """
-        longest, d = self.codes.shape
+        longest, d = self.vectors.shape
         fits = x.ndim > 1 and x.shape[-1] == d
         check_floating("input", f"(…, length, {d})", x, fits=fits)
         length = x.shape[-2]
@@ -138,14 +138,14 @@ class PositionalEncoding(Tabled):
                 f"a sequence of {length} is longer than max_length={longest} of this module"
             )
         if position_ids is None:
-            return x + self.codes[:length].to(x.dtype)
+            return x + self.vectors[:length].to(x.dtype)
         check_shape(position_ids, x.shape[:-1])
         check_places(position_ids, longest)
-        return x + torch.nn.functional.embedding(position_ids, self.codes).to(x.dtype)
+        return x + torch.nn.functional.embedding(position_ids, self.vectors).to(x.dtype)
 
     def extra_repr(self) -> str:
-        length, d = self.codes.shape
-        trained = isinstance(self.codes, torch.nn.Parameter)
+        length, d = self.vectors.shape
+        trained = isinstance(self.vectors, torch.nn.Parameter)
         return f"{self.encoding}, d={d}, max_length={length}, {'trained' if trained else 'fixed'}"
 
 
@@ -288,14 +288,16 @@ class Rotary(Tabled):
             check_shape(positions, (q.shape[0], n))
             positions = positions[:, None] if positions.ndim == 2 else positions
         cosine, sine = self.waves(positions)
-        return self.turned(q, cosine, sine), self.turned(k, cosine, sine)
+        return self.rotated(q, cosine, sine), self.rotated(k, cosine, sine)
 
-    def turned(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def rotated(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotate the rotary dimensions of a head, which are usually the first."""
         if not self.trailing:
-            return turn(x, cosine, sine, self.layout)
+            return rotate_pairs(x, cosine, sine, self.layout)
         skip = x.shape[-1] - 2 * cosine.shape[-1]
-        return torch.cat([x[..., :skip], turn(x[..., skip:], cosine, sine, self.layout)], -1)
+        return torch.cat(
+            [x[..., :skip], rotate_pairs(x[..., skip:], cosine, sine, self.layout)], -1
+        )
 
     def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines (…, n, m) of positions (…, n), times the attention factor."""
@@ -380,7 +382,7 @@ class Bias(Tabled):
             raise PefourierError(
                 f"{spec} has no biases for later keys; leave out causal=true and mask later keys"
             )
-        self.keep_codes(enc, learn=learn, dtype=dtype)
+        self.keep_vectors(enc, learn=learn, dtype=dtype)
         if grid:
             places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
             self.keep({"places": places.reshape(self.tokens, -1)})
@@ -401,34 +403,34 @@ class Bias(Tabled):
                 f"expected at most {self.tokens} keys and no more queries than keys; got "
                 f"{queries} queries and {keys} keys"
             )
-        positions = torch.arange(keys, device=self.codes.device)
-        return self.codes[self.row(positions[keys - queries :, None], positions)].permute(2, 0, 1)
+        positions = torch.arange(keys, device=self.vectors.device)
+        return self.vectors[self.row(positions[keys - queries :, None], positions)].permute(2, 0, 1)
 
     def score_mod(
         self, score: Tensor, _batch: Tensor, head: Tensor, query: Tensor, key: Tensor
     ) -> Tensor:
         """Add the bias to a logit, for flex_attention of torch; queries and keys count from 0."""
-        return score + self.codes[self.row(query, key), head]
+        return score + self.vectors[self.row(query, key), head]
 
     def extra_repr(self) -> str:
-        return f"{self.encoding}, heads={self.codes.shape[1]}, tokens={self.tokens}"
+        return f"{self.encoding}, heads={self.vectors.shape[1]}, tokens={self.tokens}"
 
 
-def turn(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Tensor:
+def rotate_pairs(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Tensor:
     """Rotate the first 2m dimensions of (…, d) in pairs by cosines and sines (…, m), float32.
 
-    >>> turn(torch.tensor([1.0, 2, 3]), torch.tensor([0.0]), torch.tensor([1.0]))
+    >>> rotate_pairs(torch.tensor([1.0, 2, 3]), torch.tensor([0.0]), torch.tensor([1.0]))
     tensor([-2.,  1.,  3.])
     """
     m = cosine.shape[-1]
-    turning = x[..., : 2 * m].to(torch.promote_types(x.dtype, cosine.dtype))
+    rotating = x[..., : 2 * m].to(torch.promote_types(x.dtype, cosine.dtype))
     shape, axis = ((2, m), -2) if layout == "halves" else ((m, 2), -1)
-    a, b = torch.unflatten(turning, -1, shape).unbind(
+    a, b = torch.unflatten(rotating, -1, shape).unbind(
         axis
     )  # its gradient is one copy, not two sums
     pair = a * cosine - b * sine, b * cosine + a * sine
-    turned = torch.stack(pair, axis).flatten(-2).to(x.dtype)
-    return turned if 2 * m == x.shape[-1] else torch.cat([turned, x[..., 2 * m :]], dim=-1)
+    rotated = torch.stack(pair, axis).flatten(-2).to(x.dtype)
+    return rotated if 2 * m == x.shape[-1] else torch.cat([rotated, x[..., 2 * m :]], dim=-1)
 
 
 def check_rotation(enc: Encoding) -> None:
@@ -439,8 +441,8 @@ def check_rotation(enc: Encoding) -> None:
     is_rotation = enc.injection == "rotate"
     layout = enc.params.get("layout", "halves")
     has_table = bool(enc.domain.grid) or enc.origin != "formula"
-    is_alike = "heads" not in enc.params and "head" not in enc.params
-    if not is_rotation or layout not in ("halves", "interleaved") or not is_alike:
+    is_uniform = "heads" not in enc.params and "head" not in enc.params
+    if not is_rotation or layout not in ("halves", "interleaved") or not is_uniform:
         raise PefourierError(
             f"expected a rotation that is the same for all heads, with layout halves or "
             f"interleaved; {enc.spec} is used by attention as {enc.injection!r}, layout {layout}"

@@ -16,13 +16,13 @@ CONFIG |= {"max_position_embeddings": 128, "num_hidden_layers": 2, "vocab_size":
 
 
 def test_the_action_and_the_readme_install_what_the_package_asks_for():
-    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    requested = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     install = ACTION["runs"]["steps"][1]["run"].splitlines()[0]
-    light = [one for one in asked if not one.startswith(("torch", "matplotlib"))]
+    light = [one for one in requested if not one.startswith(("torch", "matplotlib"))]
     assert re.findall(r'"([^"]+)"', install) == light
     lines = [line.strip() for line in (ROOT / "README.md").read_text().splitlines()]
     (first,) = (at for at, line in enumerate(lines) if line.startswith('pip install "'))
-    assert re.findall(r'"([^"]+)"', lines[first]) == [x for x in asked if "torch" not in x]
+    assert re.findall(r'"([^"]+)"', lines[first]) == [x for x in requested if "torch" not in x]
     assert lines[first + 1] == "pip install --no-deps ."
 
 

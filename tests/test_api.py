@@ -160,7 +160,7 @@ def test_numbers_may_be_typed_as_in_the_shell(ask):
     assert getattr(short, "conclusion", short) == getattr(long, "conclusion", long)
 
 
-def test_the_shell_and_python_pair_encodings_alike(run, folder, monkeypatch):
+def test_the_shell_and_python_pair_encodings_equal(run, folder, monkeypatch):
     """Code takes the dimension of a file, and a file the grid of a name."""
     monkeypatch.syspath_prepend(folder)
     code = """import numpy as np
@@ -176,9 +176,9 @@ def twice(n, d):
     pairs = ["py:own_codes:codes t.npy", "t.npy py:own_codes:codes", "axial:grid=9x14 g.npy"]
     pairs += ["c.json py:own_codes:twice", "py:own_codes:twice rope:d=16"]
     for pair in map(str.split, pairs):
-        told = pefourier.compare(*pair)
-        assert told.verdict == "the same"
-        assert run("compare", *pair, "--json").results == [told.to_dict()]
+        reported = pefourier.compare(*pair)
+        assert reported.verdict == "the same"
+        assert run("compare", *pair, "--json").results == [reported.to_dict()]
 
 
 class Cache(torch.nn.Module):

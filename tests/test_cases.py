@@ -45,9 +45,9 @@ def faults_of(ask, done):
         if got != (pytest.approx(wanted, rel=1e-3) if isinstance(wanted, float) else wanted):
             found.append(f"{path} is {got}, not {wanted}")
     if "findings" in ask:
-        codes = {one["code"] for one in record["findings"] if one["severity"] != "none"}
-        found += [f"no finding {code}" for code in set(ask["findings"]) - codes]
-        found += [f"finds {codes}"] if not ask["findings"] and codes & WRONG else []
+        vectors = {one["code"] for one in record["findings"] if one["severity"] != "none"}
+        found += [f"no finding {code}" for code in set(ask["findings"]) - vectors]
+        found += [f"finds {vectors}"] if not ask["findings"] and vectors & WRONG else []
     return found
 
 

@@ -90,7 +90,7 @@ def folder(tmp_path_factory):
         yield
 
 
-def asked_in_python(ask, *given, **keywords):
+def call_python(ask, *given, **keywords):
     """The record, or the sentence of a refusal."""
     try:
         return json.loads(json.dumps(ask(*given, **keywords).to_dict()))
@@ -98,19 +98,19 @@ def asked_in_python(ask, *given, **keywords):
         return str(error)
 
 
-def asked_in_the_shell(run, *line):
+def call_shell(run, *line):
     """The record of JSON, or the sentence; words, CSV and JSON agree on whether there is one."""
-    told = run(*line, "--json")
+    reported = run(*line, "--json")
     words, rows = run(*line), run(*line, "--csv")
-    assert told.status == words.status == rows.status
-    if told.status == 2:
-        assert told.out == words.out == rows.out == ""
-        assert told.err == words.err == rows.err
-        said = told.err.splitlines()[-1].removeprefix("pefourier: ")
-        return str(PefourierError(said))  # as Python says it, with keywords for options
-    (record,) = told.results
-    said = " ".join(words.out.split())
-    assert " ".join(record["conclusion"].split()) in said
+    assert reported.status == words.status == rows.status
+    if reported.status == 2:
+        assert reported.out == words.out == rows.out == ""
+        assert reported.err == words.err == rows.err
+        stated = reported.err.splitlines()[-1].removeprefix("pefourier: ")
+        return str(PefourierError(stated))  # as Python says it, with keywords for options
+    (record,) = reported.results
+    stated = " ".join(words.out.split())
+    assert " ".join(record["conclusion"].split()) in stated
     numbers = {x for x in numbers_in(record)}
     for row in csv.reader(io.StringIO(rows.out)):
         for cell in filter(is_fraction, row):
@@ -136,13 +136,13 @@ def is_fraction(cell):
 @pytest.mark.parametrize(
     ("name", "case"), ONE, ids=[f"{n} {c.spec} {' '.join(c.options)}" for n, c in ONE]
 )
-def test_a_command_and_its_question_answer_and_refuse_alike(run, name, case):
-    told = asked_in_python(QUESTIONS[name], case.spec, **case.keywords)
-    assert asked_in_the_shell(run, name, case.spec, *case.options) == told
+def test_a_command_and_its_question_answer_and_refuse_equal(run, name, case):
+    reported = call_python(QUESTIONS[name], case.spec, **case.keywords)
+    assert call_shell(run, name, case.spec, *case.options) == reported
     if case.spec in FIGURES:
         drawn = run(name, case.spec, *case.options, "--plot", "f.svg", "--json")
-        assert drawn.status == (2 if isinstance(told, str) else 0)
-        assert drawn.status == 2 or drawn.results == [told]
+        assert drawn.status == (2 if isinstance(reported, str) else 0)
+        assert drawn.status == 2 or drawn.results == [reported]
 
 
 PAIRS = ["rope c.json", "c.json rope", "f.npy sinusoidal", "axial g.npy", "g.npy t.npy"]
@@ -150,9 +150,9 @@ PAIRS += ["py:door_codes:codes t.npy", "rope missing.npy", "t.npy z.npy", "alibi
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_pairs_are_compared_alike(run, pair):
-    told = asked_in_python(pefourier.compare, *pair.split())
-    assert asked_in_the_shell(run, "compare", *pair.split()) == told
+def test_pairs_are_compared_equal(run, pair):
+    reported = call_python(pefourier.compare, *pair.split())
+    assert call_shell(run, "compare", *pair.split()) == reported
 
 
 OF_MODELS = [
@@ -166,9 +166,9 @@ OF_MODELS = [
 
 
 @pytest.mark.parametrize("case", OF_MODELS, ids=lambda c: f"{c.spec} {c.keywords}")
-def test_models_are_told_of_alike(run, case):
-    told = asked_in_python(pefourier.context, case.spec, **case.keywords)
-    assert asked_in_the_shell(run, "context", case.spec, *case.options) == told
+def test_models_are_reported_of_equal(run, case):
+    reported = call_python(pefourier.context, case.spec, **case.keywords)
+    assert call_shell(run, "context", case.spec, *case.options) == reported
 
 
 RESIZED = [
@@ -183,25 +183,25 @@ RESIZED = [
 
 
 @pytest.mark.parametrize(("spec", "to", "keywords"), RESIZED)
-def test_tables_are_resized_alike(run, spec, to, keywords):
-    told = asked_in_python(pefourier.resize, spec, to, **keywords)
+def test_tables_are_resized_equal(run, spec, to, keywords):
+    reported = call_python(pefourier.resize, spec, to, **keywords)
     options = [word.replace("--grid", "--from") for word in Case(spec, keywords).options]
     line = ["resize", spec, "--to", "x".join(map(str, to)), *options]
-    assert asked_in_the_shell(run, *line) == told
+    assert call_shell(run, *line) == reported
 
 
-def test_bases_and_scalings_are_designed_alike(run):
+def test_bases_and_scalings_are_designed_equal(run):
     bases = {"criteria": ["turns", "rank"], "bases": [3.0, 10.0]}
     words = ["--for", "turns", "--for", "rank", "--rho", 3, "--rho", 10, "--json"]
     for length, options in [(64, ["-S", 64]), ((4, 6), ["--grid", "4x6"])]:
-        told = pefourier.design(length, 16, **bases)
-        found = [told.to_dict()] if length == 64 else [one.to_dict() for one in told]
+        reported = pefourier.design(length, 16, **bases)
+        found = [reported.to_dict()] if length == 64 else [one.to_dict() for one in reported]
         assert run("design", *options, "--d", 16, *words).results == found
     for to in (0, 20):
         refused = run("design", "--extend-from", "missing.json", "--to", to)
-        with pytest.raises(PefourierError) as told:
+        with pytest.raises(PefourierError) as reported:
             pefourier.extend("missing.json", to)
-        assert (refused.status, refused.err) == (2, f"pefourier: {told.value}\n")
+        assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")
 
 
 def test_a_key_that_holds_no_config_is_no_part_of_one(tmp_path, run):

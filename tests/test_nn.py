@@ -12,7 +12,7 @@ from rotary_modules import config_class, modeling, quiet
 from pefourier.encodings import build, load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.nn import Bias, PositionalEncoding, Rotary, turn
+from pefourier.nn import Bias, PositionalEncoding, Rotary, rotate_pairs
 from pefourier.train.injection import load_injection
 
 torch.manual_seed(0)
@@ -46,8 +46,8 @@ CONFIGS = {
 def test_output_minus_input_is_the_table(name):
     module = PositionalEncoding(name, 8, 12, dtype=torch.float64)
     x = torch.randn(3, 10, 8, dtype=torch.float64)
-    codes = build(name, length=12, d=8).table()[:10]
-    np.testing.assert_allclose((module(x) - x)[1].detach().numpy(), codes, atol=1e-15)
+    vectors = build(name, length=12, d=8).table()[:10]
+    np.testing.assert_allclose((module(x) - x)[1].detach().numpy(), vectors, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
@@ -59,15 +59,15 @@ def test_output_has_the_type_of_the_input_and_the_table_stays(dtype):
     assert torch.equal(module(torch.zeros(2, 5, 8, dtype=dtype))[0], exact.float().to(dtype))
 
 
-def test_learned_codes_are_trained_unless_told_otherwise():
+def test_learned_vectors_are_trained_unless_reported_otherwise():
     learned, other = (PositionalEncoding("learned", 8, 12, seed=seed) for seed in (3, 4))
-    assert not torch.equal(learned.codes, other.codes)
+    assert not torch.equal(learned.vectors, other.vectors)
     other.load_state_dict(learned.state_dict())
-    assert torch.equal(learned.codes, other.codes)
+    assert torch.equal(learned.vectors, other.vectors)
     module = PositionalEncoding("sinusoidal:layout=halves", 8, 12, learn=True)
     module(torch.zeros(2, 5, 8)).sum().backward()
-    assert module.codes.grad[:5].eq(2).all()
-    assert module.codes.grad[5:].eq(0).all()
+    assert module.vectors.grad[:5].eq(2).all()
+    assert module.vectors.grad[5:].eq(0).all()
     assert list(PositionalEncoding("learned", 8, 12, learn=False).parameters()) == []
     assert list(PositionalEncoding("dft", 8, 12).parameters()) == []
 
@@ -75,11 +75,11 @@ def test_learned_codes_are_trained_unless_told_otherwise():
 def test_params_files_and_positions_are_understood(tmp_path):
     module = PositionalEncoding("sinusoidal", 8, 12, rho=50.0)
     table = load("sinusoidal", 12, 8, rho=50.0).table()
-    np.testing.assert_allclose(module.codes.numpy(), table, atol=1e-7)
+    np.testing.assert_allclose(module.vectors.numpy(), table, atol=1e-7)
     np.save(tmp_path / "t.npy", table)
-    assert torch.equal(PositionalEncoding(str(tmp_path / "t.npy"), 8, 12).codes, module.codes)
+    assert torch.equal(PositionalEncoding(str(tmp_path / "t.npy"), 8, 12).vectors, module.vectors)
     chosen, x = torch.tensor([[0, 1, 2, 0], [7, 6, 5, 4]]), torch.randn(2, 4, 8)
-    torch.testing.assert_close(module(x, position_ids=chosen), x + module.codes[chosen])
+    torch.testing.assert_close(module(x, position_ids=chosen), x + module.vectors[chosen])
 
 
 def heads(n, d=16, count=2, dtype=torch.float32):
@@ -97,8 +97,8 @@ def by_transformers(values, q, k, positions):
         return module.apply_rotary_pos_emb(q, k, *cls(config)(q, positions))
 
 
-def assert_close(turned, expected):
-    for x, y in zip(turned, expected, strict=True):
+def assert_close(rotated, expected):
+    for x, y in zip(rotated, expected, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-5, atol=2e-5)
 
 
@@ -118,8 +118,8 @@ def test_one_rotation_of_several_is_named(written):
     types["full_attention"] = {"rope_theta": 1e6, "rope_type": "default"}
     path = written({"model_type": "gemma3_text", "head_dim": 16, "rope_parameters": types})
     for layer, parameters in types.items():
-        turned = Rotary(path, layer_type=layer).frequencies
-        torch.testing.assert_close(turned, parameters["rope_theta"] ** (-torch.arange(8) / 8))
+        rotated = Rotary(path, layer_type=layer).frequencies
+        torch.testing.assert_close(rotated, parameters["rope_theta"] ** (-torch.arange(8) / 8))
     with pytest.raises(PefourierError, match="full_attention"):
         Rotary(path)
 
@@ -128,14 +128,14 @@ def test_one_rotation_of_several_is_named(written):
 def test_pairs_turn_by_the_formula(layout):
     rotary = Rotary(f"rope:layout={layout},partial=0.5", 16)
     q, k = heads(5)
-    turned, _ = rotary.rotate(q, k, offset=30)
+    rotated, _ = rotary.rotate(q, k, offset=30)
     pairs = [(2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + 4) for i in range(4)]
     expected = q.clone()
     for i, (a, b) in enumerate(pairs):
         z = torch.complex(q[..., a], q[..., b])
         z = z * torch.exp(1j * torch.arange(30, 35) * 1e4 ** (-2 * i / 8))
         expected[..., a], expected[..., b] = z.real, z.imag
-    torch.testing.assert_close(turned, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(rotated, expected, rtol=1e-5, atol=1e-5)
     shuffled = torch.tensor([34, 30, 31, 30, 33])
     again, _ = rotary.rotate(q, k, position_ids=shuffled)
     torch.testing.assert_close(again[..., 1, :], rotary.rotate(q, k, offset=29)[0][..., 1, :])
@@ -149,11 +149,11 @@ def test_gradients_turn_back(layout, shape):
     x = torch.randn(*shape).transpose(1, 2)
     cosine, sine = torch.randn(2, 5, 2)
     followed = x.clone().requires_grad_()
-    (turn(followed, cosine, sine, layout) * x).sum().backward()
-    torch.testing.assert_close(followed.grad, turn(x, cosine, -sine, layout))
+    (rotate_pairs(followed, cosine, sine, layout) * x).sum().backward()
+    torch.testing.assert_close(followed.grad, rotate_pairs(x, cosine, -sine, layout))
 
 
-def test_products_on_a_grid_are_those_of_the_codes(tmp_path):
+def test_products_on_a_grid_are_those_of_the_vectors(tmp_path):
     """q and k of one pair each: their product is that of the angle between; a table turns alike."""
     enc = load("axial-rope", length=12, d=8, grid=(3, 4))
     table = enc.table()
@@ -175,25 +175,25 @@ def test_products_on_a_grid_are_those_of_the_codes(tmp_path):
 
 def test_phases_are_float32_in_half_precision():
     q, k = heads(4, dtype=torch.bfloat16)
-    turned, _ = Rotary("rope", 16).to(torch.bfloat16).rotate(q, k, offset=4900)
+    rotated, _ = Rotary("rope", 16).to(torch.bfloat16).rotate(q, k, offset=4900)
     exact, _ = Rotary("rope", 16).rotate(q.float(), k.float(), offset=4900)
-    assert torch.equal(turned, exact.bfloat16())
+    assert torch.equal(rotated, exact.bfloat16())
 
 
 def test_real_positions_turn_by_the_formula():
     """Between tokens and before the first; padding of a left-padded batch takes position 0."""
     rotary, x = Rotary("rope", 16), heads(3)[0]
     ids = torch.tensor([-2.0, 0.5, 7.25])
-    turned, _ = rotary.rotate(x, x, ids, real_positions=True)
+    rotated, _ = rotary.rotate(x, x, ids, real_positions=True)
     phases = ids[:, None] * 1e4 ** (-torch.arange(8) / 8)
     z = torch.complex(x[..., :8], x[..., 8:]) * torch.exp(1j * phases)
-    torch.testing.assert_close(turned, torch.cat([z.real, z.imag], -1), rtol=1e-5, atol=1e-5)
-    back, _ = rotary.rotate(turned, turned, -ids, real_positions=True)
+    torch.testing.assert_close(rotated, torch.cat([z.real, z.imag], -1), rtol=1e-5, atol=1e-5)
+    back, _ = rotary.rotate(rotated, rotated, -ids, real_positions=True)
     torch.testing.assert_close(back, x, rtol=1e-5, atol=1e-5)
     padded = torch.tensor([[0, 0, 1, 1, 1]] * 3).cumsum(-1) - 1
     q, k = heads(5)
-    turned, _ = rotary.rotate(q, k, padded.clamp(min=0))
-    assert torch.equal(turned[:, :, 2:], rotary.rotate(q[:, :, 2:], k[:, :, 2:])[0])
+    rotated, _ = rotary.rotate(q, k, padded.clamp(min=0))
+    assert torch.equal(rotated[:, :, 2:], rotary.rotate(q[:, :, 2:], k[:, :, 2:])[0])
 
 
 def test_angles_far_out_are_a_hundredth_off():
@@ -231,8 +231,8 @@ def test_a_module_of_meta_gets_its_tables_with_its_memory(name):
 def test_no_table_is_in_a_state_dict():
     modules = [make() for make in MODULES.values()]
     modules += [PositionalEncoding("dft", 8, 8), Bias("alibi", 2, 8), Bias("swin", 2, grid=(2, 3))]
-    assert [list(module.state_dict()) for module in modules] == [[]] * 5 + [["codes"]]
-    assert list(PositionalEncoding("learned", 8, 8).state_dict()) == ["codes"]
+    assert [list(module.state_dict()) for module in modules] == [[]] * 5 + [["vectors"]]
+    assert list(PositionalEncoding("learned", 8, 8).state_dict()) == ["vectors"]
 
 
 class Attention(torch.nn.Module):
@@ -371,7 +371,7 @@ AXES += [("ernie4_5_vl_moe", [22, 22, 20])]  # rows, columns and frames: rows fi
 
 
 @pytest.mark.parametrize(("kind", "sections"), AXES)
-def test_three_axes_turn_as_the_model_of_a_config_turns_them(kind, sections, written):
+def test_three_axes_turn_as_the_model_of_a_config_rotates_them(kind, sections, written):
     """Text has one id for all axes; patches of an image have three."""
     values = {"model_type": f"{kind}_text", "max_position_embeddings": 64, "hidden_size": 512}
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}

@@ -86,11 +86,11 @@ def test_commands_do_without_torch_and_matplotlib(arguments):
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_what_is_missing_is_said_in_a_line(arguments, missing):
+def test_what_is_missing_is_stated_in_a_line(arguments, missing):
     torch.save({"a": torch.eye(3)}, "x.pt")
     out, err = without([missing], *arguments)
-    said = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"
-    assert (out, err) == ("", said)
+    stated = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"
+    assert (out, err) == ("", stated)
 
 
 def test_wheel_and_sdist_are_complete(tmp_path):

@@ -143,7 +143,7 @@ def test_python_of_the_readme_runs():
     names = {"my_table": np.eye(4), "logits": torch.zeros(8, 80, 80)}
     names |= {which: torch.ones(1, 2, 8, 128) for which in "qk"}
     exec(compile(code, "README.md", "exec"), names)
-    assert names["layer"].codes.shape == (80, 256)
+    assert names["layer"].vectors.shape == (80, 256)
     assert names["found"].verdict == "isometric"
 
 

@@ -110,8 +110,8 @@ def test_an_encoding_obeys_the_laws(required):
 
 
 def test_a_question_is_answered_in_every_form(required):
-    asked = [f"size dft rope --d 8 --format {form}" for form in FORMS]
-    answers = dict(zip(FORMS, answers_of(required, *asked), strict=True))
+    requested = [f"size dft rope --d 8 --format {form}" for form in FORMS]
+    answers = dict(zip(FORMS, answers_of(required, *requested), strict=True))
     assert {(status, err) for status, _, err in answers.values()} == {(0, "")}
     for form in ("text", "md", "github"):
         assert "The mean length of a vector is 1." in answers[form][1]
@@ -135,8 +135,8 @@ def test_a_question_is_explained_once(required):
 
 def test_a_question_answers_in_python(required):
     code = "from pefourier.encodings import load; from pefourier.questions.size import size"
-    said = output_of(required, "-c", f"{code}; print(repr(size(load('dft', 8, 8))))")
-    assert "The mean length of a vector is 1." in said
+    stated = output_of(required, "-c", f"{code}; print(repr(size(load('dft', 8, 8))))")
+    assert "The mean length of a vector is 1." in stated
 
 
 def test_a_finding_is_reported(required):

@@ -81,7 +81,7 @@ def diagnose_rows(
     eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
     identified = identify(table, eps)
     if is_constant(table):
-        return identified, [table_rules.constant_codes(table)]
+        return identified, [table_rules.constant_vectors(table)]
     facts = TableFacts(table, eps, identified, closest, rank, stored=enc.eps)
     findings = [finding for rule in table_rules.RULES for finding in rule(facts)]
     if enc.operator is not None and identified is None and facts.pairs is not None:
@@ -101,10 +101,10 @@ def diagnose_points(
     )
     identified, of_settings = grid_conventions.identify_on_grid(grid)
     if is_constant(table):
-        return identified, [table_rules.constant_codes(table)]
+        return identified, [table_rules.constant_vectors(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
-    of_any = [table_rules.random_codes]
+    of_any = [table_rules.random_vectors]
     if grid.columns is None:
-        of_any.append(table_rules.near_codes)
+        of_any.append(table_rules.near_vectors)
     findings = of_settings + [finding for rule in grid_rules.GRID_RULES for finding in rule(grid)]
     return identified, findings + [finding for rule in of_any for finding in rule(facts)]

@@ -42,7 +42,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.writing.files import read_toml
 
-SLIPS = Path(__file__).with_suffix(".toml")
+CONFIG_ERRORS = Path(__file__).with_suffix(".toml")
 FARTHEST = 2**17  # rows whose fitted phases rule out readings
 SEARCHED = 2**17  # positions searched for the cost of a mistake
 SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
@@ -63,7 +63,7 @@ class Cause:
 
 
 @dataclass(frozen=True, eq=False)
-class SlipReading:
+class Misreading:
     """The rotation that results from a mistake."""
 
     code: str
@@ -112,7 +112,7 @@ def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -
     return None
 
 
-def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> bool:
+def explains(reading: Misreading, pairs: PairWaves, observed: PairWaves) -> bool:
     """Whether another rotation has the sinusoids of a reading, up to a common factor."""
     omega = reading.omega
     if omega.shape != observed.omega.shape or not np.isfinite(omega).all():
@@ -133,7 +133,7 @@ def explains(reading: SlipReading, pairs: PairWaves, observed: PairWaves) -> boo
     return not waves_differ(source, observed, waves, stop=True).any()
 
 
-def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Iterator[SlipReading]:
+def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Iterator[Misreading]:
     """Yield a rotation with each mistake: usual values first, then fitted values."""
     omega = pairs.omega
     yield from scaled_positions(omega, observed)
@@ -151,20 +151,20 @@ def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Itera
         yield from added_scalings(settings, len(rotation), observed)
         yield from fitted_changes(settings, len(rotation), observed, LONG)
     for name in ("bfloat16", "float16"):
-        yield SlipReading(f"{name}-frequencies", {}, rounded(omega, FORMATS[name]))
+        yield Misreading(f"{name}-frequencies", {}, rounded(omega, FORMATS[name]))
     yield from one_factor(omega, observed)
     yield from one_pair(omega, observed)
 
 
 def reread_with(
     settings: Mapping[str, Any], length: int, changes: Iterable[tuple[str, Mapping[str, Any]]]
-) -> Iterator[SlipReading]:
+) -> Iterator[Misreading]:
     """Yield a rotation with each set of changes, without unchanged or impossible settings."""
     for code, changed in changes:
         differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
         rotation = rotation_if_any(dict(settings) | dict(changed), length) if differing else None
         if rotation is not None:
-            yield SlipReading(code, differing, rotation[0])
+            yield Misreading(code, differing, rotation[0])
 
 
 def chosen_changes(
@@ -180,58 +180,58 @@ def chosen_changes(
         "partial": [count / settings["d"]],
         "d": [round(count / settings["partial"])],
     }
-    for code, slip in read_toml(SLIPS).items():
-        if settings["scaling"] not in slip.get("when", SCALINGS):
+    for code, error in read_toml(CONFIG_ERRORS).items():
+        if settings["scaling"] not in error.get("when", SCALINGS):
             continue
-        key, changes = slip.get("key", ""), [slip["set"]] if "set" in slip else []
-        for a, b in slip.get("swap", ()):
+        key, changes = error.get("key", ""), [error["set"]] if "set" in error else []
+        for a, b in error.get("swap", ()):
             if None not in (first := settings.get(a), second := settings.get(b)):
                 changes.append({a: second, b: first})
         if settings.get(key) is not None:
-            values = (*likely.get(key, ()), *slip.get("values", ()))
+            values = (*likely.get(key, ()), *error.get("values", ()))
             changes += [{key: number} for number in dict.fromkeys(values)]
         yield from ((code, change) for change in changes)
 
 
-def scaled_positions(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
+def scaled_positions(omega: Floats, observed: PairWaves) -> Iterator[Misreading]:
     """Yield other units of angles, integer division of positions, and the opposite direction."""
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
-        yield SlipReading("degrees", {"angle": ("p w", formula)}, omega * unit)
-    yield SlipReading("reversed", {}, -omega)
+        yield Misreading("degrees", {"angle": ("p w", formula)}, omega * unit)
+    yield Misreading("reversed", {}, -omega)
     k = observed.repeats
     if k > 1:
-        yield SlipReading("positions-divided", {"positions": ("p", f"p // {k}")}, omega, k)
+        yield Misreading("positions-divided", {"positions": ("p", f"p // {k}")}, omega, k)
 
 
-def one_factor(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
+def one_factor(omega: Floats, observed: PairWaves) -> Iterator[Misreading]:
     """Yield all frequencies times one factor, fitted to the first pair without aliasing."""
     if omega.shape != observed.omega.shape:
         return
-    turning = np.flatnonzero((omega != 0) & (np.abs(observed.omega) < 1))
-    for k in turning[:1]:
+    rotating = np.flatnonzero((omega != 0) & (np.abs(observed.omega) < 1))
+    for k in rotating[:1]:
         ratio = float(observed.omega[k] / omega[k])
         for digits in DIGITS:
             step = float(f"{ratio:.{digits}g}")
-            yield SlipReading("step", {"positions": ("p", f"{step:g} p")}, omega * step)
+            yield Misreading("step", {"positions": ("p", f"{step:g} p")}, omega * step)
             if step and (inverse := float(f"{1 / ratio:.{digits}g}")):
-                yield SlipReading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
+                yield Misreading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
 
 
-def one_pair(omega: Floats, observed: PairWaves) -> Iterator[SlipReading]:
+def one_pair(omega: Floats, observed: PairWaves) -> Iterator[Misreading]:
     """Yield the rotation with a single pair of another frequency."""
     if omega.shape == observed.omega.shape and len(omega) > 2:
         k = int(np.abs(observed.omega - omega).argmax())
         changed = omega.copy()
         changed[k] = observed.omega[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
-        yield SlipReading("single-pair", pair, changed)
+        yield Misreading("single-pair", pair, changed)
 
 
-def other_ramps(settings: Mapping[str, Any], omega: Floats, length: int) -> Iterator[SlipReading]:
+def other_ramps(settings: Mapping[str, Any], omega: Floats, length: int) -> Iterator[Misreading]:
     """Yield the ramp of YaRN or Llama 3 reversed, or YaRN's limits with other parentheses."""
     if settings["scaling"] in ("yarn", "llama3"):
         theta = Head(settings["d"], settings["rho"], settings["partial"], length).grid()
-        yield SlipReading("ramp-reversed", {}, theta * (1 + 1 / settings["factor"]) - omega)
+        yield Misreading("ramp-reversed", {}, theta * (1 + 1 / settings["factor"]) - omega)
     if settings["scaling"] == "yarn":
         for ratio in (2 * pi, 4 * pi**2):  # original / (n 2 pi) as original / n, original / n 2 pi
             limits = {key: settings[key] / ratio for key in ("beta_fast", "beta_slow")}
@@ -241,53 +241,53 @@ def other_ramps(settings: Mapping[str, Any], omega: Floats, length: int) -> Iter
 
 def exponents(
     settings: Mapping[str, Any], omega: Floats, observed: PairWaves
-) -> Iterator[SlipReading]:
+) -> Iterator[Misreading]:
     """Yield exponents of another head size or a shifted pair, with the rotation's scaling."""
     d, rho, rotary = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
-    heads = read_toml(SLIPS)["head-size"]["values"]
+    heads = read_toml(CONFIG_ERRORS)["head-size"]["values"]
     sizes = (rotary - 2, rotary - 1, rotary + 2, 2 * rotary, rotary // 2, *heads)
     for size in dict.fromkeys(n for n in sizes if n > 1 and n != rotary):
         base = rho ** (rotary / size)
         name = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}.get(size, size)
         rebuilt = rotation_if_any(dict(settings) | {"rho": base}, observed.length)
         if rebuilt and not (d != rotary and size == d):
-            yield SlipReading("exponent", {"divisor": (rotary, name)}, rebuilt[0])
+            yield Misreading("exponent", {"divisor": (rotary, name)}, rebuilt[0])
     if settings["partial"] < 1 and settings["scaling"] == "none":
-        yield SlipReading(
+        yield Misreading(
             "partial-grid", {"divisor": (rotary, d)}, Head(d, rho, 1.0, 1).grid()[: len(omega)]
         )
     for shift in (1, -1, 0.5):
         step = rho ** (-2 * shift / rotary)
         change = {"exponent": ("2 i / d", f"2 (i {'+' if shift > 0 else '-'} {abs(shift):g}) / d")}
         if settings["scaling"] == "none":
-            yield SlipReading("exponent", change, omega * step)
+            yield Misreading("exponent", change, omega * step)
 
 
 def fitted_changes(
     settings: Mapping[str, Any], length: int, observed: PairWaves, lengths: range = DIGITS
-) -> Iterator[SlipReading]:
+) -> Iterator[Misreading]:
     """Yield one setting fitted to the mean logarithm of the observed frequencies."""
     cosines = observed.form is not None and observed.form.part == "cos"
-    turning = observed.omega * observed.length > (SHOWN if cosines else 0)  # visible frequencies
-    if not turning.any() or (observed.omega > 1 + SIMILAR).any():
+    rotating = observed.omega * observed.length > (SHOWN if cosines else 0)  # visible frequencies
+    if not rotating.any() or (observed.omega > 1 + SIMILAR).any():
         return
     from scipy.optimize import brentq  # slow import (0.25 s), rarely needed
 
-    target = np.log(observed.omega[turning]).mean()
-    for code, slip in read_toml(SLIPS).items():
-        key = slip.get("key", "")
-        if "range" not in slip or not settings.get(key):
+    target = np.log(observed.omega[rotating]).mean()
+    for code, error in read_toml(CONFIG_ERRORS).items():
+        key = error.get("key", "")
+        if "range" not in error or not settings.get(key):
             continue
 
         def mean_log(number: float, key: str = key) -> float:
             rebuilt = rotation_if_any(dict(settings) | {key: typed(key, number)}, length)
-            if rebuilt is None or rebuilt[0].shape != turning.shape or not (rebuilt[0] > 0).all():
+            if rebuilt is None or rebuilt[0].shape != rotating.shape or not (rebuilt[0] > 0).all():
                 return np.nan
-            return float(np.log(rebuilt[0][turning]).mean() - target)
+            return float(np.log(rebuilt[0][rotating]).mean() - target)
 
-        low, high = slip["range"]
-        low = max(low, 1.001 * (settings.get(slip.get("above", "")) or 0))
-        high = min(high, (settings.get(slip.get("under", "")) or high) / 1.001)
+        low, high = error["range"]
+        low = max(low, 1.001 * (settings.get(error.get("above", "")) or 0))
+        high = min(high, (settings.get(error.get("under", "")) or high) / 1.001)
         try:
             number = exp(brentq(lambda x, f=mean_log: f(exp(x)), log(low), log(high)))
         except ValueError:  # no sign change in the range
@@ -306,41 +306,41 @@ def typed(key: str, number: float) -> float:
 
 def added_scalings(
     settings: Mapping[str, Any], length: int, observed: PairWaves
-) -> Iterator[SlipReading]:
+) -> Iterator[Misreading]:
     """Yield unwanted scalings, with the factor fitted to the lowest frequency."""
     is_uniform = settings["scaling"] in ("none", "linear", "ntk")
     plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length) if is_uniform else None
     if plain is None or plain[0].shape != observed.omega.shape:
         return
     code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
-    slips = read_toml(SLIPS)
-    values = slips["original-length"]["values"]
+    errors = read_toml(CONFIG_ERRORS)
+    values = errors["original-length"]["values"]
     ratio = plain[0][-1] / (observed.omega[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
-    factors += [float(value) for value in slips["factor"]["values"]]  # if a cosine hides it
+    factors += [float(value) for value in errors["factor"]["values"]]  # if a cosine hides it
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
         kinds = [{"scaling": "ntk", "factor": factor}] if len(observed.omega) > 1 else []
         kinds += usual_scalings([factor], values)
         yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
 
-def added_ntk(settings: Mapping[str, Any], length: int) -> Iterator[SlipReading]:
+def added_ntk(settings: Mapping[str, Any], length: int) -> Iterator[Misreading]:
     """Yield unwanted NTK-aware scaling by usual factors, with the resulting base."""
     if settings["scaling"] != "none" or settings["d"] * settings["partial"] < 4:
         return
-    for factor in read_toml(SLIPS)["factor"]["values"]:
+    for factor in read_toml(CONFIG_ERRORS)["factor"]["values"]:
         changes = [("scaling-added", {"scaling": "ntk", "factor": float(factor)})]
         for reading in reread_with(settings, length, changes):
             base = {"base": (settings["rho"], base_of_grid(reading.omega))}
             yield replace(reading, changes={**reading.changes, **base})
 
 
-def layers_read(enc: Encoding) -> Iterator[SlipReading]:
+def layers_read(enc: Encoding) -> Iterator[Misreading]:
     """Yield the rotations of the other layer types of the same config."""
     for name, rotation in other_layers(enc, len(enc)):
         if is_rotation(rotation):
             layers = {"layer": (layer_of(enc), name)}
-            yield SlipReading("other-layers", layers, rotation.measure.frequencies)
+            yield Misreading("other-layers", layers, rotation.measure.frequencies)
 
 
 def geometric_rotation(pairs: PairWaves) -> Encoding | None:
@@ -350,7 +350,7 @@ def geometric_rotation(pairs: PairWaves) -> Encoding | None:
         return None
     estimate = base_of_grid(omega)
     for rho in (float(f"{estimate:.{digits}g}") for digits in DIGITS if estimate > 1):
-        if explains(SlipReading("base", {}, Head(2 * m, rho, 1.0, 1).grid()), pairs, pairs):
+        if explains(Misreading("base", {}, Head(2 * m, rho, 1.0, 1).grid()), pairs, pairs):
             return build("rope", length=max(pairs.length, 2), d=2 * m, rho=rho)
     return None
 
@@ -372,13 +372,13 @@ def list_at(settings: Mapping[str, Any], length: int) -> str:
 
 def at_other_lengths(
     settings: Mapping[str, Any], length: int, observed: PairWaves
-) -> Iterator[SlipReading]:
+) -> Iterator[Misreading]:
     """Yield frequencies at another length: the other list of longrope, or the base of dynamic."""
     if settings["scaling"] == "longrope":
         for n in (1, settings["original"] + 1):
             names = list_at(settings, length), list_at(settings, n)
             if names[0] != names[1]:
-                yield SlipReading("factor-list", {"factors": names}, rotation_of(settings, n)[0])
+                yield Misreading("factor-list", {"factors": names}, rotation_of(settings, n)[0])
     if settings["scaling"] != "dynamic" or len(observed.omega) < 2 or observed.omega[-1] <= 0:
         return
     slowest, original = rotation_of(settings, 1)[0][-1], settings["original"]
@@ -387,7 +387,7 @@ def at_other_lengths(
         if n > original and n != length:  # no scaling up to the original length
             omega, changed = (rotation_of(settings, size)[0] for size in (length, n))
             changes = {"length": (length, n), "base": (base_of_grid(omega), base_of_grid(changed))}
-            yield SlipReading("other-length", changes, changed)
+            yield Misreading("other-length", changes, changed)
 
 
 MISREADINGS = (
@@ -418,15 +418,15 @@ def misread(
     else:
         second = load_like(enc, reading, length, d or enc.params["d"])
     if second.injection != "rotate" or not isinstance(second, DeclaredEncoding):
-        slips = ", ".join(MISREADINGS)
-        raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {slips}")
+        errors = ", ".join(MISREADINGS)
+        raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {errors}")
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
 
 
-def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
+def changes_of(enc: Encoding, errors: str) -> dict[str, Any] | None:
     """Return the settings that named mistakes change; None if the text is a SPEC."""
     changes: dict[str, Any] = {}
-    for part in slips.split(","):
+    for part in errors.split(","):
         key, equals, _ = part.partition("=")
         if part == "scaling-ignored":
             shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may also be stretched

@@ -19,7 +19,7 @@ from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
 
 FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a frequency is aliased
 ROWS = 32  # first rows, where phases in float32 keep digits of high frequencies
-TURNS = 5  # full rotations per row tried for the second-lowest frequency
+ROTATIONS = 5  # full rotations per row tried for the second-lowest frequency
 KNOWN = 3  # frequencies below the fold needed to extrapolate those above
 ROUNDED = 2.0**-7  # relative tolerance for frequencies in 16 bits
 LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
@@ -68,7 +68,7 @@ def ladder_of(table: Table, eps: float) -> Floats:
         omega = pairs.omega[np.argsort(np.minimum(pairs.sines, pairs.cosines))]
     m = len(omega)
     for folded in (omega, omega[::-1]) if m > KNOWN else ():
-        for turns in range(-TURNS, TURNS + 1):
+        for turns in range(-ROTATIONS, ROTATIONS + 1):
             second = 2 * np.pi * abs(turns) + (-1) ** (turns < 0) * folded[1]
             ladder = unfold(folded, second)
             slack = frequency_slack(ladder, level, len(rows))

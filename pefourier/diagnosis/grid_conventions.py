@@ -134,13 +134,13 @@ def axes_of(enc: Encoding) -> Axes:
     return Axes(**{field.name: enc.params[field.name] for field in fields(Axes)})
 
 
-def waves_of(codes: Table, enc: Encoding, form: PairForm | None = None) -> Complex:
+def waves_of(vectors: Table, enc: Encoding, form: PairForm | None = None) -> Complex:
     """Return cosines and sines (n, m) by an encoding's columns or by a form; NaN if missing."""
     if form is None:
         blocks = pairs_of_axes(enc.name, axes_of(enc), enc.dim).blocks
-        codes = codes[:, np.concatenate(columns_of_blocks(enc.params["layout"], blocks))]
+        vectors = vectors[:, np.concatenate(columns_of_blocks(enc.params["layout"], blocks))]
         form = PairForm("both", first="sin" if enc.name == "axial" else "cos")
-    return form.waves(codes)
+    return form.waves(vectors)
 
 
 def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -> float | None:
@@ -154,7 +154,7 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -
     rows = np.random.default_rng(0).permutation(rows)
     for part in np.split(rows, range(FIRST_ROWS, len(rows), AT_ONCE)):
         places = enc.domain.x[part]
-        apart = waves_of(enc.codes(places), enc) - waves_of(facts.table[part], enc, form)
+        apart = waves_of(enc.vectors(places), enc) - waves_of(facts.table[part], enc, form)
         size = np.fmax(np.abs(apart.real), np.abs(apart.imag))
         phases = enc.measure.phases(enc.domain.places(places)) if is_stationary(enc) else 0.0
         if (size > facts.rounding + 8 * FLOAT32_EPS * np.abs(phases)).any():

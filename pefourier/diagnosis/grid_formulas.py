@@ -28,7 +28,7 @@ SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted n
 STEEP = 0.05  # least power between the frequencies of two bases
 BENT = 1e-2  # radians per step: largest deviation from a geometric grid
 FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explain
-ALIKE = 1e-4  # relative tolerance for equal powers and scales
+SAME = 1e-4  # relative tolerance for equal powers and scales
 Changes = dict[str, tuple[Any, Any]]
 
 
@@ -155,10 +155,10 @@ def base_of(omega: Floats, pairs: int) -> float | None:
     """
     places = np.arange(len(omega))
     line = np.polyfit(places, np.log(omega), 1, w=omega)
-    if (np.abs(np.exp(np.polyval(line, places)) - omega) > ALIKE * omega.max()).any():
+    if (np.abs(np.exp(np.polyval(line, places)) - omega) > SAME * omega.max()).any():
         return None
     powers = (np.exp(abs(line[0]) * n) for n in (len(omega), len(omega) - 1, pairs))
-    bases = [shortest(float(power), ALIKE) for power in powers]
+    bases = [shortest(float(power), SAME) for power in powers]
     base = next((x for x in bases if x == float(f"{x:.2e}")), bases[0])
     return base if line[0] < 0 else 1 / base
 
@@ -179,9 +179,9 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
     main = both[axes[1][both] == np.bincount(axes[1][both]).argmax()]
     base: float | None = 1.0
     power, logs = 1.0, np.log(speeds[:, main])
-    if np.ptp(logs[0]) > ALIKE:
+    if np.ptp(logs[0]) > SAME:
         power = float(np.polyfit(logs[0], logs[1], 1, w=speeds[:, main].min(axis=0))[0])
-    if abs(power - 1) > ALIKE and STEEP < abs(power) < 1 / STEEP:
+    if abs(power - 1) > SAME and STEEP < abs(power) < 1 / STEEP:
         base = base_of(speeds[0, main], len(both))
     if base is None:
         return None
@@ -215,12 +215,12 @@ def fit_line(
     k, power, slack = facts
     omega, goal = (np.abs(waves.omega[mine]).max(axis=1) for waves in (first, second))
     own = omega[0]
-    if power != 1 and abs(np.log(goal[0]) - power * np.log(own)) < ALIKE:
+    if power != 1 and abs(np.log(goal[0]) - power * np.log(own)) < SAME:
         own = 1.0  # the exponent of the first pair is not 0
     logs = np.log(goal) - power * np.log(omega / own)
     scale = float(np.exp(np.average(logs, weights=goal**2)))
     points = scale * second.sides[k]
-    if abs(scale / own - 1) < ALIKE:
+    if abs(scale / own - 1) < SAME:
         scale = own
     elif abs(points - np.rint(points)) < slack * points:  # a reference size
         scale = float(np.rint(points)) / second.sides[k]
@@ -229,7 +229,7 @@ def fit_line(
         common_offset(SinusoidPairs(mine, mine, speed, phase, speed), 4)[0]
         for speed, phase in ((omega, first.start[mine]), (expected, second.start[mine]))
     ]
-    near = [x for x in (0.0, offsets[0]) if abs(offsets[1] - x) < ALIKE]
+    near = [x for x in (0.0, offsets[0]) if abs(offsets[1] - x) < SAME]
     offsets[1] = near[-1] if near else shortest(offsets[1], slack)
     return np.array([[own, scale], offsets]), expected
 
@@ -240,7 +240,7 @@ def changed_lines(lines: Floats, *sides: tuple[int, ...]) -> Changes:
     scales, offsets = lines[:, 0].T, np.round(lines[:, 1].T, 4) + 0.0
     sizes = scales * np.array(sides)
     if (scales[0] != scales[1]).any():
-        is_size = np.allclose(sizes, np.rint(sizes), rtol=0, atol=ALIKE)
+        is_size = np.allclose(sizes, np.rint(sizes), rtol=0, atol=SAME)
         key, (a, b) = ("reference", np.rint(sizes)) if is_size else ("scale", scales)
         changes[key] = by_axis(a, 6), by_axis(b, 6)
     if (offsets[0] != offsets[1]).any():

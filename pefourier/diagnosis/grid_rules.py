@@ -106,7 +106,7 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
     """Find vectors whose neighbours are similar only on another grid or from another row on."""
     readings = None if facts.columns is not None else better_reading(facts.table, facts.sides)
-    if readings is None or any(order_of_rows(facts)) or any(flat_codes(facts)):
+    if readings is None or any(order_of_rows(facts)) or any(flat_vectors(facts)):
         return
     better, given = readings
     grid, sides, row = size_of(better.grid), size_of(facts.sides), facts.prefix + better.start
@@ -153,7 +153,7 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
         yield finding("normalised-by-other-side", steps=steps, sides=sides)
 
 
-def flat_codes(facts: GridFacts) -> Iterator[Finding]:
+def flat_vectors(facts: GridFacts) -> Iterator[Finding]:
     """Find encodings of the flat row index: inner products depend on the difference of indices."""
     n = len(facts.table)
     if min(facts.sides) == 1 or facts.columns is not None or facts.table.size > SEARCHED:
@@ -198,7 +198,7 @@ GRID_RULES = (
     neighbours_of_another_grid,
     axes_without_effect,
     formulas_of_axes,
-    flat_codes,
+    flat_vectors,
     ends_that_meet,
     rows_that_repeat,
 )

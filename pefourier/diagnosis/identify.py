@@ -110,11 +110,11 @@ def drop_twins(table: Table) -> Table | None:
 
 def propose_still(table: Table, _: float) -> Formula | None:
     """Propose none for zero rows, or constant for equal rows, which encode no position."""
-    code = np.asarray(table[0], dtype=float)
+    vector = np.asarray(table[0], dtype=float)
     if len(table) < 2 or not (table[0] == table[-1]).all():
         return None
-    name = "constant" if code.any() else "none"
-    return Formula(name, {}, lambda s: np.tile(code, (len(s), 1)), lambda *_: 0.0)
+    name = "constant" if vector.any() else "none"
+    return Formula(name, {}, lambda s: np.tile(vector, (len(s), 1)), lambda *_: 0.0)
 
 
 def propose_onehot(table: Table, _: float) -> Formula | None:
@@ -126,10 +126,10 @@ def propose_onehot(table: Table, _: float) -> Formula | None:
     enc = build("onehot", length=n, d=d)
     params = {"offset": start, "scale": scale}
 
-    def codes(s: NDArray[Any]) -> Floats:
-        return np.asarray(scale * enc.codes(s + start), dtype=float)
+    def vectors(s: NDArray[Any]) -> Floats:
+        return np.asarray(scale * enc.vectors(s + start), dtype=float)
 
-    return Formula("onehot", params, codes, lambda *_: 0.0)
+    return Formula("onehot", params, vectors, lambda *_: 0.0)
 
 
 def propose_waves(
@@ -137,7 +137,7 @@ def propose_waves(
 ) -> Formula | None:
     """Propose sinusoids that fit a run of usable rows (by default, nonzero rows)."""
     n, d = table.shape
-    live = np.concatenate([codes.any(axis=1) for _, codes in float_blocks(table)])
+    live = np.concatenate([vectors.any(axis=1) for _, vectors in float_blocks(table)])
     start, stop = longest_run(live if usable is None else live & usable)
     rows = np.asarray(table[start : min(stop, start + SAMPLE)], dtype=float)
     if len(rows) < 4 or (~live).sum() > n // 4:

@@ -340,10 +340,10 @@ def position_offset(start: Floats, omega: Floats, eps: float) -> float:
     >>> position_offset(np.array([3.0, 0.3]) - [2 * np.pi, 0], np.array([3.0, 0.3]), 1e-9)
     1.0
     """
-    turned = np.abs(start) > 16 * eps
-    if not turned.any():
+    moved = np.abs(start) > 16 * eps
+    if not moved.any():
         return 0.0
-    slow = np.where(turned & (omega != 0), np.abs(omega), np.inf).argmin()
+    slow = np.where(moved & (omega != 0), np.abs(omega), np.inf).argmin()
     offset = float(start[slow] / omega[slow]) if omega[slow] else np.nan
     steps = float(np.rint(offset)) if np.isfinite(offset) else np.nan
     residual = np.angle(np.exp(1j * (start - omega * steps)))

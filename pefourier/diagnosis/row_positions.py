@@ -84,8 +84,8 @@ def recover_positions(
     >>> recover_positions(omega, waves, 2.0**-52, -100, 2**17).positions
     array([     0,      3, 131071,     -5])
     """
-    turning = np.flatnonzero(omega)
-    order = turning[np.argsort(np.abs(omega[turning]))]
+    rotating = np.flatnonzero(omega)
+    order = rotating[np.argsort(np.abs(omega[rotating]))]
     positions = np.zeros(len(waves), dtype=np.int64)
     explained = np.zeros(len(waves), dtype=bool)
     uncertainty = np.zeros(len(waves))

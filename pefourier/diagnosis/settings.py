@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.config_errors import SEARCHED, SLIPS, Cause, has_settings, meant_settings
+from pefourier.diagnosis.config_errors import (
+    CONFIG_ERRORS,
+    SEARCHED,
+    Cause,
+    has_settings,
+    meant_settings,
+)
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding, Floats
 from pefourier.encodings.families.rotary import rotation_if_any, scaling_parameters
@@ -24,7 +30,7 @@ from pefourier.writing.files import read_toml
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids"}  # not parameters
 ROUNDED = 1e-6  # relative tolerance, for numbers in float32
 BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
-BESIDE = "interleaved"
+NEIGHBOURS = "interleaved"
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
 LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
 LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
@@ -37,7 +43,9 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     changes = changed_settings(a, b)
     if not changes:
         return None
-    code_of = {slip["key"]: code for code, slip in read_toml(SLIPS).items() if "key" in slip}
+    code_of = {
+        error["key"]: code for code, error in read_toml(CONFIG_ERRORS).items() if "key" in error
+    }
     codes = [code_of[key] for key in changes if key in code_of]
     if kinds := changes.get("scaling"):
         kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
@@ -65,7 +73,7 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
     if are_close(changes.get("attention_factor")):
         del changes["attention_factor"]
     sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
-    if dict(zip(sources, pairs["layout"], strict=True)) == {"config": "halves", "gguf": BESIDE}:
+    if dict(zip(sources, pairs["layout"], strict=True)) == {"config": "halves", "gguf": NEIGHBOURS}:
         changes.pop("layout", None)
     scaling_keys = {key for kind in changes.get("scaling", ()) for key in scaling_parameters(kind)}
     scaling_keys = scaling_keys - always.keys() | ({"scaling"} & changes.keys())
@@ -156,7 +164,7 @@ def describe_changes(changes: Changes) -> str:
     >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
     'the linear scaling (factor 4) is missing in the second'
     """
-    return "; ".join(sentence for *_, sentence in worded_changes(changes))
+    return "; ".join(sentence for *_, sentence in changes_in_words(changes))
 
 
 def describe_sides(changes: Changes) -> tuple[str, str]:
@@ -165,11 +173,11 @@ def describe_sides(changes: Changes) -> tuple[str, str]:
     >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
     ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
     """
-    first, second, _ = zip(*worded_changes(changes), strict=True)
+    first, second, _ = zip(*changes_in_words(changes), strict=True)
     return ", ".join(first), ", ".join(second)
 
 
-def worded_changes(changes: Changes) -> Iterator[tuple[str, str, str]]:
+def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
     """Yield the words for the first, for the second, and a sentence for both, per setting."""
     kinds, scaling_keys = changes.get("scaling"), set()
     if kinds:

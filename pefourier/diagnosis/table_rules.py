@@ -38,14 +38,14 @@ TILES = 8  # parts of a table that are tried separately, since others may have w
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 
 
-def constant_codes(table: Table) -> Finding:
+def constant_vectors(table: Table) -> Finding:
     """Return the finding for one vector at all positions, which may be zero or that of angle 0."""
-    code = np.asarray(table[0], dtype=float)
-    if not code.any():
+    vector = np.asarray(table[0], dtype=float)
+    if not vector.any():
         return finding("zero-codes")
-    sizes = np.sort(code / code.max() if code.max() > 0 else code)
-    at_zero = np.arange(len(code)) >= len(code) // 2  # half sines, half cosines
-    unrotated = len(code) > 1 and np.allclose(sizes, at_zero, atol=1e-6)
+    sizes = np.sort(vector / vector.max() if vector.max() > 0 else vector)
+    at_zero = np.arange(len(vector)) >= len(vector) // 2  # half sines, half cosines
+    unrotated = len(vector) > 1 and np.allclose(sizes, at_zero, atol=1e-6)
     return finding("constant-codes", "still" if unrotated else "plain")
 
 
@@ -59,7 +59,7 @@ def counted_rows(facts: TableFacts) -> Iterator[Finding]:
         yield finding("counted-rows")
 
 
-def repeating_codes(facts: TableFacts) -> Iterator[Finding]:
+def repeating_vectors(facts: TableFacts) -> Iterator[Finding]:
     """Find positions that share a vector: a constant tail, a period, steps, or single rows."""
     n, first = len(facts.table), facts.first
     again = np.flatnonzero((first != np.arange(n)) & (facts.norms > 0))
@@ -153,8 +153,8 @@ def ordinary_zeros(facts: TableFacts, zero: Indices) -> NDArray[np.bool_]:
     live = np.flatnonzero(facts.norms)
     if follow_waves(facts, np.clip(zero, 1, len(facts.table) - 2)):
         return np.ones(len(zero), dtype=bool)
-    codes = facts.sample[facts.norms[: len(facts.sample)] > 0]
-    if np.count_nonzero(codes) <= 0.75 * codes.size:
+    vectors = facts.sample[facts.norms[: len(facts.sample)] > 0]
+    if np.count_nonzero(vectors) <= 0.75 * vectors.size:
         return np.ones(len(zero), dtype=bool)
     place = np.searchsorted(live, zero)
     shorter = np.minimum(*(facts.norms[live[np.clip(place - k, 0, len(live) - 1)]] for k in (0, 1)))
@@ -225,7 +225,7 @@ def row_names(rows: Indices) -> str:
     return f"rows {words}" if len(rows) > 1 else f"row {words}"
 
 
-def near_codes(facts: TableFacts) -> Iterator[Finding]:
+def near_vectors(facts: TableFacts) -> Iterator[Finding]:
     """Find vectors that only rounding separates, or that span few dimensions.
 
     Vectors that are distinct in bfloat16 are not reported, however close.
@@ -243,7 +243,7 @@ def near_codes(facts: TableFacts) -> Iterator[Finding]:
         yield finding("low-rank", d=d, rank=facts.rank)
 
 
-def random_codes(facts: TableFacts) -> Iterator[Finding]:
+def random_vectors(facts: TableFacts) -> Iterator[Finding]:
     """Find random numbers: no order of positions and no dominant frequency."""
     if facts.identified is None and facts.closest.distinct == len(facts.table):
         if numbers_look_random(facts.table):
@@ -252,7 +252,7 @@ def random_codes(facts: TableFacts) -> Iterator[Finding]:
 
 RULES = (
     counted_rows,
-    repeating_codes,
+    repeating_vectors,
     phases_alone,
     zero_rows,
     alternating_rows,
@@ -264,6 +264,6 @@ RULES = (
     stored_wider,
     dead_columns,
     almost_a_formula,
-    near_codes,
-    random_codes,
+    near_vectors,
+    random_vectors,
 )

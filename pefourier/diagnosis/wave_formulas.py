@@ -241,20 +241,20 @@ class Formula:
 
     encoding: str
     params: Params
-    codes: Callable[[NDArray[Any]], Floats]  # (n, d) of rows s
+    vectors: Callable[[NDArray[Any]], Floats]  # (n, d) of rows s
     tolerance: Callable[[NDArray[Any], Floats, float], Any]  # of rows s, vectors, resolution
 
     def residual(
-        self, s: NDArray[Any], codes: Floats, eps: float
+        self, s: NDArray[Any], vectors: Floats, eps: float
     ) -> tuple[Floats, NDArray[np.bool_]]:
         """Return differences (n, d) at rows s, and whether rounding explains each row.
 
         Zero rows that the formula lists do not differ.
         """
-        difference = np.abs(codes - self.codes(s))
+        difference = np.abs(vectors - self.vectors(s))
         if "zero_rows" in self.params:
-            difference[np.isin(s, self.params["zero_rows"]) & ~codes.any(axis=1)] = 0.0
-        return difference, (difference <= self.tolerance(s, codes, eps)).all(axis=1)
+            difference[np.isin(s, self.params["zero_rows"]) & ~vectors.any(axis=1)] = 0.0
+        return difference, (difference <= self.tolerance(s, vectors, eps)).all(axis=1)
 
     def compare(self, table: Table, eps: float) -> tuple[float, Indices]:
         """Return the largest difference of a table, and the rows that rounding does not explain.
@@ -262,9 +262,9 @@ class Formula:
         Reading stops after a block in which more than half of the rows do not follow the formula.
         """
         largest, stray = 0.0, []
-        for rows, codes in float_blocks(table):
+        for rows, vectors in float_blocks(table):
             s = np.arange(rows.start, rows.stop)
-            difference, explained = self.residual(s, codes, eps)
+            difference, explained = self.residual(s, vectors, eps)
             largest = max(largest, float(difference.max(initial=0.0)))
             stray.append(s[~explained])
             if len(stray[-1]) > len(s) / 2:
@@ -281,22 +281,22 @@ def float_blocks(table: Table) -> Iterator[tuple[slice, Floats]]:
 def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formula:
     """Rebuild sinusoids from name and parameters; `top` is the largest number of the table.
 
-    >>> rebuild("rope", {"rho": 100.0, "layout": "halves"}, 4).codes(np.array([1])).round(3)
+    >>> rebuild("rope", {"rho": 100.0, "layout": "halves"}, 4).vectors(np.array([1])).round(3)
     array([[0.54 , 0.995, 0.841, 0.1  ]])
     """
     amplitude, omega, phase = table_waves(encoding, params, d)
     offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
     largest = float(np.abs(amplitude).max())
 
-    def codes(s: NDArray[Any]) -> Floats:
+    def vectors(s: NDArray[Any]) -> Floats:
         waves: Floats = amplitude * np.sin(np.multiply.outer(s + offset, omega) + phase)
         return waves
 
-    def tolerance(s: NDArray[Any], codes: Floats, eps: float) -> Floats:
-        stored = min(largest, max(top, float(np.abs(codes).max(initial=0.0))))
+    def tolerance(s: NDArray[Any], vectors: Floats, eps: float) -> Floats:
+        stored = min(largest, max(top, float(np.abs(vectors).max(initial=0.0))))
         return 3 * eps * stored + largest * precision.phase_errors(s + offset, omega, eps)
 
-    return Formula(encoding, params, codes, tolerance)
+    return Formula(encoding, params, vectors, tolerance)
 
 
 def table_waves(encoding: str, params: Params, d: int) -> Floats:
@@ -349,9 +349,9 @@ def refine_base(encoding: str, params: Params, rows: Floats, start: int) -> Para
     offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
     angles = np.multiply.outer(start + np.arange(len(rows)) + offset, omega)
     unit = -np.frexp(np.abs(rows).max())[1]  # scales squares to at most 1
-    height, codes = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
+    height, vectors = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
     slope = height * np.cos(angles + phase) * angles * turns
-    products = (slope * (codes - height * np.sin(angles + phase))).sum(axis=0)
+    products = (slope * (vectors - height * np.sin(angles + phase))).sum(axis=0)
     size = (slope**2).sum()
     change = products.sum() / size if size else 0.0
     error = 3 * np.linalg.norm(products - change * (slope**2).sum(axis=0)) / max(size, 1e-300)

@@ -75,7 +75,7 @@ class TableFacts:
     @cached_property
     def norms(self) -> Floats:
         """Length of each row, shape (n,)."""
-        return np.concatenate([row_norms(codes) for _, codes in float_blocks(self.table)])
+        return np.concatenate([row_norms(vectors) for _, vectors in float_blocks(self.table)])
 
     @cached_property
     def first(self) -> Indices:
@@ -188,16 +188,16 @@ class TableFacts:
         return pairs if rotate else None
 
 
-def row_norms(codes: Floats) -> Floats:
+def row_norms(vectors: Floats) -> Floats:
     """Return the length of each row, without underflow to zero.
 
     >>> row_norms(np.array([[3e-200, 4e-200], [0.0, 0.0]]))
     array([5.e-200, 0.e+000])
     """
-    norms: Floats = np.linalg.norm(codes, axis=1)
-    tiny = np.flatnonzero((norms < 1e-150) & codes.any(axis=1))  # squares underflow
-    top = np.abs(codes[tiny]).max(axis=1, initial=0.0)
-    norms[tiny] = top * np.linalg.norm(codes[tiny] / top[:, None], axis=1)
+    norms: Floats = np.linalg.norm(vectors, axis=1)
+    tiny = np.flatnonzero((norms < 1e-150) & vectors.any(axis=1))  # squares underflow
+    top = np.abs(vectors[tiny]).max(axis=1, initial=0.0)
+    norms[tiny] = top * np.linalg.norm(vectors[tiny] / top[:, None], axis=1)
     return norms
 
 
@@ -210,7 +210,7 @@ def is_constant(table: Table) -> bool:
     """
     start = np.asarray(table[0], dtype=float)
     reach = CONSTANT * row_norms(start[None])
-    blocks = (codes for _, codes in float_blocks(table))
+    blocks = (vectors for _, vectors in float_blocks(table))
     last = np.asarray(table[-1:], dtype=float)  # enough for most tables
     return len(table) > 1 and all(
         (row_norms(x - start) <= reach).all() for x in chain([last], blocks)
@@ -245,15 +245,15 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
     cosine, residual = recurrence(rows, 1)
     if residual >= SHARE + 4 * facts.eps:
         return
-    turns = np.arccos(cosine)
-    noise = (2 * facts.eps + n * phase_rounding(turns, FLOAT32_EPS)) / n**0.5 + facts.eps**2
+    angles = np.arccos(cosine)
+    noise = (2 * facts.eps + n * phase_rounding(angles, FLOAT32_EPS)) / n**0.5 + facts.eps**2
     noise += max(residual - 4 * facts.eps, 0)  # of decay: xpos
     noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # not at pi
-    error = noise / np.maximum(np.sin(turns), np.sqrt(noise))  # the cosine is flat at 0 and pi
+    error = noise / np.maximum(np.sin(angles), np.sqrt(noise))  # the cosine is flat at 0 and pi
     for layout in get_args(Layout):
         places = pair_columns(layout, d // 2)
         kinds = {tuple(set(start[place])) for place in places}  # only sines start at 0
-        omega, slack = (np.stack([x[place] for place in places], axis=1) for x in (turns, error))
+        omega, slack = (np.stack([x[place] for place in places], axis=1) for x in (angles, error))
         fast = omega.min(axis=1) > 3 / n
         with_differences = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(
             axis=1
@@ -297,11 +297,11 @@ def divided_positions(facts: TableFacts) -> Iterator[Finding]:
 
 def unusual_base(facts: TableFacts, *, rotary: bool) -> Iterator[Finding]:
     """Find a base other than 10000, or the result of a known mistake; rotary bases vary."""
-    rho, slips = facts.params["rho"], read_toml(BASES)
-    known_slips = slips["lost"] + ([] if rotary else slips["near"])
-    slip = next((s["why"] for s in known_slips if abs(rho / s["base"] - 1) <= s["within"]), "")
-    if rho != 1e4 and (slip or not rotary) and not any(useless_frequencies(facts)):
-        yield finding("base", "slip" if slip else "other", rho=rho, slip=slip)
+    rho, known = facts.params["rho"], read_toml(BASES)
+    known_errors = known["lost"] + ([] if rotary else known["near"])
+    reason = next((s["why"] for s in known_errors if abs(rho / s["base"] - 1) <= s["within"]), "")
+    if rho != 1e4 and (reason or not rotary) and not any(useless_frequencies(facts)):
+        yield finding("base", "slip" if reason else "other", rho=rho, slip=reason)
 
 
 def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
@@ -381,8 +381,8 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     unrotated, slack = np.ptp(rows, axis=0) == 0, 1e-3 + 4 * facts.eps
     if facts.pairs is not None:
         height = facts.pairs.amplitude
-        turning = np.abs(height - np.median(height)) <= 10 * slack * height
-        unrotated[np.append(facts.pairs.sines[turning], facts.pairs.cosines[turning])] = False
+        rotating = np.abs(height - np.median(height)) <= 10 * slack * height
+        unrotated[np.append(facts.pairs.sines[rotating], facts.pairs.cosines[rotating])] = False
     else:
         top = np.abs(rows[:, ~unrotated]).max(initial=0.0)
         unrotated &= np.abs(np.abs(rows[0]) - top) > slack * top

@@ -40,7 +40,7 @@ ON_CIRCLE = 0.02  # tolerance relative to the radius: bfloat16 has eight bits
 COPIED = 2**26  # bytes of rows of a mapped file that are copied
 
 
-Codes = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors (n, d)
+VectorsAt = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vectors (n, d)
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
@@ -75,9 +75,9 @@ class Measure:
         if self.period is None:
             return products(np.asarray(lags, dtype=float), self.frequencies[columns] / per)
         modulus, index = self.period * per, self.index(self.period)[columns]
-        turns: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
-        turns -= modulus * (2 * turns > modulus)
-        return np.asarray(turns * (2 * np.pi / modulus), dtype=float)
+        steps: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
+        steps -= modulus * (2 * steps > modulus)
+        return np.asarray(steps * (2 * np.pi / modulus), dtype=float)
 
     def index(self, period: int) -> NDArray[np.int64]:
         """Integers k of the frequencies 2 pi k / period."""
@@ -138,7 +138,7 @@ class Encoding:
     name: str
     domain: Domain
     dim: int
-    codes: Codes
+    vectors: VectorsAt
     injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention uses the vectors
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
@@ -181,15 +181,15 @@ class Encoding:
         """Return the table (n, d) of all points, or of points x, in the stored type of a file."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
-        codes = self.codes(x)
+        vectors = self.vectors(x)
         if not self.fits:  # otherwise `build` has checked the vectors
-            check_magnitude(self.spec, largest_number(codes))
-        return codes
+            check_magnitude(self.spec, largest_number(vectors))
+        return vectors
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Floats]]:
         """Yield the table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
-            yield block.start, np.asarray(self.codes(self.domain.x[block]), dtype=float)
+            yield block.start, np.asarray(self.vectors(self.domain.x[block]), dtype=float)
 
 
 E = TypeVar("E", bound=Encoding)
@@ -302,11 +302,11 @@ def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encodi
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
         return rows_of(table, within(x, len(table), name))
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
-    return Encoding(name, positions(len(table)), table.shape[1], codes, **facts)
+    return Encoding(name, positions(len(table)), table.shape[1], vectors, **facts)
 
 
 def is_bias(shape: tuple[int, ...]) -> bool:
@@ -323,7 +323,7 @@ def is_bias(shape: tuple[int, ...]) -> bool:
 def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding:
     """Return the encoding of a bias (heads, n, n) for each query and key, with vectors of lags.
 
-    If all keys after the query are masked by -inf, their lags are left out. `codes` refuses other
+    If all keys after the query are masked by -inf, their lags are left out. `vectors` refuses other
     masks and biases that depend on more than the lag; `compare` accepts all.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
@@ -338,7 +338,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         if not shifted:
             way_out = f"use `pefourier compare`, which reads any bias{reshaping(bias.shape)}"
             shape = f"biases (heads, queries, keys) = {bias.shape}"
@@ -351,7 +351,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
 
     facts = {"origin": "code", "lattice": n, **facts}
     return BiasEncoding(
-        name, lags_between(n, causal=causal), heads, codes, injection="bias", bias=bias, **facts
+        name, lags_between(n, causal=causal), heads, vectors, injection="bias", bias=bias, **facts
     )
 
 
@@ -407,10 +407,10 @@ def without_prefix(enc: Encoding) -> Encoding:
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
-        return enc.codes(np.asarray(x) + behind)
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+        return enc.vectors(np.asarray(x) + behind)
 
-    line = replace(enc, domain=positions(len(domain)), codes=codes)
+    line = replace(enc, domain=positions(len(domain)), vectors=vectors)
     if not isinstance(line, DeclaredEncoding):
         return line
     frequencies = line.measure.frequencies.reshape(len(line.measure.weights), -1)[:, 0]
@@ -429,11 +429,11 @@ def without_mean(enc: Encoding) -> Encoding:
     enc = without_prefix(enc)
     mean: Floats = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
 
-    def codes(x: NDArray[Any]) -> Floats:
-        return np.asarray(enc.codes(x), dtype=float) - mean
+    def vectors(x: NDArray[Any]) -> Floats:
+        return np.asarray(enc.vectors(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(with_measure(enc, None), codes=codes, params=params)
+    return replace(with_measure(enc, None), vectors=vectors, params=params)
 
 
 def as_encoding(encoding: Any) -> Encoding:

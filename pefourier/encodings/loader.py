@@ -374,21 +374,21 @@ def load_file(spec: str, length: int | None) -> Encoding:
 
     path, key = split_spec(spec)
     stored = read_named_table(path, key or None)
-    if stored.codes.ndim > 2:
-        bias = stored.codes[..., :length, :length]
+    if stored.vectors.ndim > 2:
+        bias = stored.vectors[..., :length, :length]
         params = {"length": bias.shape[-1], "d": bias.shape[-3], "path": path, "array": stored.name}
         return from_bias(bias, spec, eps=stored.eps, origin="file", params=params, spec=spec)
-    table = rows_up_to(stored.codes, length, shown(spec))
+    table = rows_up_to(stored.vectors, length, shown(spec))
     array = stored.name if stored.chosen else key or None
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = [code for code, name in NAMED.items() if re.search(name, stored.name)]
     codes += ["array-chosen"] * stored.chosen + ["single-axes"] * bool(stored.beside)
-    slots = {"name": shown(stored.name), "middle": len(stored.codes) // 2}
-    slots |= {"beside": stored.beside, "shape": stored.codes.shape}
+    slots = {"name": shown(stored.name), "middle": len(stored.vectors) // 2}
+    slots |= {"beside": stored.beside, "shape": stored.vectors.shape}
     facts = {"eps": stored.eps, "origin": "file", "paired": stored.paired, "params": params}
     facts["findings"] = tuple(finding(code, **slots) for code in codes)
     enc = from_table(table, spec, **facts, spec=spec)
-    is_whole = stored.sides and len(enc) == len(stored.codes)
+    is_whole = stored.sides and len(enc) == len(stored.vectors)
     return on_grid(enc, stored.sides, 0) if is_whole else enc
 
 

@@ -66,7 +66,7 @@ class ModelPositions:
     layers: tuple[LayerRun, ...]
     parts: tuple[str, ...]  # types of layers with different rotations; "" for all layers
     rotations: tuple[Encoding, ...]  # the rotation of each part, at `length`
-    codes: Encoding  # the first rotation, or another positional encoding
+    encoding: Encoding  # the first rotation, or another positional encoding
     indexer: Encoding | None  # rotation of the indexer, which selects keys for attention
     trained: TrainedLength
     stated: StatedLength | None
@@ -130,7 +130,7 @@ def describe_positions(
         layers=tuple(layers),
         parts=parts,
         rotations=tuple(rotations[: len(parts)]),
-        codes=rotations[0],
+        encoding=rotations[0],
         indexer=load(file.spec_of(INDEXER), longest, d) if file and is_indexed else None,
         trained=trained_length,
         stated=stated_length(stating, native) if stating else None,

@@ -110,7 +110,7 @@ def axis_encodings(enc: Encoding) -> list[Encoding] | None:
     sides = enc.domain.sides
     steps = [math.prod(sides[axis + 1 :]) for axis in range(len(sides))]
     lines = [
-        enc.codes(enc.domain.x[: step * side : step])
+        enc.vectors(enc.domain.x[: step * side : step])
         for step, side in zip(steps, sides, strict=True)
     ]
     changes = np.array([(line != line[:1]).any(axis=0) for line in lines])

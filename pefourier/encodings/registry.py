@@ -204,7 +204,7 @@ def build(
         checks.check_count("seed", parameters["seed"], minimum=0, maximum=2**32 - 1)
     with np.errstate(all="ignore"):  # overflow is refused in `check_codes`
         built = builder.function(length, d, **parameters)
-        check_codes(spec or name, built)
+        check_vectors(spec or name, built)
     params = {"length": length, "d": d, **parameters, **built.params}
     learned = built.origin == "weights"  # the parameters come from a file
     return replace(
@@ -252,7 +252,7 @@ def unknown_parameter(name: str, key: str) -> PefourierError:
     return unknown(f"parameter of {name}", key, parameters, way_out)
 
 
-def check_codes(name: str, enc: Encoding) -> None:
+def check_vectors(name: str, enc: Encoding) -> None:
     """Refuse parameters that overflow, by a test of the frequencies and the outermost points.
 
     Vectors that need a table are not tested if the table is too large.
@@ -271,7 +271,7 @@ def largest_at_ends(enc: Encoding) -> float:
     """
     ends = enc.domain.x[[0, -1]]
     if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim > 1:
-        return float(np.abs(enc.codes(ends)).max())
+        return float(np.abs(enc.vectors(ends)).max())
     if enc.measure.period is None and not np.isfinite(enc.measure.phases(ends)).all():
         return np.nan
     return float(enc.measure.amplitudes.max())

@@ -62,7 +62,7 @@ DOUBLED = 1e-2  # tolerance on the squares of columns that double a frequency
 FIRST_COLUMNS = 8  # enough to distinguish most rows
 
 
-def first_alike(table: Table, eps: float, *, in_order: bool = True) -> Indices:
+def first_equal(table: Table, eps: float, *, in_order: bool = True) -> Indices:
     """Return the index of the first row that counts as equal to each row, shape (n,).
 
     Parameters
@@ -78,7 +78,7 @@ def first_alike(table: Table, eps: float, *, in_order: bool = True) -> Indices:
     --------
     >>> hour = 2 * np.pi * np.arange(72) / 24
     >>> table = np.column_stack([np.sin(hour), np.cos(hour)])
-    >>> len(np.unique(first_alike(table, FLOAT64_EPS)))
+    >>> len(np.unique(first_equal(table, FLOAT64_EPS)))
     24
     """
     first, n = first_duplicate(table), len(table)
@@ -107,7 +107,7 @@ def first_alike(table: Table, eps: float, *, in_order: bool = True) -> Indices:
 
 
 def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order: bool) -> Indices:
-    """Return `first_alike` for points of a grid, axis by axis if each column depends on one axis.
+    """Return `first_equal` for points of a grid, axis by axis if each column depends on one axis.
 
     >>> y = np.sin([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]])
     >>> first_on_grid(np.repeat(y, 2, axis=0), FLOAT64_EPS, (3, 2), in_order=True).tolist()
@@ -116,7 +116,7 @@ def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order:
     grid = table.reshape(*sides, -1)
     columns = axis_columns(grid) if len(sides) > 1 and in_order else None
     if columns is None:
-        return first_alike(table, eps, in_order=in_order and len(sides) == 1)
+        return first_equal(table, eps, in_order=in_order and len(sides) == 1)
     slack = max(STILL, 8 * eps) * np.abs(table).max()
     lines = (line[:, part] for line, part in zip(axis_lines(grid), columns, strict=True))
     first = [first_on_line(line, eps, slack) for line in lines]
@@ -124,10 +124,10 @@ def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order:
 
 
 def first_on_line(line: Table, eps: float, slack: float) -> Indices:
-    """Return `first_alike` for the columns of one axis; differences up to `slack` are ignored."""
+    """Return `first_equal` for the columns of one axis; differences up to `slack` are ignored."""
     if np.abs(line - line[:1]).max(initial=0.0) <= slack:
         return np.zeros(len(line), dtype=int)
-    return first_alike(line, eps) if len(line) >= MANY else groups_within(line, slack)
+    return first_equal(line, eps) if len(line) >= MANY else groups_within(line, slack)
 
 
 def row_period(first: Indices) -> int | None:
@@ -350,7 +350,7 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     -------
     ClosestPair
         Equal vectors have distance zero, and so do rows of a table that only rounding separates
-        (`first_alike`); -0.0 equals 0.0. Distances within one part in 10^9 are tied, and the first
+        (`first_equal`); -0.0 equals 0.0. Distances within one part in 10^9 are tied, and the first
         tied pair in lexicographic order is returned.
 
     Examples

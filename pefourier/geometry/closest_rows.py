@@ -148,7 +148,7 @@ class Block:
     augmented: NDArray[np.floating]  # (b, d + 2)
 
     @property
-    def codes(self) -> NDArray[np.floating]:
+    def vectors(self) -> NDArray[np.floating]:
         """The rows without the two added columns."""
         return self.augmented[:, :-2]
 
@@ -207,7 +207,7 @@ def search_blocks(rows: Rows, blocks: list[Indices], best: BestPair, report: Pro
     def load(k: int) -> Block:
         return make_block(rows, blocks[k], centre, np.float32)
 
-    means = np.array([load(k).codes.mean(axis=0, dtype=float) for k in range(len(blocks))])
+    means = np.array([load(k).vectors.mean(axis=0, dtype=float) for k in range(len(blocks))])
     first, second = np.triu_indices(len(blocks))
     apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
     failed = 0  # float32 comparisons that left too many pairs, as ties do
@@ -244,7 +244,7 @@ def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
 def facing_rows(a: Block, b: Block, direction: Floats, best: BestPair) -> tuple[Block, Block]:
     """Return the rows of each block that, along the line of means, may be near the other block."""
     unit = (direction / (np.linalg.norm(direction) or 1.0)).astype(np.float32)
-    p, q = a.codes @ unit, b.codes @ unit
+    p, q = a.vectors @ unit, b.vectors @ unit
     longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max())
     error = 2 * (len(unit) + 8) * 2.0**-24 * longest + 1e-36
     reach = 1.00001 * np.sqrt(best.limit) + error

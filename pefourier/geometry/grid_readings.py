@@ -20,7 +20,10 @@ import numpy as np
 from pefourier.encodings.encoding import Floats
 from pefourier.geometry.precision import NUMBERS_AT_ONCE, Table
 
-ALIKE = 0.1, 0.3  # bounds on the least mean cosine that a fit requires; CHANCE sets it between
+LEAST_COSINES = (
+    0.1,
+    0.3,
+)  # bounds on the least mean cosine that a fit requires; CHANCE sets it between
 CHANCE = 3.0  # standard deviations of the mean cosine of unrelated vectors
 BETTER = 0.4  # required gain in contrast over the given grid
 LEFT_OUT = 5  # most rows to leave out of the grid
@@ -72,8 +75,8 @@ def better_reading(table: Table, sides: Sequence[int]) -> tuple[Reading, Reading
 
     def fits(reading: Reading, apart: float) -> bool:
         """Whether lines are more similar than by chance, and than ends by at least `apart`."""
-        alike = np.clip(CHANCE / np.sqrt(unit.size / max(reading.grid)), *ALIKE)
-        return apart == -np.inf or (reading.least >= alike and reading.contrast >= apart)
+        least_cosine = np.clip(CHANCE / np.sqrt(unit.size / max(reading.grid)), *LEAST_COSINES)
+        return apart == -np.inf or (reading.least >= least_cosine and reading.contrast >= apart)
 
     given = read(0, grid, -np.inf)
     apart = max(0.0, given.contrast + BETTER)

@@ -265,7 +265,7 @@ def format_losses(
 ) -> dict[str, FormatLoss]:
     """Return distinct vectors and phase error by the name of each format; see `precision`."""
     enc = row_by_row(enc)
-    columns, count = code_columns(enc)
+    columns, count = vector_columns(enc)
     first = first if enc.measure is None else None
     loss = partial(format_loss, enc, columns, count, first, min_distance)
     return {name: loss(FORMATS[name]) for name in formats}
@@ -343,7 +343,7 @@ def row_by_row(enc: Encoding) -> Encoding:
     return replace(enc, domain=positions(len(enc)), measure=line)
 
 
-def code_columns(enc: Encoding) -> tuple[Columns, int]:
+def vector_columns(enc: Encoding) -> tuple[Columns, int]:
     """Return a function for columns of the vectors, and the number of columns.
 
     Columns are those of the table, or the cosines and sines of a declared inner product.
@@ -410,8 +410,8 @@ def differ_at_lags(x: Floats, frequencies: Floats, form: Format) -> bool:
     for part in row_blocks(len(steps), AT_ONCE):
         lags = steps[0] * np.arange(part.start + 1, part.stop + 1)
         for omega, slack in zip(frequencies[:, 0], slacks, strict=True):
-            turned = omega * lags
-            lags = lags[np.abs(turned - 2 * np.pi * np.rint(turned / (2 * np.pi))) <= slack]
+            angles = omega * lags
+            lags = lags[np.abs(angles - 2 * np.pi * np.rint(angles / (2 * np.pi))) <= slack]
             if not len(lags):
                 break
         else:

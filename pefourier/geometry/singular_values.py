@@ -151,7 +151,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
         table = enc.table()
         parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
     if not is_stationary(enc):
-        eps, _ = stored_resolution(np.asarray(enc.codes(enc.domain.x[:SAMPLE]), dtype=float), eps)
+        eps, _ = stored_resolution(np.asarray(enc.vectors(enc.domain.x[:SAMPLE]), dtype=float), eps)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
     sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS

@@ -28,7 +28,7 @@ from pefourier.geometry.waves import fit_sinusoid_pairs
 
 READ = 2**9  # rows from which frequencies are fitted
 STEEP = 0.8  # sine above which the phase cannot be recovered from it
-TOLD = 2.0**-8  # required accuracy of a phase, as a share of a float32 unit
+SHARP = 2.0**-8  # required accuracy of a phase, as a share of a float32 unit
 Allowed = Callable[[Indices], Floats]  # rows (k,) -> differences (k, d) that rounding explains
 
 
@@ -87,7 +87,7 @@ def has_float32_phases(table: Table) -> bool:
     cosines = (table[0] == top) & (moved > 0) & (np.abs(step) < 1)
     phases = np.abs(np.concatenate([np.arcsin(step[sines]), np.arccos(step[cosines])]))
     slack = 4 * FLOAT64_EPS * np.concatenate([phases[: sines.sum()], 1 / phases[sines.sum() :]])
-    is_sharp = slack < TOLD * FLOAT32_EPS * phases
+    is_sharp = slack < SHARP * FLOAT32_EPS * phases
     nearest = rounded(phases[is_sharp], FORMATS["float32"])
     fits = bool((np.abs(nearest - phases[is_sharp]) <= slack[is_sharp]).all())
     return fits and len(nearest) > 0 and has_format(nearest, FORMATS["float32"])
@@ -106,11 +106,11 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
     steps, lines = steps_and_lines(table, enc)
     samples = (np.asarray(line[:READ], dtype=float) for line in lines)
     fits = (fit_sinusoid_pairs(line, max(eps, FLOAT32_EPS)) for line in samples)
-    turning = [pairs for pairs in fits if pairs is not None]
-    if turning and len(turning) == len(lines):
-        of_pairs = [np.append(pairs.sines, pairs.cosines) for pairs in turning]
+    rotating = [pairs for pairs in fits if pairs is not None]
+    if rotating and len(rotating) == len(lines):
+        of_pairs = [np.append(pairs.sines, pairs.cosines) for pairs in rotating]
         omega[np.concatenate(of_pairs)] = 0.0
-        for columns, pairs in zip(of_pairs, turning, strict=True):
+        for columns, pairs in zip(of_pairs, rotating, strict=True):
             omega[columns] = np.maximum(omega[columns], np.tile(pairs.omega, 2))
     numbers = 4 * min(eps, FLOAT32_EPS)
     return lambda rows: size * (numbers + phase_errors(steps[rows], omega, phases_eps))

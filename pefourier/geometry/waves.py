@@ -116,7 +116,7 @@ def measure_pairs(rows: Floats, first: Indices, second: Indices) -> SinusoidPair
     )
 
 
-TURNS = (  # quarter rotations to which a phase is ambiguous, and that all phases are shifted by
+QUARTERS = (  # quarter rotations to which a phase is ambiguous, and that all phases are shifted by
     (4, 0),  # full rotations: no sign changes, at any offset
     (4, 1),  # rows in reverse order swap sines and cosines of all pairs
     (4, 2),
@@ -133,7 +133,7 @@ def align(
     Return the rotated pairs, the signs (2, m) of their sines and cosines, and the offset in rows.
     """
     alignments = []
-    for order, (quarters, shift) in enumerate(TURNS):
+    for order, (quarters, shift) in enumerate(QUARTERS):
         shifted = replace(pairs, phase=pairs.phase - shift * np.pi / 2)
         offset, k = common_offset(shifted, quarters)
         k = (k + shift) % 4
@@ -167,9 +167,9 @@ def common_offset(pairs: SinusoidPairs, quarters: int) -> tuple[float, Indices]:
     return offset, k
 
 
-def wrapped(angle: Floats, turn: float) -> Floats:
+def wrapped(angle: Floats, period: float) -> Floats:
     """Reduce angles by full rotations, to within half a rotation of zero."""
-    return angle - turn * np.rint(angle / turn)
+    return angle - period * np.rint(angle / period)
 
 
 def recurrence(rows: Floats, lag: int) -> tuple[Floats, float]:

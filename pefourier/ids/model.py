@@ -41,14 +41,14 @@ class Model:
     values: dict[str, Any]  # the whole config
 
     @property
-    def codes(self) -> Encoding:
+    def encoding(self) -> Encoding:
         """The first rotation of the model, or its table or bias."""
-        return self.positions.codes
+        return self.positions.encoding
 
     @cached_property
     def has_axes(self) -> bool:
         """Whether the rotation has three axes of ids."""
-        return self.codes.injection == "rotate" and axis_in(self.codes) is not None
+        return self.encoding.injection == "rotate" and axis_in(self.encoding) is not None
 
     @property
     def vision_tokens(self) -> tuple[int | None, int | None]:
@@ -79,7 +79,7 @@ class Model:
         """First id, limit, and the number that the model adds to ids."""
         config = open_model(self.spec).model if source_of(self.spec) == "config" else None
         row = config.row if config else {}
-        is_table = self.codes.injection == "add" and self.codes.name in (
+        is_table = self.encoding.injection == "add" and self.encoding.name in (
             "learned",
             "sinusoidal",
             "file",
@@ -88,8 +88,8 @@ class Model:
         among = row.get("first") == "padding"
         limit = self.positions.allowed
         if is_table and limit is not None:
-            limit = len(self.codes) + (first if among else 0)
-        if self.codes.injection == "bias":
+            limit = len(self.encoding) + (first if among else 0)
+        if self.encoding.injection == "bias":
             limit = None  # distances have a bias at any length
         return Rules(
             start=first if among else 0, added=0 if among else first, limit=length or limit
@@ -97,7 +97,7 @@ class Model:
 
     def consequence(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
         """Compute the effect of ids (…, n) that replace the expected ones, by document."""
-        if self.codes.injection == "add":
+        if self.encoding.injection == "add":
             return self.change_of_vectors(pairs)
         changes = [c for ids, due in pairs for c in self.changes_of_scores(ids, due)]
         return Consequence(bool(changes), max(changes, default=0.0))
@@ -108,11 +108,13 @@ class Model:
         ids, due = ids[ids != due], due[ids != due]
         if not len(ids):
             return Consequence(scores_change=False, largest_change=0.0)
-        rows = len(self.codes)
+        rows = len(self.encoding)
         inside = (ids >= 0) & (ids < rows) & (due >= 0) & (due < rows)
-        if not inside.any() or (self.codes.name == "learned" and self.codes.origin == "formula"):
+        if not inside.any() or (
+            self.encoding.name == "learned" and self.encoding.origin == "formula"
+        ):
             return Consequence(scores_change=True, largest_change=None)
-        a, b = (self.codes.table(x[inside][:LAGS]) for x in (ids, due))
+        a, b = (self.encoding.table(x[inside][:LAGS]) for x in (ids, due))
         norm = float(np.sqrt((np.asarray(b, float) ** 2).sum(axis=1).mean()))
         largest = float(np.linalg.norm(a - b, axis=1).max())
         return Consequence(scores_change=True, largest_change=largest / norm if norm else None)
@@ -133,10 +135,10 @@ class Model:
 
     def change_at(self, lags: np.ndarray, move: np.ndarray) -> float:
         """Return the largest change of the kernel, or of a bias, at shifted lags (axes, n)."""
-        enc = self.codes
+        enc = self.encoding
         if enc.injection == "bias":
             old, new = (
-                np.asarray(enc.codes(-np.abs(x)[0]), float) for x in (lags, lags + move[:, None])
+                np.asarray(enc.vectors(-np.abs(x)[0]), float) for x in (lags, lags + move[:, None])
             )
             return float(np.abs(new - old).max())
         if enc.measure is None:

@@ -134,9 +134,9 @@ def encodings_document(
     refused = [
         html.sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals
     ]
-    codes = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
+    vectors = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
     caption = f"Values of the vectors, at most {PICTURED_ROWS} rows."
-    pictures = (html.figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in codes)
+    pictures = (html.figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in vectors)
     line = html.command(inquiry.line("report", [study.encoding.spec for study in studies]))
     parameters = html.details(
         "Parameters and versions", parameters_table(studies), html.versions_table()

@@ -64,8 +64,8 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     if "rows" in transform:
         note = finding("rows-reordered", table="second", moves="reversed")
         return outcome.with_findings(note, transform=transform)
-    turns = rotates(first) or rotates(second)
-    if turns and {"scale", "scales", "offset_row"} & transform.keys():
+    is_rotation = rotates(first) or rotates(second)
+    if is_rotation and {"scale", "scales", "offset_row"} & transform.keys():
         return replace(outcome, transform=transform)
     return replace(aligned, verdict="equivalent")
 
@@ -173,20 +173,20 @@ def find_affine_columns(
     columns = nearest_columns(units[0], units[1], correlation)
     signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
     del units
-    own_part, turned = parts[0][:, columns], a[:, columns] * signs
+    own_part, signed = parts[0][:, columns], a[:, columns] * signs
     del parts
     varying = ~constant[0][columns] & ~constant[1]
     scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
-    unexplained = b - turned * scales  # small, which makes the correction of the scale exact
+    unexplained = b - signed * scales  # small, which makes the correction of the scale exact
     squares = np.where(varying, (own_part**2).sum(axis=0), np.inf)
     scales += signs * (own_part * (unexplained - unexplained.mean(axis=0))).sum(axis=0) / squares
     middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
     if (np.abs(scales - middle)[varying] * sizes[0][columns][varying] <= 4 * limit).all():
         scales[:] = middle
     del own_part
-    unexplained = b - turned * scales
+    unexplained = b - signed * scales
     added = (unexplained.max(axis=0) + unexplained.min(axis=0)) / 2
-    del unexplained, turned
+    del unexplained, signed
     limits = np.empty(a.shape)
     limits[:, columns] = own[:, columns] * np.maximum(1.0, scales)
     limits += eps * np.abs(b).max(axis=1, keepdims=True)
@@ -293,9 +293,9 @@ def column_maps(
     n, d = a.shape
     columns, signs = np.arange(d), np.ones(d)
     fitting = fitting_columns(a, b, allowed, scale)
-    turned = fitting_columns(a, b, allowed, -scale) & ~fitting
-    signs[turned] = -1.0
-    unmatched = np.flatnonzero(~(fitting | turned))
+    signed = fitting_columns(a, b, allowed, -scale) & ~fitting
+    signs[signed] = -1.0
+    unmatched = np.flatnonzero(~(fitting | signed))
     if len(unmatched) == 0:
         yield columns, signs
         return
@@ -377,8 +377,8 @@ def find_rotation(
     share = 1 / (norms[0] * norms[1])
     products = sum(read(a, rows).T @ read(b, rows) for rows in blocks_of(a))
     unrotated = 1 - share * float(np.trace(products))  # squares left without a rotation
-    turned = 1 - share * float(np.linalg.svd(products, compute_uv=False).sum())  # with the best
-    if turned > EXPLAINED**2 * unrotated - SQUARES_EPS:
+    signed = 1 - share * float(np.linalg.svd(products, compute_uv=False).sum())  # with the best
+    if signed > EXPLAINED**2 * unrotated - SQUARES_EPS:
         return None, 0.0
     short = float(f"{scale:.6g}")
     change = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})

@@ -186,10 +186,10 @@ def negative_lags(frequencies: Floats, length: int) -> Floats:
     rows = -(-count // BLOCKS_IN_ROW)
     steps = np.multiply.outer([1, BLOCK, BLOCK * BLOCKS_IN_ROW], frequencies)
     waves = powers_of_waves(max(BLOCKS_IN_ROW, rows), steps.ravel()).reshape(-1, 3, pairs)
-    within, beside, row_starts = waves[:BLOCK, 0], waves[:BLOCKS_IN_ROW, 1], waves[:rows, 2]
+    within, between_blocks, row_starts = waves[:BLOCK, 0], waves[:BLOCKS_IN_ROW, 1], waves[:rows, 2]
     fast = int((frequencies * BLOCK > 1).sum())
     middles = columns_of((row_starts * within[BLOCK // 2])[:, fast:].conj())
-    slow_sums = (middles @ columns_of(beside[:, fast:]).T).ravel()[:count]
+    slow_sums = (middles @ columns_of(between_blocks[:, fast:]).T).ravel()[:count]
     slack = pairs * (pairs + 8) * 2.0**-22  # exceeds the sum of all rounding errors in float32
     most = fast + BLOCK / 2 * frequencies[fast:].sum() + 2 * slack
     blocks = np.flatnonzero(slow_sums < most)
@@ -199,7 +199,7 @@ def negative_lags(frequencies: Floats, length: int) -> Floats:
     inner = columns_of(within).T
     for part in (slice(FIRST_BLOCKS), *row_blocks(len(blocks), BLOCKS_AT_ONCE)):
         row, column = np.divmod(blocks[part], BLOCKS_IN_ROW)
-        sums = columns_of((row_starts[row] * beside[column]).conj()) @ inner
+        sums = columns_of((row_starts[row] * between_blocks[column]).conj()) @ inner
         block, step = np.nonzero(sums < slack)
         lags = blocks[part][block] * BLOCK + step
         sums, lags = sums[block, step][lags < length], lags[lags < length]

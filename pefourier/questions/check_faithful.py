@@ -277,7 +277,7 @@ def of_line_or_grid(
     domain, inner = enc.domain, without_prefix(enc)
     rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
     ends = None if rows is None else domain.coordinates(rows)
-    front = enc.codes(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
+    front = enc.vectors(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
     return partial(
         GridFaithfulness,
         grid=domain.sides,
@@ -359,7 +359,7 @@ def formula_in_words(identified: Mapping[str, Any]) -> str:
     return f"{formula}{convention}; largest difference {difference}"
 
 
-def lost_codes(precision: Mapping[str, FormatLoss], length: int, option: str) -> list[str]:
+def lost_vectors(precision: Mapping[str, FormatLoss], length: int, option: str) -> list[str]:
     """Describe the vectors lost in a format and the safe length; empty if all stay distinct.
 
     Vectors are computed in float64 and rounded to the format. With ``format:computed`` they are
@@ -399,7 +399,7 @@ def shortfalls(
         verb = {LADDER[0]: "", DISTINCT_LAGS: "has "}.get(result.verdict, "is ")
         lacking.append(f"{verb}{result.verdict}; {rung} is required")
     if dtype:
-        lacking += lost_codes(result.precision, result.length, dtype)
+        lacking += lost_vectors(result.precision, result.length, dtype)
     if strict:
         lacking += [f"has {f.code}" for f in result.findings if f.severity != "note"]
     return lacking

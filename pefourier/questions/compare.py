@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.config_errors import SLIPS, Cause, is_rotation
+from pefourier.diagnosis.config_errors import CONFIG_ERRORS, Cause, is_rotation
 from pefourier.diagnosis.pairs import PairDifference, PairWaves, frequencies_apart
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import (
@@ -235,7 +235,7 @@ def compare(
     if tolerance is not None and worst is not None and worst <= tolerance:
         return conclude(replace(numbers, verdict="the same"), encodings, tolerance)
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
-    is_apart = is_long and pairs is not None and turn_apart(*pairs)
+    is_apart = is_long and pairs is not None and drift_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
     if on_grids:
         outcome = compare_on_grids(outcome, encodings)
@@ -253,7 +253,7 @@ def compare(
     return conclude(outcome, encodings, tolerance)
 
 
-def turn_apart(first: PairWaves, second: PairWaves) -> bool:
+def drift_apart(first: PairWaves, second: PairWaves) -> bool:
     """Whether pairs rotate at different frequencies in all rows, so no alignment is needed."""
     is_even = explains_rows(first) and explains_rows(second)
     return is_even and len(first.omega) == len(second.omega) and frequencies_apart(first, second)
@@ -265,7 +265,7 @@ def bare_of_prefix(enc: Encoding) -> Encoding:
     if not start:
         return enc
     domain = replace(enc.domain, x=enc.domain.x[start:] - start, prefix=0)
-    return replace(enc, domain=domain, codes=lambda x: enc.codes(np.asarray(x) + start))
+    return replace(enc, domain=domain, vectors=lambda x: enc.vectors(np.asarray(x) + start))
 
 
 def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
@@ -438,10 +438,10 @@ def sizes_findings(result: Comparison) -> list[Finding]:
 
 def cause_finding(cause: Cause) -> Finding:
     """Report the mistake that explains a difference, or the settings that differ."""
-    slips = read_toml(SLIPS)
+    errors = read_toml(CONFIG_ERRORS)
     order = -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
-    causes = [slips[code] for code in cause.misreadings if code in slips]
+    causes = [errors[code] for code in cause.misreadings if code in errors]
     if (
         cause.of == "both"
         and changes

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.grid_formulas import (
-    ALIKE,
+    SAME,
     Changes,
     GridWaves,
     fit_change,
@@ -215,7 +215,7 @@ def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome
     both, letters, worst = (first, second), axis_letters(len(first.sides)), None
     fastest = np.maximum(*(np.abs(waves.omega) for waves in both))
     limit = first.limit(fastest, max(first.eps, second.eps))
-    differs: Bools = np.any(np.abs(first.omega - second.omega) > ALIKE, axis=1)
+    differs: Bools = np.any(np.abs(first.omega - second.omega) > SAME, axis=1)
     if first.sides == second.sides:
         residual = apart(first.waves, second.waves)
         differs, worst = np.any(residual > limit, axis=0), float(residual.max())

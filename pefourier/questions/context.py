@@ -29,7 +29,7 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.writing.page import fields_told
+from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import number, ranges
 
 
@@ -132,7 +132,7 @@ class Context(Result):
     )
 
     @property
-    def codes(self) -> Encoding:
+    def encoding(self) -> Encoding:
         """The first rotation, or the encoding if nothing rotates."""
         return self.encodings[0]
 
@@ -170,12 +170,12 @@ class Context(Result):
     @property
     def new_in_words(self) -> str:
         """The pairs that reach angles never seen in training, by type of layer."""
-        return pairs_in_words([(r, r.unseen) for r in self.turning if r.unseen])
+        return pairs_in_words([(r, r.unseen) for r in self.rotating if r.unseen])
 
     @property
     def idle_in_words(self) -> str:
         """The pairs that never complete a full rotation, by type of layer."""
-        return pairs_in_words([(r, r.idle) for r in self.turning])
+        return pairs_in_words([(r, r.idle) for r in self.rotating])
 
     @property
     def reach_in_words(self) -> str:
@@ -184,14 +184,14 @@ class Context(Result):
         return words.format(self.reach.stacked) if self.reach else ""
 
     @property
-    def turning(self) -> tuple[Rotation, ...]:
+    def rotating(self) -> tuple[Rotation, ...]:
         """The rotations of layers, without that of an indexer."""
         return tuple(r for r in self.rotations if r.name != INDEXER)
 
     @property
     def new_pairs(self) -> int:
         """Number of pairs in all rotations that reach angles never seen in training."""
-        return sum(r.unseen or 0 for r in self.turning)
+        return sum(r.unseen or 0 for r in self.rotating)
 
     @property
     def widest_window(self) -> int | None:
@@ -268,7 +268,7 @@ class Context(Result):
     @property
     def far(self) -> int | None:
         """The distance beyond which all vectors are equal; None if there is no such distance."""
-        return None if self.rotations else last_bucket(self.codes)
+        return None if self.rotations else last_bucket(self.encoding)
 
     @property
     def frequency_lines(self) -> list[dict[str, str]]:
@@ -287,7 +287,7 @@ class Context(Result):
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
-        columns = {"rotation": "rotation", **fields_told(Pair)}
+        columns = {"rotation": "rotation", **labelled_fields(Pair)}
         pairs = (pair for r in self.rotations for pair in r.by_pair)
         return list(columns.values()), [[getattr(p, name) for name in columns] for p in pairs]
 
@@ -338,17 +338,17 @@ def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
 
 def extension_command(c: Context) -> str | None:
     """Command that compares scalings for a context; None if `design` does not accept it."""
-    if len(c.turning) != 1 or c.turning[0].base is None or c.turning[0].rotated < 2:
+    if len(c.rotating) != 1 or c.rotating[0].base is None or c.rotating[0].rotated < 2:
         return None
     is_given = c.trained.source == "given"
     stands_for = c.trained.length if is_given else c.stands_for
-    if c.turning[0].base <= 1 or c.length <= (stands_for or c.length):
+    if c.rotating[0].base <= 1 or c.length <= (stands_for or c.length):
         return None
     from shlex import quote
 
     sizes = f" --length {stands_for}" if is_given else ""
-    sizes += f" --d {c.codes.params['d']}" if source_of(c.codes.spec) == "name" else ""
-    return f"pefourier design --extend-from {quote(c.codes.spec)}{sizes} --to {c.length}"
+    sizes += f" --d {c.encoding.params['d']}" if source_of(c.encoding.spec) == "name" else ""
+    return f"pefourier design --extend-from {quote(c.encoding.spec)}{sizes} --to {c.length}"
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
@@ -389,7 +389,7 @@ def describe_context(
         place = model.parts.index(run.part) if run.kind == "rotary" else None
         name = "" if place is None else rotations[place].name or "all layers"
         layers.append(Layers(run.index, run.kind, place, run.window, name))
-    model_rotations = list(model.rotations) or [model.codes]
+    model_rotations = list(model.rotations) or [model.encoding]
     return model_rotations, Context(
         layers=tuple(layers),
         rotations=tuple(rotations),
@@ -400,7 +400,7 @@ def describe_context(
         temperature=model.temperature,
         unread=model.unread,
         findings=model.findings,
-        encodings=(model.codes,),
+        encodings=(model.encoding,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
         reach=reach_of(layers),
@@ -441,9 +441,9 @@ def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
         return None
     if axis is None or enc.measure is None:
         return None
-    turning = enc.measure.frequencies != 0
+    rotating = enc.measure.frequencies != 0
     return {
-        name: tuple(np.flatnonzero(turning & (axis == i)).tolist()) for i, name in enumerate(AXES)
+        name: tuple(np.flatnonzero(rotating & (axis == i)).tolist()) for i, name in enumerate(AXES)
     }
 
 
@@ -454,12 +454,12 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
     >>> slopes_of(build("alibi", length=9, d=4))
     (0.25, 0.0625, 0.015625, 0.00390625)
     """
-    return tuple((-enc.codes(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
+    return tuple((-enc.vectors(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
 def table_verdict(c: Context) -> str:
     """Verdict for positions without rotation: tables, biases, added sinusoids."""
-    enc = c.codes
+    enc = c.encoding
     if {layer.kind for layer in c.layers} == {"none"}:
         return "no positions"
     if c.far is not None:
@@ -475,7 +475,7 @@ def table_verdict(c: Context) -> str:
 
 def rows_held(c: Context) -> int | None:
     """Number of positions with a row in the largest table; None if there is no table."""
-    enc = c.codes
+    enc = c.encoding
     if c.far is not None or c.slopes:
         return None
     if c.tables and not (enc.name == "learned" and len(c.tables) == 1):
@@ -493,5 +493,5 @@ def last_bucket(enc: Encoding) -> int | None:
     if enc.name not in ("t5", "deberta"):
         return None
     distances = np.arange(enc.params["max_distance"] + 2)
-    vectors = np.hstack([enc.codes(side * distances) for side in (1, -1)])
+    vectors = np.hstack([enc.vectors(side * distances) for side in (1, -1)])
     return int(np.flatnonzero(np.diff(vectors, axis=0).any(axis=1))[-1]) + 1

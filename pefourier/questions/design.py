@@ -42,7 +42,7 @@ from pefourier.geometry.singular_values import decompose
 from pefourier.questions.bounded_bases import LARGEST_BASE, bounded_bases, typed_back
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.writing.page import fields_told
+from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import agreeing, number
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
@@ -161,7 +161,7 @@ class Design(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each candidate."""
-        names = [*fields_told(Candidate), "best_by"]
+        names = [*labelled_fields(Candidate), "best_by"]
         return csv_table(self.candidates, names)
 
     @property
@@ -194,8 +194,8 @@ def count_steps(span: str, resolution: str) -> int:
     """
     parts = [DURATION.fullmatch(text) for text in (span, resolution)]
     sizes = [float(part[1]) * SECONDS[part[2]] for part in parts if part]
-    is_alike = len({bool(part[2]) for part in parts if part}) == 1
-    count = sizes[0] / sizes[1] if len(sizes) == 2 and is_alike and sizes[1] else 0.0
+    is_uniform = len({bool(part[2]) for part in parts if part}) == 1
+    count = sizes[0] / sizes[1] if len(sizes) == 2 and is_uniform and sizes[1] else 0.0
     if not 2 <= count <= LARGEST:
         raise PefourierError(
             f"span and resolution must be positive numbers such as 1h and 250ms, both with a unit "
@@ -205,12 +205,12 @@ def count_steps(span: str, resolution: str) -> int:
     return ceil(count * (1 - 1e-12))
 
 
-def base_of_turns(d: int, length: int, lengths: float = 1.0) -> float:
+def base_of_rotations(d: int, length: int, lengths: float = 1.0) -> float:
     r"""Base whose lowest frequency needs k lengths for a rotation: :math:`(kL/2\pi)^{d/(d-2)}`.
 
     With k = 1, it is the largest base with which every pair completes a rotation in the length.
 
-    >>> round(base_of_turns(256, 80), 3), round(base_of_turns(128, 4096), 2)
+    >>> round(base_of_rotations(256, 80), 3), round(base_of_rotations(128, 4096), 2)
     (12.99, 722.52)
     """
     return base_of_slowest(d, lengths * length / (2 * pi))
@@ -350,9 +350,9 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         if criterion == "bound":
             return bounded_bases(d, length).steady
         if criterion == "turns":
-            return typed_above_1(base_of_turns(d, length), le)
+            return typed_above_1(base_of_rotations(d, length), le)
         if name == "wavelength" and 0 < float(value) < inf:
-            return typed_above_1(base_of_turns(d, length, float(value)), ge)
+            return typed_above_1(base_of_rotations(d, length, float(value)), ge)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
             return typed_above_1(base_of_phase(d, length, float(cosine), int(layers or 1)), ge)
     except ValueError:
@@ -428,6 +428,6 @@ def cast_distance(enc: ShiftInvariantEncoding, distance: float, form: Format) ->
             for first, sums in lag_sums(measure.frequencies, len(enc))
         ]
     )
-    codes = rounded(enc.table(), form)
-    differences = (codes[lag:] - codes[: len(codes) - lag] for lag in lags[lags > 0])
+    vectors = rounded(enc.table(), form)
+    differences = (vectors[lag:] - vectors[: len(vectors) - lag] for lag in lags[lags > 0])
     return float(np.sqrt(min(np.einsum("ij,ij->i", d, d).min() for d in differences)))

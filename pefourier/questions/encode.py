@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Columns, columns_of_blocks
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
-from pefourier.encodings.families.rotary import columns_that_turn
+from pefourier.encodings.families.rotary import rotated_columns
 from pefourier.encodings.places import POINTS
 from pefourier.encodings.sources.formats import RowBlocks
-from pefourier.encodings.sources.tables import rows_of_codes, write_table
+from pefourier.encodings.sources.tables import rows_of_vectors, write_table
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result
@@ -107,12 +107,12 @@ def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator
     """Yield the numbers of points x in float64, in blocks of rows."""
     rotation = pairs_of(enc)
     if what == "vectors" or rotation is None:
-        yield from rows_of_codes(enc, x).blocks
+        yield from rows_of_vectors(enc, x).blocks
     elif what == "inv_freq":
         yield rotation.measure.frequencies
     else:
-        own = columns_that_turn(rotation)
-        for table in rows_of_codes(enc, x).blocks:
+        own = rotated_columns(rotation)
+        for table in rows_of_vectors(enc, x).blocks:
             yield arranged(table, own, what, layout)
 
 
@@ -180,7 +180,7 @@ def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], l
     """Frequencies of the pairs of a rotation, or an empty list, and a row for each point."""
     measure, rotation = enc.measure, pairs_of(enc)
     if rotation and rotation.measure.frequencies.ndim == 1:
-        waves = (numbers[:, columns].tolist() for columns in columns_that_turn(rotation))
+        waves = (numbers[:, columns].tolist() for columns in rotated_columns(rotation))
         rows = zip(x.tolist(), *waves, strict=True)
         named = [{"position": p, "cos": c, "sin": s} for p, c, s in rows]
         return rotation.measure.frequencies.tolist(), named

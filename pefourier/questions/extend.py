@@ -32,7 +32,7 @@ from pefourier.questions.design import Candidate, build_rope, candidate, exact_b
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.writing.files import split_spec
-from pefourier.writing.page import fields_of, fields_told
+from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import number
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are reported
@@ -175,7 +175,7 @@ class Extensions(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each way."""
-        shared = [name for name in fields_told(Candidate) if name != "spec"]
+        shared = [name for name in labelled_fields(Candidate) if name != "spec"]
         measured = ["factor", "attention_factor", "band_counts", "unseen", "below_99", "below_90"]
         return csv_table(self.candidates, ["spec", "way", *shared, *measured])
 

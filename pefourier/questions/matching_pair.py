@@ -31,7 +31,7 @@ from pefourier.encodings.loader import (
 from pefourier.errors import PefourierError
 from pefourier.questions.operators import head_size
 
-LARGEST_CODE = 2**25  # most numbers requested from source code if no size was given
+LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given
 PLACES = {"grid", "prefix"}  # parameters of all encodings that place their rows
 MODELS = {"config", "gguf"}
 
@@ -75,7 +75,7 @@ def load_matching_pair(
         second = load_b(**size_and_place(first, second.domain) | size)
     if kinds[1] == "code" and kinds[0] != "code":
         is_fixed = kinds[0] == "name" or length is not None or bool(placing)
-        second = code_beside(first, second, load_b, d, is_fixed=is_fixed)
+        second = resized_to_partner(first, second, load_b, d, is_fixed=is_fixed)
     return on_common_grid(first, second)
 
 
@@ -92,10 +92,10 @@ def load_first(source: Any, **size: Any) -> Encoding:
     return load(source, **size) if first == spec else replace(load(first, **size), spec=spec)
 
 
-def code_beside(
+def resized_to_partner(
     reference: Encoding,
     code: Encoding,
-    load_code: Callable[..., Encoding],
+    load_source: Callable[..., Encoding],
     d: Count | None,
     *,
     is_fixed: bool,
@@ -105,12 +105,12 @@ def code_beside(
     width, own = (head_size(x) if is_operator else x.dim for x in (reference, code))
     if d is None and own != width:
         with suppress(PefourierError):  # source code of one size only is compared as is
-            code = load_code(d=width, **({"length": len(reference)} if is_fixed else {}))
-    length = min(len(reference), max(LARGEST_CODE // code.dim, len(code)))
+            code = load_source(d=width, **({"length": len(reference)} if is_fixed else {}))
+    length = min(len(reference), max(LARGEST_SOURCE // code.dim, len(code)))
     dimension = d or code.params.get("d", code.dim)
     while not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
         try:
-            code = load_code(length=length, d=dimension)
+            code = load_source(length=length, d=dimension)
         except PefourierError:  # source code with fewer rows: try half
             length //= 2
     return code

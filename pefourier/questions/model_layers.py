@@ -49,7 +49,7 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     rotations = [rotations_of(model) for model in models]
     gguf = [source_of(model.spec) == "gguf" for model in models]
     differences: dict[tuple[Field, str, str, str], list[int]] = {}
-    worded: dict[tuple[str, str], tuple[str, str, str] | None] = {}
+    in_words: dict[tuple[str, str], tuple[str, str, str] | None] = {}
     if not all(laid):
         differences |= {key: [] for key in unnumbered(*(model.layers for model in models))}
         laid = [{}, {}]
@@ -63,10 +63,10 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
             differences.setdefault(("layers", a.kind, b.kind, ""), []).append(i)
         elif a.kind == "rotary":
             parts = a.part, b.part
-            if parts not in worded:
+            if parts not in in_words:
                 pair = rotations[0][a.part], rotations[1][b.part]
-                worded[parts] = None if same_rotation(*pair) else rotations_in_words(*pair)
-            if words := worded[parts]:
+                in_words[parts] = None if same_rotation(*pair) else rotations_in_words(*pair)
+            if words := in_words[parts]:
                 differences.setdefault(("rotations", *words), []).append(i)
         is_silent = (gguf[0] and a.window is None) or (gguf[1] and b.window is None)
         if a.window != b.window and not is_silent:

@@ -169,7 +169,7 @@ def describe_rows(
     is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
     if is_frequency or is_line or is_own or is_unsure:
         return None
-    outcome = replace(outcome, compared=without_codes(outcome.compared))
+    outcome = replace(outcome, compared=without_vectors(outcome.compared))
     reading = with_rows(outcome, ("second", "first")[k], rows.positions, is_known, readings)
     step, omega = int(rows.positions[1]), reference.omega
     if is_whole and (rows.positions == rows.positions[0] + s).all():
@@ -258,7 +258,7 @@ def is_matched(table: NDArray[Any]) -> bool:
     return table.size <= LARGEST and table.shape[1] <= WIDEST
 
 
-def without_codes(compared: tuple[str, ...]) -> tuple[str, ...]:
+def without_vectors(compared: tuple[str, ...]) -> tuple[str, ...]:
     """Names of what was compared if rows are moved: the rotation, not the vectors."""
     names = [name for name in compared if name not in ("codes", "rotations", "factors")]
     return ("rotations", "factors", *names)
@@ -292,7 +292,7 @@ def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) 
     outcome = outcome.with_findings(
         finding("axis-positions", kind, moves=moves),
         verdict="the same" if kind == "images" else "used differently",
-        compared=without_codes(outcome.compared),
+        compared=without_vectors(outcome.compared),
         positions=tuple(run for of_axis in runs for run in of_axis),
     )
     is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)

@@ -33,7 +33,7 @@ from pefourier.encodings.encoding import (
     OperatorEncoding,
     without_prefix,
 )
-from pefourier.encodings.families.rotary import columns_that_turn
+from pefourier.encodings.families.rotary import rotated_columns
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 
@@ -43,7 +43,7 @@ MATCHED = 2**13  # numbers used to match pairs
 MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are tried
 BETWEEN = 16  # positions per step of the search for the first difference
 VECTORS = 16  # random queries and keys
-TURNED = 1e-3  # relative to the factor; a larger change of size is not a rotation
+SCALED = 1e-3  # relative to the factor; a larger change of size is not a rotation
 Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
 Pairs = tuple[Places, Places]  # first and second rows, (m,)
 
@@ -61,7 +61,7 @@ class OperatorComparison:
 
 def has_operator(enc: Encoding) -> bool:
     """Whether R(p) of an encoding is known, from a formula or from source code."""
-    return isinstance(enc, OperatorEncoding) or turns_by_formula(enc)
+    return isinstance(enc, OperatorEncoding) or rotates_by_formula(enc)
 
 
 def rotates(enc: Encoding) -> bool:
@@ -69,7 +69,7 @@ def rotates(enc: Encoding) -> bool:
     return enc.injection == "rotate" or isinstance(enc, OperatorEncoding)
 
 
-def turns_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
+def rotates_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
     """Whether an encoding rotates pairs whose columns and frequencies are known."""
     is_known = enc.name != "pope" and enc.params.get("layout") != "mismatched"
     return isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and is_known
@@ -103,7 +103,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
     positions = np.asarray(positions)
     if isinstance(enc, OperatorEncoding):
         return enc.operator(positions)
-    if not turns_by_formula(enc):
+    if not rotates_by_formula(enc):
         raise PefourierError(
             f"{shown(enc.spec)} is a table or is added to embeddings, so it has no R(p); pass a "
             "rotation, a config, or source code that rotates queries and keys"
@@ -117,7 +117,7 @@ def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, C
     """Complex factors (n, m) of the pairs of queries and of keys, and the rows of the pairs."""
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
-    first, second = columns_that_turn(enc)
+    first, second = rotated_columns(enc)
     if enc.params.get("trailing"):
         first, second = (columns + head_size(enc) - enc.dim for columns in (first, second))
     factor = float(enc.params.get("attention_factor", 1.0))
@@ -131,8 +131,8 @@ def growth(enc: DeclaredEncoding, positions: Places) -> Floats:
     """Factor (n, m) of queries in each pair, whose inverse multiplies keys (xpos)."""
     if not enc.inverse_keys:
         return np.ones((len(positions), len(enc.measure.frequencies)))
-    rows = np.asarray(enc.codes(enc.domain.x[positions]), dtype=float)
-    first, second = columns_that_turn(enc)
+    rows = np.asarray(enc.vectors(enc.domain.x[positions]), dtype=float)
+    first, second = rotated_columns(enc)
     sizes: Floats = np.hypot(rows[:, first], rows[:, second])
     return sizes
 
@@ -242,8 +242,8 @@ def scores(enc: Encoding, positions: Places, *, is_dense: bool) -> ScoreRows:
         return scores_of_pairs(enc, positions)
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key = operator_at(enc, positions)
-    turned = np.swapaxes(query, 1, 2)
-    matrices = np.stack([turned @ key[0], turned[0] @ key, turned @ key[half]])
+    rotated = np.swapaxes(query, 1, 2)
+    matrices = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
     partner = partners(matrices)
     off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
     return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
@@ -253,14 +253,14 @@ def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
     """Compute S of a rotation with a formula from the complex factors of its pairs."""
     half, partner = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key, (first, second) = rotating_pairs(enc, positions)
-    turned = query.conj()
-    waves = np.stack([turned * key[0], turned[0] * key, turned * key[half]])
+    rotated = query.conj()
+    waves = np.stack([rotated * key[0], rotated[0] * key, rotated * key[half]])
     diagonal = np.ones((3, len(positions), len(partner)))
     off_diagonal = np.zeros_like(diagonal)
     diagonal[..., first] = diagonal[..., second] = waves.real
     off_diagonal[..., first], off_diagonal[..., second] = -waves.imag, waves.imag
-    turning = waves.imag.any(axis=(0, 1))
-    partner[first[turning]], partner[second[turning]] = second[turning], first[turning]
+    rotating = waves.imag.any(axis=(0, 1))
+    partner[first[rotating]], partner[second[rotating]] = second[rotating], first[rotating]
     return ScoreRows(diagonal, off_diagonal, partner)
 
 
@@ -379,15 +379,15 @@ def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
     return tuple(order.tolist()) if is_order else None
 
 
-def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
+def pairs_of_source(enc: Encoding, reference: Encoding) -> PairWaves | None:
     """Measure the pairs of rotating source code, in the order of a known rotation."""
     d, length = head_size(enc), len(enc)
     query, _ = operator_at(enc, np.arange(min(length, FIRST)))
     partner = partners(query[None])
     first = np.flatnonzero(np.arange(d) < partner)
     second = partner[first]
-    if turns_by_formula(reference) and head_size(reference) == d:
-        columns = columns_that_turn(reference)
+    if rotates_by_formula(reference) and head_size(reference) == d:
+        columns = rotated_columns(reference)
         if (partner[columns[0]] == columns[1]).all():
             first, second = columns
     far = 2 ** np.arange(40)
@@ -396,10 +396,10 @@ def pairs_of_code(enc: Encoding, reference: Encoding) -> PairWaves | None:
         return None
     sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
     sampled_rows = np.union1d(rows, sample)
-    turned, _ = operator_at(enc, sampled_rows)
-    numbers = turned[:, first, first] + 1j * turned[:, second, first]
+    rotated, _ = operator_at(enc, sampled_rows)
+    numbers = rotated[:, first, first] + 1j * rotated[:, second, first]
     start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
-    if np.ptp(np.abs(numbers)) > TURNED * factor:
+    if np.ptp(np.abs(numbers)) > SCALED * factor:
         return None
     numbers = numbers * np.exp(-1j * start)
     omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))

@@ -152,7 +152,7 @@ def judge_dump(
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
     table = load(name) if name != "ids" else from_table(table_of_dump(content))
-    is_added = model.codes.injection == "add"
+    is_added = model.encoding.injection == "add"
     recovered = matched_rows(table, model) if is_added else recover_ids(table, model)
     batch = with_files({"position_ids": recovered.ids}, files, name, model)
     result = judge_positions(
@@ -172,7 +172,7 @@ class Recovered:
 
 def matched_rows(table: Encoding, model: Model) -> Recovered:
     """Match each row of a dump to a row of the model's table within rounding."""
-    rows, dump = (np.asarray(enc.table(), dtype=float) for enc in (model.codes, table))
+    rows, dump = (np.asarray(enc.table(), dtype=float) for enc in (model.encoding, table))
     if rows.shape[1] != dump.shape[1]:
         raise PefourierError(
             f"{shown(table.label)} has {dump.shape[1]} columns; the table of {shown(model.spec)} "
@@ -181,7 +181,7 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
     check_size(table.label, len(rows), len(dump))
     squares = (rows**2).sum(axis=1)
     nearest = (squares - 2 * dump @ rows.T).argmin(axis=1)
-    limit = 8 * max(table.eps, model.codes.eps, FLOAT32_EPS) * np.abs(rows).max()
+    limit = 8 * max(table.eps, model.encoding.eps, FLOAT32_EPS) * np.abs(rows).max()
     is_far = np.abs(rows[nearest] - dump).max(axis=1) > limit
     if is_far.any():
         raise PefourierError(
@@ -205,7 +205,7 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
     Positions have shape (n,), or (3, 1, n) on axes. Raise an error if no position explains all
     pairs of a row within rounding.
     """
-    enc = at_rows_of(model.codes, table)
+    enc = at_rows_of(model.encoding, table)
     reference, waves = declared_pairs(enc), fit_pair_waves(table.table(), table.eps)
     if reference is None:
         raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
@@ -216,7 +216,7 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
             f"{shown(table.label)} must hold cosines and sines of {len(reference.omega)} pairs, as "
             f"{shown(model.spec)} does; it has {count}"
         )
-    axis = axis_in(model.codes) if model.has_axes else None
+    axis = axis_in(model.encoding) if model.has_axes else None
     parts = [None] if axis is None else [axis == i for i in range(3)]
     for candidate in (waves, exchanged_waves(waves)):
         on_axes = (rows_on_axis(enc, reference, candidate, part) for part in parts)

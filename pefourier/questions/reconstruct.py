@@ -171,7 +171,7 @@ class Reconstructions(Result):
         return points_in_words(self.encodings[0])
 
     @property
-    def alike(self) -> str:
+    def equal_rows(self) -> str:
         """Two rows that share a vector."""
         domain = self.encodings[0].domain
         x = domain.x[list(self.vectors.pair or ())]
@@ -400,7 +400,7 @@ def position_function(density: Floats, sides: tuple[int, ...]) -> Floats:
 
 def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
     """Count the distinct vectors of the rows within a lattice."""
-    from pefourier.geometry.closest import closest_pair, first_alike
+    from pefourier.geometry.closest import closest_pair, first_equal
 
     lags = enc.domain.kind == "lag"  # a lattice of positions does not limit lags
     within = enc.domain.sides if lags else tuple(map(min, enc.domain.sides, sides))
@@ -411,7 +411,7 @@ def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
         pair, distinct = closest.pair, closest.distinct
     else:
         in_order = enc.domain.kind == "position" and len(sides) == 1
-        first = first_alike(enc.table()[rows], enc.eps, in_order=in_order)
+        first = first_equal(enc.table()[rows], enc.eps, in_order=in_order)
         again = np.flatnonzero(first != np.arange(len(first)))
         pair = (int(first[again[0]]), int(again[0])) if len(again) else None
         distinct = len(rows) - len(again)

@@ -52,13 +52,13 @@ from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.resize_libraries import methods_of, ways_of
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
-from pefourier.writing.page import fields_told
+from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import join, printable
 
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
 VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
-ANEW = "anew"  # computed by the formula, as models do at every size, not by a method
+RECOMPUTED = "anew"  # computed by the formula, as models do at every size, not by a method
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Resizing(Result):
         """Whether vectors stay distinct, are recomputed, or are all zero."""
         if not self.before.norm:
             return "all zero"
-        if self.method == ANEW:
+        if self.method == RECOMPUTED:
             return "computed anew"
         distinct = [state.distinct == state.points for state in self.states]
         return VERDICTS[distinct[0]][distinct[1]]
@@ -205,7 +205,7 @@ class Resizing(Result):
         unseen = [(a.unseen, a.pairs, a.axis) for a in self.unseen if a.unseen]
         notes = [finding("unseen-phases", count=n, total=m, axis=axis) for n, m, axis in unseen]
         notes = [*self.encodings[0].findings, *notes]
-        if self.method == ANEW and self.encodings[0].name == "swin2":
+        if self.method == RECOMPUTED and self.encodings[0].name == "swin2":
             notes += unseen_coordinates(self.encodings[0], self.old, self.new)
         kind = self.encodings[0].params.get("model_type")
         if kind and (ways := ways_of(self.encodings[0])):
@@ -215,7 +215,7 @@ class Resizing(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each method."""
-        return csv_table(self.methods, fields_told(Method))
+        return csv_table(self.methods, labelled_fields(Method))
 
 
 def resize_table(
@@ -255,7 +255,7 @@ def resize_table(
     prefix, shape, methods = encoding.domain.prefix, encoding.domain.sides, []
     libraries = methods_of(encoding, table_sides)
     if computed is not None:
-        method, libraries = ANEW, {}
+        method, libraries = RECOMPUTED, {}
         make_table = partial(rows_behind, encoding, computed)
         states = picture_of("before", encoding), picture_of("after", computed)
     else:
@@ -522,7 +522,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     is_unseen = (reached < 2 * np.pi) & (farther > (reached + before) * (1 + 1e-9))
     axes = []
     for axis, letter in enumerate(axis_letters(len(old.domain.sides))):
-        turning = before[:, axis] > 0
-        indices = np.flatnonzero(is_unseen[turning, axis]).tolist()
-        axes.append(Unseen(letter, int(turning.sum()), len(indices), indices))
+        rotating = before[:, axis] > 0
+        indices = np.flatnonzero(is_unseen[rotating, axis]).tolist()
+        axes.append(Unseen(letter, int(rotating.sum()), len(indices), indices))
     return axes

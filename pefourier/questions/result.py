@@ -67,7 +67,7 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, without the rules of encodings, which are closures."""
-        encodings = tuple(replace(enc, codes=codes_gone) for enc in self.encodings)
+        encodings = tuple(replace(enc, vectors=vectors_gone) for enc in self.encodings)
         return {**vars(self), "encodings": encodings}
 
 
@@ -78,6 +78,6 @@ def csv_table(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], l
     return names, [[getattr(item, name) for name in fields] for item in items]
 
 
-def codes_gone(_: NDArray[Any]) -> NDArray[np.float64]:
+def vectors_gone(_: NDArray[Any]) -> NDArray[np.float64]:
     """Raise an error in place of vectors, which are not pickled."""
     raise PefourierError("a pickled or copied result has no vectors; compute it again")

@@ -36,14 +36,14 @@ from pefourier.questions.moved_rows import (
     compare_axes_of_rows,
     compare_rows,
     with_factors,
-    without_codes,
+    without_vectors,
 )
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
     largest_output_difference,
     output_order,
-    pairs_of_code,
+    pairs_of_source,
     rotates,
 )
 from pefourier.questions.outcome import Outcome, Two
@@ -65,7 +65,7 @@ def pairs_of(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
     if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
         return None
     if isinstance(enc, OperatorEncoding):
-        return pairs_of_code(enc, counterpart)
+        return pairs_of_source(enc, counterpart)
     is_table = enc.origin != "formula" and enc.injection != "bias"
     return fit_pair_waves(enc.table(), enc.eps) if is_table else None
 
@@ -91,8 +91,8 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
         return None if pairs is None else compare_pairs(numbers, encodings, pairs)
     outcome = replace(numbers, operator=operator, compared=(*numbers.compared, "rotations"))
     offset = 0 if pairs is None else int(pairs[1].moved - pairs[0].moved)
-    are_code = all(isinstance(enc, OperatorEncoding) for enc in encodings)
-    if are_code and not (operator.relation == "same" and offset):
+    are_source = all(isinstance(enc, OperatorEncoding) for enc in encodings)
+    if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
         return replace(outcome, verdict="permuted")
@@ -198,7 +198,7 @@ def compare_equal_pairs(
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
-        unsaid = replace(unsaid, compared=without_codes(outcome.compared), positions=(run,))
+        unsaid = replace(unsaid, compared=without_vectors(outcome.compared), positions=(run,))
     transform = transform_of_pairs(first, second, part, is_rotary=is_rotary)
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 

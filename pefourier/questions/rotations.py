@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 RATIO_SLACK = 1e-9  # relative difference within which two frequencies are equal
-WHOLE_TURN = 2 * pi * (1 - RATIO_SLACK)  # radians of a full rotation, within rounding
+FULL_ROTATION = 2 * pi * (1 - RATIO_SLACK)  # radians of a full rotation, within rounding
 LAGS, FEWEST_LAGS = 4096, 64
 COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of one block of lags
 NOTICED = 5e-4  # relative change from which logits count as different
@@ -184,12 +184,12 @@ def describe_rotation(
     trained = trained or trained_as_stated(enc.params) or len(enc)
     omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
     before = plain if before_scaling else frequencies_at(enc, trained)
-    turning, reach = omega != 0, window_within(window, length) or length
+    rotating, reach = omega != 0, window_within(window, length) or length
     head, familiar = params["d"] + unrotated, longest_familiar(omega, before, trained, window)
     return Rotation(
         name=name,
         pairs=head // 2,
-        rotated=int(turning.sum()),
+        rotated=int(rotating.sum()),
         base=params["rho"],
         effective_base=effective_base(enc),
         scaling=params["scaling"],
@@ -198,14 +198,14 @@ def describe_rotation(
         softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(omega, plain, trained, length, before, by_pair=by_pair)),
         bound=base_bound(omega, unrotated=head // 2 - len(omega)),
-        nearer_higher=nearer_scores_higher(omega[turning], reach),
+        nearer_higher=nearer_scores_higher(omega[rotating], reach),
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
-        idle=count_idle(omega[turning], length),
+        idle=count_idle(omega[rotating], length),
         unseen=count_unseen(omega, before, trained, reach),
         familiar_length=None if has_many(enc, length) else familiar,
         window=window,
-        frequencies=omega[turning],
-        trained_frequencies=plain[turning],
+        frequencies=omega[rotating],
+        trained_frequencies=plain[rotating],
         precision=Losses(enc),
         scaling_parameters=settings_of_scaling(params),
         by_pair=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
@@ -220,10 +220,10 @@ def effective_base(enc: DeclaredEncoding) -> float | None:
     >>> round(effective_base(as_rotation(enc)), 2)
     72195.86
     """
-    omega, turned = enc.measure.frequencies, int(enc.params["d"] * enc.params["partial"])
+    omega, rotated = enc.measure.frequencies, int(enc.params["d"] * enc.params["partial"])
     if enc.params["scaling"] not in ("ntk", "dynamic") or omega[-1] == 0:
         return None
-    base = float(omega[-1] ** (-turned / 2 / (len(omega) - 1)))
+    base = float(omega[-1] ** (-rotated / 2 / (len(omega) - 1)))
     return None if isclose(base, enc.params["rho"], rel_tol=RATIO_SLACK) else base
 
 
@@ -267,9 +267,9 @@ def bands(
     `met` are the frequencies in training, by default those without the scaling. `by_pair` states
     that each pair has a separate factor, so no pair counts as blended.
     """
-    turning = scaled != 0
-    met = (plain if met is None else met)[turning]
-    scaled, plain = scaled[turning], plain[turning]
+    rotating = scaled != 0
+    met = (plain if met is None else met)[rotating]
+    scaled, plain = scaled[rotating], plain[rotating]
     for treatment, members in treatments(scaled, plain, by_pair=by_pair).items():
         if members.any():
             index, ratio = np.flatnonzero(members), (plain / scaled)[members]
@@ -277,8 +277,8 @@ def bands(
             yield Band(
                 treatment=treatment,
                 pairs=len(index),
-                first_pair=int(np.flatnonzero(turning)[index[0]]),
-                last_pair=int(np.flatnonzero(turning)[index[-1]]),
+                first_pair=int(np.flatnonzero(rotating)[index[0]]),
+                last_pair=int(np.flatnonzero(rotating)[index[-1]]),
                 least_divisor=float(ratio.min()),
                 largest_divisor=float(ratio.max()),
                 shortest_wavelength=float(2 * pi / scaled[members].max()),
@@ -358,9 +358,9 @@ def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -
     >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), unrotated=4)
     (1707, None)
     """
-    turning = frequencies[frequencies != 0]
-    unrotated += len(frequencies) - len(turning)
-    return first_below(turning, -float(unrotated), limit) if unrotated < len(turning) else None
+    rotating = frequencies[frequencies != 0]
+    unrotated += len(frequencies) - len(rotating)
+    return first_below(rotating, -float(unrotated), limit) if unrotated < len(rotating) else None
 
 
 def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
@@ -404,13 +404,13 @@ def critical_dimension(d: int, base: float | None, length: int) -> int | None:
     return int(min(d, 2 * ceil(d / 2 * log(length / (2 * pi)) / log(base))))
 
 
-def count_idle(turning: Floats, length: int) -> int:
+def count_idle(rotating: Floats, length: int) -> int:
     """Number of pairs with nonzero frequency that never complete a full rotation.
 
     >>> count_idle(1e4 ** (-np.arange(64) / 64), 4096)
     18
     """
-    return int((turning * length < WHOLE_TURN).sum())
+    return int((rotating * length < FULL_ROTATION).sum())
 
 
 def window_within(window: int | None, length: int) -> int | None:
@@ -420,9 +420,9 @@ def window_within(window: int | None, length: int) -> int | None:
 
 def count_unseen(scaled: Floats, plain: Floats, trained: int, length: int) -> int:
     """Number of pairs beyond their phases in training, if these were below a full rotation."""
-    whole_turn = plain * trained >= WHOLE_TURN
+    is_full = plain * trained >= FULL_ROTATION
     beyond = scaled * length > plain * trained * (1 + RATIO_SLACK)
-    return int((beyond & ~whole_turn).sum())
+    return int((beyond & ~is_full).sum())
 
 
 def longest_familiar(
@@ -436,7 +436,7 @@ def longest_familiar(
     >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
     (400, None)
     """
-    short = (plain * trained < WHOLE_TURN) & (scaled > 0)
+    short = (plain * trained < FULL_ROTATION) & (scaled > 0)
     if not short.any():
         return None
     longest = np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK))
@@ -513,15 +513,15 @@ def likeness_of(reading: Reading) -> tuple[float, ...]:
 
 def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | None) -> Reading:
     """Compare one rotation with its misreading."""
-    slips = misreading.split(",")
-    settings_only = ",".join(slip for slip in slips if slip != "layout")
+    errors = misreading.split(",")
+    settings_only = ",".join(error for error in errors if error != "layout")
     omega, settings = enc.measure.frequencies, enc.params
     frequencies = omega
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
     differing = int(np.count_nonzero(readings_apart(omega, frequencies)))
-    parting = layouts_apart if "layout" in slips else readings_apart
+    parting = layouts_apart if "layout" in errors else readings_apart
     differences = parting(omega, frequencies)
     below = levels_below(differences)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]

@@ -355,8 +355,8 @@ def declared_mean_share(enc: Encoding, measure: Measure) -> float:
     0.7702
     """
     if is_stationary(enc):
-        turns = alias(measure.frequencies.reshape(len(measure.weights), -1)) / (2 * pi)
-        kernels = np.sinc(turns * enc.domain.sides) / np.sinc(turns)
+        rotations = alias(measure.frequencies.reshape(len(measure.weights), -1)) / (2 * pi)
+        kernels = np.sinc(rotations * enc.domain.sides) / np.sinc(rotations)
         return float(measure.weights @ kernels.prod(axis=1) ** 2)
     total, energy = np.zeros(enc.dim), 0.0
     for _, rows in enc.blocks():
@@ -383,11 +383,11 @@ def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
         s, c = np.sin(omega / 2), np.cos(omega / 2)
         energy = weight * (np.sin(n * omega / 2) / n) ** 2
         nearest = min(round(n * omega / (2 * pi)), n // 2)
-        turns = omega / (2 * pi) - nearest / n
+        rotations = omega / (2 * pi) - nearest / n
         distance = sines * c - cosines * s
         distance[nearest] = np.inf  # which may be pure rounding error
         density += energy / distance**2
-        density[nearest] += weight * (np.sinc(n * turns) / np.sinc(turns)) ** 2
+        density[nearest] += weight * (np.sinc(n * rotations) / np.sinc(rotations)) ** 2
         density[inner] += energy / (sines * c + cosines * s)[inner] ** 2
     return density
 

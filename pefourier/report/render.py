@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from pefourier.report.plot import Look
 
 WORDS = Path(__file__).parents[1] / "words.toml"
-WORDED = ("meaning", "action")
-URGENT = ("error", "warning")  # severities of findings in a conclusion, worst first
-MOST_URGENT = 2
+SENTENCE_KEYS = ("meaning", "action")
+LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
+MOST_LEADING = 2
 SENTENCE = 180  # characters of a conclusion in one line
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 PICTURED_IN = {  # modules of figures, by the modules of results
@@ -243,9 +243,9 @@ class Renderer:
     def conclude(self, result: Any) -> tuple[str, ...]:
         """Return the verdict, its meaning and action with numbers, and the worst findings."""
         words = verdicts_of(self.command)[result.verdict]
-        meaning, action = (Template().format(words.get(key, ""), r=result) for key in WORDED)
-        urgent = [f.message for level in URGENT for f in result.findings if f.severity == level]
-        sentences = (f"{capital(message)}." for message in urgent[:MOST_URGENT])
+        meaning, action = (Template().format(words.get(key, ""), r=result) for key in SENTENCE_KEYS)
+        leading = [f.message for level in LEADING for f in result.findings if f.severity == level]
+        sentences = (f"{capital(message)}." for message in leading[:MOST_LEADING])
         title = words.get("title", result.verdict)
         return title.upper(), meaning, action, *sentences
 

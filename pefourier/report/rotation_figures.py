@@ -48,10 +48,10 @@ def bands_chart(result: Context, *, colour: bool = False) -> str:
     kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
     """
     across = max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24)
-    turning = [r for r in result.rotations if r.rotated]
-    if not turning:
+    rotating = [r for r in result.rotations if r.rotated]
+    if not rotating:
         return ""
-    slowest = max(2 * pi / r.frequencies.min() for r in turning)
+    slowest = max(2 * pi / r.frequencies.min() for r in rotating)
     ends = log(2 * pi), log(max(slowest, result.length, 2 * pi) * 1.01)
 
     def column(wavelength: float) -> int:
@@ -59,7 +59,7 @@ def bands_chart(result: Context, *, colour: bool = False) -> str:
         return int(min(max(share, 0.0), 1.0) * (across - 1))
 
     lines = []
-    for r in turning:
+    for r in rotating:
         lines += [r.name] if r.name else []
         for treatment, members in treatments(r.frequencies, r.trained_frequencies).items():
             mark, paint = MARKS[treatment]

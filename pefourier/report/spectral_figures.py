@@ -145,9 +145,9 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
         (length,) = lengths
-        turn = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
+        line_style = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
         axes.axvline(
-            2 * np.pi / length, label=f"1 rotation in {length:.6g} {units(answers)}", **turn
+            2 * np.pi / length, label=f"1 rotation in {length:.6g} {units(answers)}", **line_style
         )
     share = "share of energy of each frequency" if separate else "share of energy per decade"
     axes.set(xlabel=frequency_label(answers), ylabel=share)

@@ -22,7 +22,7 @@ REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
-SAID = ("severity", "message")  # of a reported finding, not of its explanation
+OF_REPORTS = ("severity", "message")  # of a reported finding, not of its explanation
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def read_terms() -> list[Term]:
         tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
     )
     terms = [
-        Term(term, group, **{key: fact for key, fact in facts.items() if key not in SAID})
+        Term(term, group, **{key: fact for key, fact in facts.items() if key not in OF_REPORTS})
         for group, table in {**groups, "findings": findings}.items()
         for term, facts in table.items()
     ]

@@ -31,7 +31,7 @@ import numpy as np
 
 from pefourier.train import statistics
 from pefourier.train.chance import Chance
-from pefourier.train.options import LEVEL, WITHOUT_CODES
+from pefourier.train.options import LEVEL, WITHOUT_VECTORS
 from pefourier.train.statistics import LEAST_UNITS, Difference
 
 ALL = ("best", "tied", "no difference", "too few", "cut short", "alone", "leaky")
@@ -57,7 +57,7 @@ def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[st
     >>> compared(["none", "rope", "trees", "dft"], {"dft": "cut short"})
     (['none', 'rope'], {'dft': 'cut short', 'trees': 'baseline'})
     """
-    kinds = {e: 2 if e in WITHOUT_CODES else int("@rms=" in e) for e in names}
+    kinds = {e: 2 if e in WITHOUT_VECTORS else int("@rms=" in e) for e in names}
     last = sorted(kinds.values())[:2][-1]
     left_out = {e: KINDS[kind] for e, kind in kinds.items() if kind > last}
     left_out = {e: excluded[e] for e in kinds if e in excluded} | left_out

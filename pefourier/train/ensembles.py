@@ -23,7 +23,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.device_data import batch_and_steps, device_memory
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
-from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_CODES, Options, seeds_of
+from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_VECTORS, Options, seeds_of
 from pefourier.train.program import AT_ONCE
 from pefourier.train.ranks import has_meeting_point
 from pefourier.train.report import words
@@ -203,7 +203,7 @@ def plan_runs(task: Task, arms: Sequence[Arm], seeds: int) -> list[Run]:
     """Plan the runs of a dataset, grouped by seed and fold, order-free ones last."""
     places = product(range(seeds), range(len(task.folds)), arms)
     runs = [Run(task.name, a, s, fold) for s, fold, a in places if s < seeds_of(a.spec, seeds)]
-    return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_CODES)
+    return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_VECTORS)
 
 
 def facts_of_fold(task: Task, number: int) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
         kind = run.arm.spec if injection is None else COSTS.get(injection.act, "codes")
         kinds.setdefault(kind, []).append(run)
     ensembles = []
-    for kind in (*sorted(kinds.keys() - set(WITHOUT_CODES)), *WITHOUT_CODES):
+    for kind in (*sorted(kinds.keys() - set(WITHOUT_VECTORS)), *WITHOUT_VECTORS):
         kind_runs = kinds.get(kind, [])
         kind_model = None if kind in BESIDE else blind if kind == ORDER_FREE else model
         limit = 1 if kind in BESIDE else size
@@ -261,7 +261,7 @@ def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
     params: dict[str, dict[str, Any]] = {}
     for arm in resolved.arms:
         params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
-        if arm.spec not in WITHOUT_CODES:
+        if arm.spec not in WITHOUT_VECTORS:
             injection = resolved.injections[arm.spec]
             fact = {"collides": True} if collides(injection, resolved.model.tokens) else {}
             params[arm.name] |= {**injection.params, **fact}
@@ -290,7 +290,7 @@ def remarks_on_task(task: Task) -> list[str]:
 
 def collides(injection: Injection, tokens: int) -> bool:
     """Whether added vectors are fewer than tokens, which makes some tokens share one."""
-    return injection.act == "add" and injection.has_codes and len(injection.codes) < tokens
+    return injection.act == "add" and injection.has_vectors and len(injection.vectors) < tokens
 
 
 def list_remarks(resolved: ResolvedTask) -> list[str]:
@@ -299,7 +299,7 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
         if injection is not None and collides(injection, tokens):
-            count = len(injection.codes)
+            count = len(injection.vectors)
             text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
             remarks.append(f"{resolved.task.name}: {text}")
     return remarks

@@ -42,7 +42,7 @@ from pefourier.train.compiling import Compiler
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, class_weights
 from pefourier.train.model import Classifier, OrderFree, Parameters
-from pefourier.train.program import Program, Replica, is_code
+from pefourier.train.program import Program, Replica, is_vector
 from pefourier.train.request import Schedule
 from pefourier.train.store import Checkpoint
 
@@ -69,7 +69,7 @@ class Outcome:
     test: np.ndarray
     step: int  # 0 if training diverged at once: the initial weights
     seconds: float  # of its stack, divided by its members
-    codes: np.ndarray = field(default_factory=no_rows)  # trained vectors of all places
+    vectors: np.ndarray = field(default_factory=no_rows)  # trained vectors of all places
     frequencies: np.ndarray | None = None  # of a rotation, if known, or slopes and shifts
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but trained vectors
     curve: np.ndarray = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
@@ -284,11 +284,11 @@ class Training:
         with torch.no_grad():
             for name, p in program.parameters.items():
                 p.copy_(self.best[name])
-        codes = trained_codes(program)
+        vectors = trained_vectors(program)
         parameters = {
             name: p.detach().cpu().numpy().copy()
             for name, p in program.parameters.items()
-            if not is_code(name)
+            if not is_vector(name)
         }
         valid, test = program.evaluate("valid"), program.evaluate("test")
         return [
@@ -298,8 +298,8 @@ class Training:
                 test=test[i],
                 step=int(self.best_step[i]),
                 seconds=self.seconds / len(self.members),
-                codes=codes[i][0],
-                frequencies=codes[i][1],
+                vectors=vectors[i][0],
+                frequencies=vectors[i][1],
                 parameters={name: p[i] for name, p in parameters.items()},
                 curve=self.curve[~np.isnan(self.curve[:, i, 0]), i],
             )
@@ -318,7 +318,7 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]]:
+def trained_vectors(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """Return the vectors of all places of each member, and its frequencies or lines."""
     injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
@@ -328,11 +328,11 @@ def trained_codes(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]
     tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     pairs = []
     for i, injection in enumerate(injections):
-        codes, rates = injection.table(), injection.frequencies
+        vectors, rates = injection.table(), injection.frequencies
         if injection.act in tables:
-            codes = tables[injection.act][i, :, : codes.shape[1]].double().numpy()
+            vectors = tables[injection.act][i, :, : vectors.shape[1]].double().numpy()
         if injection.learn and rates is not None:
             moved = p[f"codes.{injection.act}"].detach()[i, : len(rates)].cpu().double().numpy()
             rates = np.where(rates != 0, moved, rates)
-        pairs.append((codes, rates))
+        pairs.append((vectors, rates))
     return pairs

@@ -42,7 +42,7 @@ class Injection:
     """Injection of one member: distinct vectors and the vector of each place."""
 
     act: str
-    codes: np.ndarray  # (U, k) float64
+    vectors: np.ndarray  # (U, k) float64
     index: np.ndarray  # (places,) rows of `codes`, or (W, places) for times of all windows
     learn: bool
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, with defaults
@@ -57,31 +57,31 @@ class Injection:
         return "seed" in self.params
 
     @property
-    def has_codes(self) -> bool:
+    def has_vectors(self) -> bool:
         """Whether it has an effect: the encoding none adds zeros."""
-        return self.learn or bool(self.codes.any())
+        return self.learn or bool(self.vectors.any())
 
     def without_effect(self) -> "Injection":
         """Injection of the same act and size without effect: adds 0 or rotates by 0."""
-        codes = np.zeros((1, self.codes.shape[1]))
+        vectors = np.zeros((1, self.vectors.shape[1]))
         if self.act == "rotate":
-            codes[:, : codes.shape[1] // 2] = 1.0
-        return Injection(self.act, codes, np.zeros_like(self.index), learn=False)
+            vectors[:, : vectors.shape[1] // 2] = 1.0
+        return Injection(self.act, vectors, np.zeros_like(self.index), learn=False)
 
     def table(self) -> np.ndarray:
         """Vector of every place, shape (places, k), or the distinct vectors of all times."""
-        return np.take(self.codes, self.index, axis=0) if self.index.ndim == 1 else self.codes
+        return np.take(self.vectors, self.index, axis=0) if self.index.ndim == 1 else self.vectors
 
-    def turned(self, change: np.ndarray) -> "Injection":
+    def rotated(self, change: np.ndarray) -> "Injection":
         """Injection with other frequencies, or slopes and shifts, changed by `change`."""
         if self.act == "add":
             slopes, shifts = frequencies = self.frequencies + change
-            codes = LineAndSines(slopes, shifts)(self.places[:, 0])
-            return replace(self, codes=codes, frequencies=frequencies)
-        cosine, sine = np.split(self.codes, 2, axis=1)
-        turn = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
-        codes = np.hstack([turn.real, turn.imag])
-        return replace(self, codes=codes, frequencies=self.frequencies + change)
+            vectors = LineAndSines(slopes, shifts)(self.places[:, 0])
+            return replace(self, vectors=vectors, frequencies=frequencies)
+        cosine, sine = np.split(self.vectors, 2, axis=1)
+        rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
+        vectors = np.hstack([rotation.real, rotation.imag])
+        return replace(self, vectors=vectors, frequencies=self.frequencies + change)
 
 
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
@@ -120,7 +120,7 @@ def load_injection(
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
     if times is not None:
         return inject_times(enc, times, k)
-    table = codes_of_places(enc, length, heads, k)
+    table = vectors_of_places(enc, length, heads, k)
     if table.shape[1] != k or len(table) != places:
         raise PefourierError(
             f"{spec} has vectors of {table.shape[1]} dimensions for {len(enc)} points; "
@@ -133,8 +133,8 @@ def load_injection(
         indices = np.arange(length)
         trained = trained and bool(known)
         return Injection("rotate", table, indices, trained, params=enc.params, **known)
-    codes, index = np.unique(table, axis=0, return_inverse=True)
-    return Injection(enc.injection, codes, index.reshape(-1), trained, enc.params)
+    vectors, index = np.unique(table, axis=0, return_inverse=True)
+    return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params)
 
 
 def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
@@ -147,7 +147,7 @@ def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
     points, index = np.unique(times.round(9), return_inverse=True)
     table = np.asarray(enc.table(points), dtype=float)
     table = in_halves(enc, table, k) if enc.injection == "rotate" else table
-    index, lines = index.reshape(times.shape), enc.codes
+    index, lines = index.reshape(times.shape), enc.vectors
     if not isinstance(lines, LineAndSines):
         return Injection(enc.injection, table, index, learn=False, params=enc.params)
     known = np.stack([points, np.ones(len(points))], axis=1), np.stack([lines.slopes, lines.shifts])
@@ -162,9 +162,9 @@ def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]
     rates = enc.measure.frequencies.reshape(-1, places.shape[1]).T
     cosine, sine = np.split(table, 2, axis=1)
     frequencies = np.pad(rates, ((0, 0), (0, cosine.shape[1] - rates.shape[1])))
-    table_turn = cosine + 1j * sine
-    turn = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
-    if not np.allclose(turn * np.abs(table_turn), table_turn, atol=1e-6):
+    table_rotation = cosine + 1j * sine
+    rotation = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
+    if not np.allclose(rotation * np.abs(table_rotation), table_rotation, atol=1e-6):
         return {}
     return {"places": places, "frequencies": frequencies}
 
@@ -199,7 +199,7 @@ def count_places(act: str, length: int) -> int:
     return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
 
 
-def codes_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
+def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     """Return the vector of each place (places, k)."""
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
@@ -249,7 +249,7 @@ def scale_to_rms(injection: Injection, rms: float, reference: Injection | None =
     positions in 32 dimensions, 0.374 of the rms 0.707 varies; for DFT vectors, 0.173 of 0.177.
     """
     mean, size = mean_and_variation(reference or injection)
-    return replace(injection, codes=(injection.codes - mean) * (rms / size))
+    return replace(injection, vectors=(injection.vectors - mean) * (rms / size))
 
 
 def varies(injection: Injection) -> bool:

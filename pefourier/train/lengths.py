@@ -76,21 +76,23 @@ def injection_at(
 def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     """Return the injection of a longer window, with trained vectors as trained."""
     injection = outcome.member.injection
-    if longer.act == "add" and 1 < len(longer.codes) < tokens:
+    if longer.act == "add" and 1 < len(longer.vectors) < tokens:
         raise PefourierError(
-            f"it has {len(longer.codes)} distinct vectors for {tokens} tokens, so some share one"
+            f"it has {len(longer.vectors)} distinct vectors for {tokens} tokens, so some share one"
         )
     if not injection.learn:
         return longer
     if injection.frequencies is not None and outcome.frequencies is not None:
         begun = injection if injection.act == "rotate" else longer
-        return longer.turned(outcome.frequencies - begun.frequencies)
+        return longer.rotated(outcome.frequencies - begun.frequencies)
     place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
-    trained = {injection.codes[u].tobytes(): outcome.codes[row] for u, row in place.items()}
-    lacking = sum(code.tobytes() not in trained for code in longer.codes)
+    trained = {injection.vectors[u].tobytes(): outcome.vectors[row] for u, row in place.items()}
+    lacking = sum(vector.tobytes() not in trained for vector in longer.vectors)
     if lacking:
         raise PefourierError(
-            f"{lacking} of its {len(longer.codes)} vectors for {tokens} tokens "
+            f"{lacking} of its {len(longer.vectors)} vectors for {tokens} tokens "
             f"{agreeing(lacking, 'was', 'were')} never trained"
         )
-    return replace(longer, codes=np.stack([trained[code.tobytes()] for code in longer.codes]))
+    return replace(
+        longer, vectors=np.stack([trained[vector.tobytes()] for vector in longer.vectors])
+    )

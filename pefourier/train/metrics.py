@@ -145,16 +145,16 @@ TERMS = ("content-content", "content-position", "position-content", "position-po
 
 
 def score_terms(
-    model: "Transformer", parameters: Mapping[str, np.ndarray], codes: np.ndarray, x: np.ndarray
+    model: "Transformer", parameters: Mapping[str, np.ndarray], vectors: np.ndarray, x: np.ndarray
 ) -> list[list[float]]:
     """Shares (heads, 4) of `TERMS` for scaled windows x (n, length, channels), vectors (T, d)."""
     starts = np.arange(model.tokens) * model.step
     rows = x[:, starts[:, None] + np.arange(model.patch)]  # (n, T, patch, C)
     content = rows.reshape(*rows.shape[:2], -1) @ parameters["project.w"] + parameters["project.b"]
     if model.inject == "concat":
-        codes = codes @ parameters["inject.w"]
+        vectors = vectors @ parameters["inject.w"]
     w_q, w_k, _ = np.split(np.asarray(parameters["0.qkv.w"], float), 3, axis=1)
-    parts = (content, np.broadcast_to(codes, content.shape))
+    parts = (content, np.broadcast_to(vectors, content.shape))
     queries, keys = ([by_head(part @ w, model.heads) for part in parts] for w in (w_q, w_k))
     terms = np.stack([q @ k.transpose(0, 1, 3, 2) for q in queries for k in keys])
     terms -= terms.mean(axis=-1, keepdims=True)  # (4, n, H, T, T)

@@ -39,10 +39,10 @@ Shapes = dict[str, tuple[int, ...]]  # without the member axis
 
 
 @dataclass(frozen=True, eq=False)
-class StackCodes:
+class StackVectors:
     """Vectors of one act for all members of a stack, padded to the largest count."""
 
-    codes: Tensor  # (M, U, k)
+    vectors: Tensor  # (M, U, k)
     index: Tensor  # (M, places), or (M, W, places) for times of all windows
     trained: bool  # whether any are trained
     learn: Tensor  # bool mask of trained numbers, broadcast to `start`
@@ -55,26 +55,26 @@ class StackCodes:
 
         The shape is (M, places, k), or (M, B, places, k) if places are times of `windows` (M, B).
         """
-        codes = self.codes
+        vectors = self.vectors
         if trained is not None and self.places is not None:
-            are_lines = self.start.shape[2] == codes.shape[2]
+            are_lines = self.start.shape[2] == vectors.shape[2]
             change = torch.where(self.learn, trained if are_lines else trained - self.start, 0.0)
             # no matrix product: a GPU would compute its angles in bfloat16
             angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k or k / 2)
             if are_lines:
                 moved = torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=2)
-                codes = torch.where(self.learn.any(dim=1, keepdim=True), moved, codes)
+                vectors = torch.where(self.learn.any(dim=1, keepdim=True), moved, vectors)
             else:
-                from pefourier.nn import turn  # imports much more, only for rotations
+                from pefourier.nn import rotate_pairs  # imports much more, only for rotations
 
-                codes = turn(codes, angle.cos(), angle.sin())
+                vectors = rotate_pairs(vectors, angle.cos(), angle.sin())
         elif trained is not None:
-            codes = torch.where(self.learn, trained, codes)
+            vectors = torch.where(self.learn, trained, vectors)
         index = self.index
         if windows is not None and index.dim() == 3:
             index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
-        rows = index.flatten(1)[:, :, None].expand(-1, -1, codes.shape[2])
-        return codes.gather(1, rows).view(*index.shape, -1)
+        rows = index.flatten(1)[:, :, None].expand(-1, -1, vectors.shape[2])
+        return vectors.gather(1, rows).view(*index.shape, -1)
 
 
 def of_windows(table: Tensor) -> Tensor:
@@ -82,23 +82,23 @@ def of_windows(table: Tensor) -> Tensor:
     return table if table.dim() == 4 else table[:, None]
 
 
-def stack_codes(
+def stack_vectors(
     injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
-) -> dict[str, StackCodes]:
+) -> dict[str, StackVectors]:
     """Stack the vectors of each act that some member has; other members get no effect."""
-    acts = [act for act in ACTS if any(m.act == act and m.has_codes for m in injections)]
-    return {act: codes_of_act(act, injections, device, dtype) for act in acts}
+    acts = [act for act in ACTS if any(m.act == act and m.has_vectors for m in injections)]
+    return {act: vectors_of_act(act, injections, device, dtype) for act in acts}
 
 
-def codes_of_act(
+def vectors_of_act(
     act: str, injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
-) -> StackCodes:
+) -> StackVectors:
     """Stack the vectors of an act for all members."""
     first = next(m for m in injections if m.act == act)
     nothing = first.without_effect()
     members = [m if m.act == act else nothing for m in injections]
-    codes = start = as_tensor([m.codes for m in members], device, dtype)
-    learn, places = [np.full((1, m.codes.shape[1]), m.learn) for m in members], None
+    vectors = start = as_tensor([m.vectors for m in members], device, dtype)
+    learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
     if any(m.places is not None for m in members):
         none = np.zeros((0, 0))  # of a rotation without known frequencies
         rates = [none if m.frequencies is None else m.frequencies for m in members]
@@ -106,8 +106,8 @@ def codes_of_act(
         start = as_tensor(rates, device, dtype)
         of_members = [none if m.places is None else m.places for m in members]
         places = as_tensor(of_members, device, dtype)
-    return StackCodes(
-        codes=codes,
+    return StackVectors(
+        vectors=vectors,
         index=torch.as_tensor(np.stack([m.index for m in members])).to(device),
         trained=any(m.learn for m in members),
         learn=as_tensor(learn, device, torch.bool),
@@ -137,17 +137,17 @@ def most_windows(heads: int, tokens: int, size: int) -> int:
     return max(1, min(2**16 - 1, 2**31 // padded))
 
 
-def turn_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+def rotate_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate queries and keys (M, B, T, H, c) by their positions (Su et al., 2021).
 
     In xpos, a vector's norm relative to position 0 decays; keys get the inverse.
     """
-    from pefourier.nn import turn
+    from pefourier.nn import rotate_pairs
 
     cosine, sine = of_windows(table)[:, :, :, None].chunk(2, dim=4)  # (M, 1 or B, T, 1, pairs)
     square = cosine**2 + sine**2
     inverse = square[:, :, :1] / square
-    return turn(q, cosine, sine), turn(k, cosine * inverse, sine * inverse)
+    return rotate_pairs(q, cosine, sine), rotate_pairs(k, cosine * inverse, sine * inverse)
 
 
 def bias_of_pairs(table: Tensor, length: int) -> Tensor:
@@ -305,7 +305,7 @@ class Transformer:
     def logits(
         self,
         p: Parameters,
-        injected: Mapping[str, StackCodes],
+        injected: Mapping[str, StackVectors],
         x: Tensor,
         drop: Drop | None = None,
         lengths: Tensor | None = None,
@@ -317,8 +317,8 @@ class Transformer:
         `windows` (M, B) are the indices of the windows, for encodings of their times.
         """
         drop = drop or keep_all
-        tables = {a: codes.table(p.get(f"codes.{a}"), windows) for a, codes in injected.items()}
-        h = drop(self.tokens_with_codes(p, tables.get("add"), x))
+        tables = {a: vectors.table(p.get(f"codes.{a}"), windows) for a, vectors in injected.items()}
+        h = drop(self.tokens_with_vectors(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
         bias = bias_of_pairs(tables["bias"], self.tokens) if "bias" in tables else None
@@ -330,7 +330,7 @@ class Transformer:
             h = norm_of_sum(p, f"{i}.norm2", h, narrow.view_as(h))
         return affine(p, "head", mean_of(h, padding, p["head.w"].dtype))
 
-    def tokens_with_codes(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
+    def tokens_with_vectors(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
         """Tokens (M, B, T, d) of windows (M, B, L, C), plus added vectors (M, T, d)."""
         # one type in every stack: added vectors would make all members float32
         h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
@@ -375,7 +375,7 @@ class Transformer:
             lags = bias_of_lag_keys(q, keys)
             bias = lags if bias is None else bias + lags
         if "rotate" in tables:
-            q, k = turn_by_positions(q, k, tables["rotate"])
+            q, k = rotate_by_positions(q, k, tables["rotate"])
         mixed = attend(q, k, v, bias, hidden, values)
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
 
@@ -455,7 +455,7 @@ class OrderFree:
     def logits(
         self,
         p: Parameters,
-        _injected: Mapping[str, StackCodes],
+        _injected: Mapping[str, StackVectors],
         x: Tensor,
         drop: Drop | None = None,
         lengths: Tensor | None = None,

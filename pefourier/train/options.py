@@ -10,7 +10,7 @@ PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
 SYNTHETIC = ("grid", "irregular", "lags", "order")  # tasks drawn on request
 ORDER_FREE = "order-free"
 BESIDE = ("trees", "minirocket")  # other methods, fitted once per fold
-WITHOUT_CODES = (ORDER_FREE, *BESIDE)  # rows of the answer without an encoding
+WITHOUT_VECTORS = (ORDER_FREE, *BESIDE)  # rows of the answer without an encoding
 MOST_SEEDS = 10_000
 # Small sets have a step or two per epoch; a hundred such epochs are too few to learn
 STEPS, EPOCHS = 1000, 100

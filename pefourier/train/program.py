@@ -31,7 +31,7 @@ from pefourier.train.model import (
     Parameters,
     as_tensor,
     draw_parameters,
-    stack_codes,
+    stack_vectors,
 )
 from pefourier.train.request import FASTER, Schedule, Tuning
 
@@ -60,7 +60,7 @@ class Replica:
         return 1_000_003 * self.fold + self.seed
 
 
-def is_code(name: str) -> bool:
+def is_vector(name: str) -> bool:
     """Whether a parameter is a table of vectors or frequencies."""
     return name.startswith("codes.")
 
@@ -146,7 +146,7 @@ class Program:
         task, device, dtype = self.data.task, self.data.device, self.data.rows.dtype
         injections = [m.injection for m in self.members]
         blind = isinstance(self.model, OrderFree)  # has no injection
-        self.injected = {} if blind else stack_codes(injections, device, dtype)
+        self.injected = {} if blind else stack_vectors(injections, device, dtype)
         self.parameters = self.draw_parameters()
         self.rounded = self.round_parameters()
         folds = [task.folds[m.fold] for m in self.members]
@@ -182,7 +182,7 @@ class Program:
         return {
             name: p.detach().to(dtype).requires_grad_()
             for name, p in self.parameters.items()
-            if not is_code(name) and not name.startswith("head.")
+            if not is_vector(name) and not name.startswith("head.")
         }
 
     def set_pace(self) -> None:
@@ -197,9 +197,9 @@ class Program:
         is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
         self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
         groups = [
-            (group, FASTER * fastest if codes else fastest)
-            for codes in (False, True)
-            if (group := [p for name, p in self.parameters.items() if is_code(name) == codes])
+            (group, FASTER * fastest if vectors else fastest)
+            for vectors in (False, True)
+            if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
         ]
         self.optimizer = make_adam(groups)
 

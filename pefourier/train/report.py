@@ -30,7 +30,7 @@ CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", "AUPRC")
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, equal for all of its encodings
-ALIKE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
+MUST_AGREE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
 OF_ENCODINGS = ("confusion", "terms")
 Table = tuple[str, list[list[str]]]  # a title, and rows with the header first
 
@@ -330,7 +330,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
         "conclusion": " ".join(filter(None, conclusion)),
         "training": summary.training,
         "seeds": seeds_of(name, data.seeds),
-        **{key: getattr(data, key) for key in ALIKE},
+        **{key: getattr(data, key) for key in MUST_AGREE},
         "dataset_verdict": data.verdict,
         "best": list(data.best),
         "left_out": data.left_out.get(name),

@@ -28,7 +28,7 @@ from pefourier.train.options import (
     PATIENCE_STEPS,
     STEPS,
     SYNTHETIC,
-    WITHOUT_CODES,
+    WITHOUT_VECTORS,
     Options,
     Positions,
 )
@@ -139,7 +139,7 @@ def parse_arm(name: str) -> Arm:
     rms = convert("rms", size, float)
     if rms <= 0:
         raise PefourierError(f"{shown(name)}: rms must be above 0, got {size}")
-    if spec in ("none", *WITHOUT_CODES):
+    if spec in ("none", *WITHOUT_VECTORS):
         raise PefourierError(f"{shown(name)}: {spec} adds nothing, so @rms cannot scale it")
     short = f"{rms:g}"
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
@@ -224,7 +224,7 @@ def check_options(options: Options) -> None:
     for spec in (parse_arm(name).spec for name in options.encoding):
         if spec == "-":
             raise PefourierError("-e -: standard input can be read once; name a file")
-        if spec not in WITHOUT_CODES and source_of(spec) == "name":
+        if spec not in WITHOUT_VECTORS and source_of(spec) == "name":
             family, _, text = spec.partition(":")
             parse_parameters(family, text)
     if options.plot is not None:

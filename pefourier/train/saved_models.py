@@ -3,7 +3,7 @@
 >>> from pefourier.train.saved_models import load_classifier            # doctest: +SKIP
 >>> load_classifier("models/smd-dft-seed0-fold0-c0ffee12.safetensors").predict(x)   # doctest: +SKIP
 
-A file has the parameters of the classifier by name, `codes` (the vectors of its encoding),
+A file has the parameters of the classifier by name, `vectors` (the vectors of its encoding),
 `frequencies` of rotations, `mean` and `scale` of the channels, and `settings`, bytes of JSON with
 sizes, classes and threshold. Other commands read it as a SPEC and describe the trained vectors.
 
@@ -28,7 +28,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.ensembles import token_rate
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, WITH_TIMES, Injection, count_places, load_injection
-from pefourier.train.model import Classifier, OrderFree, Transformer, stack_codes
+from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.run_artifacts import name_of_run, threshold_of
 from pefourier.train.store import Key, parse_json
 from pefourier.writing.files import label, write_whole
@@ -53,7 +53,7 @@ def apply_classifier(
     times of these windows.
     """
     p = {name: torch.as_tensor(w, dtype=torch.float32)[None] for name, w in parameters.items()}
-    injected = {} if injection is None else stack_codes([injection], CPU, torch.float32)
+    injected = {} if injection is None else stack_vectors([injection], CPU, torch.float32)
     x = np.asarray(x, np.float32)
     if lengths is not None:
         x = np.where((np.arange(x.shape[1]) < lengths[:, None])[..., None], x, 0)
@@ -137,20 +137,24 @@ def inject_at(
     injection = load_injection(spec, *sizes, times=times)
     if trained.frequencies is None or injection.frequencies is None:
         return injection
-    return injection.turned(trained.frequencies - injection.frequencies)
+    return injection.rotated(trained.frequencies - injection.frequencies)
 
 
 def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
     """Write the trained classifier of a run into a folder."""
     m, fold, injection, rate = outcome.member, task.folds[outcome.member.fold], None, None
     if isinstance(model, Transformer):
-        codes, places, rates = outcome.codes, np.arange(len(outcome.codes)), outcome.frequencies
-        injection = Injection(m.injection.act, codes, places, learn=False, frequencies=rates)
+        vectors, places, rates = (
+            outcome.vectors,
+            np.arange(len(outcome.vectors)),
+            outcome.frequencies,
+        )
+        injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
         if task.times is not None:
             rate, even = token_rate(model, task), np.arange(model.tokens)[None]
             at_even = inject_at(m.encoding, model, m.seed, injection, even)
-            injection = replace(injection, codes=at_even.codes[at_even.index[0]])
-            injection = replace(injection, index=np.arange(len(injection.codes)))
+            injection = replace(injection, vectors=at_even.vectors[at_even.index[0]])
+            injection = replace(injection, index=np.arange(len(injection.vectors)))
     threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
     settings = task.classes, threshold, rate, m.seed
@@ -213,10 +217,10 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
         raise ValueError("mean and scale do not match its channels")
     injection = None
     if isinstance(model, Transformer):
-        act, codes = settings["act"], arrays["codes"].astype(float)
-        if act not in ACTS or codes.ndim != 2 or len(codes) != count_places(act, model.tokens):
+        act, vectors = settings["act"], arrays["codes"].astype(float)
+        if act not in ACTS or vectors.ndim != 2 or len(vectors) != count_places(act, model.tokens):
             raise ValueError("its vectors do not match its tokens")
-        injection = Injection(act, codes, np.arange(len(codes)), learn=False)
+        injection = Injection(act, vectors, np.arange(len(vectors)), learn=False)
         injection = replace(injection, frequencies=arrays.get("lines"))
     rate, seed = settings.get("rate"), settings.get("seed", 0)
     if rate is not None and settings["encoding"].partition(":")[0] not in WITH_TIMES.split():

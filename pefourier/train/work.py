@@ -219,12 +219,14 @@ class Work:
         """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
         if not isinstance(stack.model, Transformer):
             return False
-        alike = [
+        of_equal_cost = [
             one for one in self.ensembles if one.model is stack.model and one.acts == stack.acts
         ]
         batch, _ = batch_and_steps(stack.task, self.options.batch_size)
-        runs = sum(len(one.runs) for one in alike) * len(self.experiment.candidates)
-        of_step = seconds_of_step(stack.model, batch, runs // len(alike)) * len(alike)
+        runs = sum(len(one.runs) for one in of_equal_cost) * len(self.experiment.candidates)
+        of_step = seconds_of_step(stack.model, batch, runs // len(of_equal_cost)) * len(
+            of_equal_cost
+        )
         seconds = of_step * stack.resolved.schedule.steps / self.experiment.ranks
         return self.compiler.pays(self.experiment.device, seconds)
 
@@ -297,10 +299,10 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
 def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
     """Shares of the four score terms on some test windows; [] unless vectors are added."""
     task, injection = stack.task, outcome.member.injection
-    added = injection.act == "add" and injection.has_codes and task.lengths is task.times is None
+    added = injection.act == "add" and injection.has_vectors and task.lengths is task.times is None
     if not isinstance(stack.model, Transformer) or not added:
         return []
     fold = task.folds[outcome.member.fold]
     starts = task.starts[fold.test[:AT_ONCE]]
     windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
-    return score_terms(stack.model, outcome.parameters, outcome.codes, windows)
+    return score_terms(stack.model, outcome.parameters, outcome.vectors, windows)

@@ -78,33 +78,33 @@ def open_model_weights(spec: str) -> ModelWeights:
 
 def rotations_of_model(spec: str) -> ModelPositions:
     """Return the positions of a model that rotates queries and keys by one position each."""
-    turned = describe_positions(spec)
-    if not turned.rotations:
+    described = describe_positions(spec)
+    if not described.rotations:
         raise PefourierError(
             f"{shown(spec)} does not rotate queries and keys by one position each; its positions "
-            f"are {turned.layers[0].kind}"
+            f"are {described.layers[0].kind}"
         )
-    return turned
+    return described
 
 
-def frequencies_of(turned: ModelPositions) -> list[NDArray[np.float64]]:
+def frequencies_of(described: ModelPositions) -> list[NDArray[np.float64]]:
     """Return the frequencies of each rotation, one per pair."""
     return [
-        enc.measure.frequencies for enc in turned.rotations if isinstance(enc, DeclaredEncoding)
+        enc.measure.frequencies for enc in described.rotations if isinstance(enc, DeclaredEncoding)
     ]
 
 
 def find_attentions(
-    model: ModelWeights, turned: ModelPositions, layers: Sequence[int] | None = None
+    model: ModelWeights, described: ModelPositions, layers: Sequence[int] | None = None
 ) -> list[Attention]:
     """Return the queries and keys of all rotated layers, in order."""
-    runs = turned.layers
+    runs = described.layers
     of_layer = {i: run for run in runs for i in run.index}
     if len(runs) > 1 and not of_layer:
         raise PefourierError(
             f"{model.label} needs the number of layers in its config to assign its rotations"
         )
-    if any(enc.params.get("trailing") for enc in turned.rotations):
+    if any(enc.params.get("trailing") for enc in described.rotations):
         raise PefourierError(
             f"{model.label} rotates the last rows of each head and uses its keys as values, some "
             "pooled over several tokens; a row alone does not determine its share of the scores"
@@ -114,9 +114,9 @@ def find_attentions(
         run = of_layer.get(layer) if of_layer else runs[0]
         if run is None or run.kind != "rotary" or (layers is not None and layer not in layers):
             return None
-        return turned.parts.index(run.part)
+        return described.parts.index(run.part)
 
-    sizes = [sizes_of(model, enc) for enc in turned.rotations]
+    sizes = [sizes_of(model, enc) for enc in described.rotations]
     attentions = find_heads(model.tensors, rotation_of, sizes, model.label)
     turning = {layer for layer in of_layer if rotation_of(layer) is not None}
     absent = sorted(turning - {attention.layer for attention in attentions})
@@ -148,12 +148,12 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     return HeadSizes(kind, d, file.unrotated, heads, kv, grouped)
 
 
-def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, turned: int) -> HeadSizes:
+def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, described: int) -> HeadSizes:
     """Return the sizes of heads from the metadata of a .gguf file."""
     if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
         wide = file.keys.count("attention.key_length_mla") or d
         heads = file.keys.count("attention.head_count")
-        return HeadSizes(model.kind, turned, wide - turned, heads, None)
+        return HeadSizes(model.kind, described, wide - described, heads, None)
     if isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list):
         return HeadSizes(model.kind, d)
     heads, kv = (file.keys.count(f"attention.head_count{end}") for end in ("", "_kv"))

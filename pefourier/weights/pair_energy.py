@@ -162,10 +162,10 @@ def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Iterator[LayerShares]:
+def shares_of_means(path: str, rotating: NDArray[np.bool_], layout: str) -> Iterator[LayerShares]:
     """Yield shares of squared mean lengths, layer by layer, from a file of mean activations.
 
-    `turning` (pairs,) is True for rotary pairs. Keys may be stored for groups of heads, under the
+    `rotating` (pairs,) is True for rotary pairs. Keys may be stored for groups of heads, under the
     first head numbers, or be absent.
 
     Raises
@@ -178,9 +178,9 @@ def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Itera
         for match in filter(None, map(MEANS.fullmatch, file.arrays)):
             name, (layer, head, part) = match[0], match.groups()
             row = file.load(name, "float64").reshape(-1)
-            if len(row) != len(turning) or not np.isfinite(row).all():
+            if len(row) != len(rotating) or not np.isfinite(row).all():
                 raise PefourierError(
-                    f"{name} of {shown(path)} must be {len(turning)} finite numbers; it has "
+                    f"{name} of {shown(path)} must be {len(rotating)} finite numbers; it has "
                     f"{len(row)}"
                 )
             of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
@@ -198,7 +198,7 @@ def shares_of_means(path: str, turning: NDArray[np.bool_], layout: str) -> Itera
                 f"layer {layer}; expected heads without gaps from 0 on, and keys of equal groups"
             )
         both = np.array(q), np.array(k or np.full_like(q, np.nan))
-        shares = normalise_pair_energy(layer, 0, *(e[:, turning] for e in both))
-        of_row = np.argsort(pair_rows(len(turning), layout).ravel()) % len(turning)
+        shares = normalise_pair_energy(layer, 0, *(e[:, rotating] for e in both))
+        of_row = np.argsort(pair_rows(len(rotating), layout).ravel()) % len(rotating)
         rows = both[0][:, of_row] / 2, both[1][:, of_row] / 2
         yield replace(shares, rows=rows if k else None, halved=True)

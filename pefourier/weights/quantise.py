@@ -132,21 +132,21 @@ def mean_rotation(omega: Array, length: int) -> NDArray[np.complex128]:
     return mean
 
 
-def keys_of(shares: Sequence[LayerShares], turn: Rotation) -> tuple[Keys, Keys]:
+def keys_of(shares: Sequence[LayerShares], rotation: Rotation) -> tuple[Keys, Keys]:
     """Return key heads before and after rotation, without heads of zeros."""
-    mean = mean_rotation(turn.omega, turn.length)
+    mean = mean_rotation(rotation.omega, rotation.length)
     lags, places = (1 + np.abs(mean) ** 2) / 2, (1 + mean.real) / 2
     parts: list[tuple[Array, ...]] = []
     for layer in shares:
         q, k = (e / np.maximum(e.max(axis=1, keepdims=True), 1e-300) for e in layer.rows or ())
-        met = mixed(q, turn.rows, lags)
+        met = mixed(q, rotation.rows, lags)
         score = (met * np.repeat(k, len(q) // len(k), axis=0)).sum(axis=1)[:, None]
         costs = [
             np.divide(e, score, out=np.zeros_like(e), where=score > 0)
-            for e in (met, mixed(q, turn.rows, places))
+            for e in (met, mixed(q, rotation.rows, places))
         ]
         grouped = (cost.reshape(len(k), -1, k.shape[1]).mean(axis=1) for cost in costs)
-        parts.append((np.full(len(k), layer.layer), k, mixed(k, turn.rows, places), *grouped))
+        parts.append((np.full(len(k), layer.layer), k, mixed(k, rotation.rows, places), *grouped))
     layers, before, after, *head_costs = (np.concatenate(part) for part in zip(*parts, strict=True))
     used = head_costs[0].any(axis=1)
     sides = zip((before, after), head_costs, strict=True)
@@ -155,7 +155,7 @@ def keys_of(shares: Sequence[LayerShares], turn: Rotation) -> tuple[Keys, Keys]:
 
 
 def squared_errors(
-    keys: Keys, original: Array, turn: Rotation, *, rotated: bool
+    keys: Keys, original: Array, rotation: Rotation, *, rotated: bool
 ) -> dict[Scheme, Array]:
     """Return squared errors (heads, d) of each scheme; `original` are moments before rotation."""
     parts_of: dict[Scheme, list[Array]] = {}
@@ -165,12 +165,16 @@ def squared_errors(
     errors: dict[Scheme, Array] = {
         scheme: np.concatenate(parts) for scheme, parts in parts_of.items()
     }
-    rows, omega = (turn.rows, turn.omega) if rotated else (turn.rows[:, :0], turn.omega[:0])
-    steps = token_steps(original, rows, omega, turn.length)
+    rows, omega = (
+        (rotation.rows, rotation.omega) if rotated else (rotation.rows[:, :0], rotation.omega[:0])
+    )
+    steps = token_steps(original, rows, omega, rotation.length)
     for bits in BITS:
         for zero, squares in zip((False, True), steps, strict=True):
             levels = 2**bits - 1 if zero else 2 ** (bits - 1) - 1
-            exact = max(1 - (1 + zero) / turn.length, 0.0)  # the values that set a step are exact
+            exact = max(
+                1 - (1 + zero) / rotation.length, 0.0
+            )  # the values that set a step are exact
             errors[f"int{bits}", bits, "channel", zero] = squares * exact / (12 * levels**2)
     for name, bits in MANTISSAS.items():
         errors[name, 8, "value", False] = keys.moments / (4.0**bits * 32 * log(2))
@@ -178,23 +182,23 @@ def squared_errors(
 
 
 def quantisation_errors(
-    shares: Sequence[LayerShares], turn: Rotation
+    shares: Sequence[LayerShares], rotation: Rotation
 ) -> Iterator[QuantisationError]:
     """Yield the error of each scheme over all heads of a rotation."""
-    before, after = keys_of(shares, turn)
+    before, after = keys_of(shares, rotation)
     is_known = not any(layer.halved for layer in shares)
-    rotated = squared_errors(after, before.moments, turn, rotated=True)
-    plain = squared_errors(before, before.moments, turn, rotated=False) if is_known else {}
+    rotated = squared_errors(after, before.moments, rotation, rotated=True)
+    plain = squared_errors(before, before.moments, rotation, rotated=False) if is_known else {}
     for scheme, squares in rotated.items():
         costs = after.cost * squares
         early, late = before.errors(plain[scheme]) if plain else None, costs.sum(axis=1)
-        of_pairs = costs[:, turn.rows].sum(axis=1).mean(axis=0)
+        of_pairs = costs[:, rotation.rows].sum(axis=1).mean(axis=0)
         layers = tuple(
             LayerError(int(n), *mean_errors(early, late, after.layer == n))
             for n in np.unique(after.layer)
         )
         totals = mean_errors(early, late, np.ones(len(late), bool))
-        yield QuantisationError(turn.name, *scheme, *totals, np.sqrt(of_pairs), layers)
+        yield QuantisationError(rotation.name, *scheme, *totals, np.sqrt(of_pairs), layers)
 
 
 def mean_errors(
@@ -205,16 +209,16 @@ def mean_errors(
     return early, sqrt(float(after[of].mean()))
 
 
-def spared_pairs(shares: Sequence[LayerShares], turn: Rotation) -> Spared:
+def spared_pairs(shares: Sequence[LayerShares], rotation: Rotation) -> Spared:
     """Return the pairs that bootstrap samples of heads agree on, and the effect of sparing them."""
-    keys = keys_of(shares, turn)[1]
-    limit = max(len(turn.index) // SMALL, 1)
+    keys = keys_of(shares, rotation)[1]
+    limit = max(len(rotation.index) // SMALL, 1)
     sampled = slice(None, None, -(-len(keys.cost) // MANY))
     sample = Keys(keys.layer[sampled], keys.moments[sampled], keys.cost[sampled])
-    path, gains, errors = greedy_path(sample, turn, limit)
+    path, gains, errors = greedy_path(sample, rotation, limit)
     heads = len(sample.cost)
     weights = np.random.default_rng(0).multinomial(heads, np.full(heads, 1 / heads), DRAWS)
-    count = np.zeros(len(turn.index))
+    count = np.zeros(len(rotation.index))
     for draw in weights:
         remaining, chosen = errors @ draw, np.zeros(len(count), bool)
         for t in range(
@@ -224,13 +228,17 @@ def spared_pairs(shares: Sequence[LayerShares], turn: Rotation) -> Spared:
             chosen[np.argmax(np.where(chosen, -np.inf, gain))] = True
         count += chosen
     stable = np.flatnonzero(count >= NAMED * DRAWS)
-    ratio = sqrt(exact_error(keys, turn.rows[:, stable]) / exact_error(keys, turn.rows[:, :0]))
-    rows = tuple((int(a), int(b)) for a, b in turn.rows[:, stable].T)
-    return Spared(turn.name, tuple(turn.index[stable].tolist()), rows, ratio, ratio <= 0.5, limit)
+    ratio = sqrt(
+        exact_error(keys, rotation.rows[:, stable]) / exact_error(keys, rotation.rows[:, :0])
+    )
+    rows = tuple((int(a), int(b)) for a, b in rotation.rows[:, stable].T)
+    return Spared(
+        rotation.name, tuple(rotation.index[stable].tolist()), rows, ratio, ratio <= 0.5, limit
+    )
 
 
 def greedy_path(
-    keys: Keys, turn: Rotation, limit: int
+    keys: Keys, rotation: Rotation, limit: int
 ) -> tuple[list[int], list[Array], NDArray[np.float64]]:
     """Choose pairs one by one that reduce the error of int4 with one step per token the most.
 
@@ -243,7 +251,7 @@ def greedy_path(
     errors: list[Array] = []
     for _ in range(limit + 1):
         square, squares_without = (
-            e / (12 * 7**2) for e in largest_squares(keys.moments, turn.rows)
+            e / (12 * 7**2) for e in largest_squares(keys.moments, rotation.rows)
         )
         errors.append(keys.errors(np.minimum(square[:, None], keys.moments)))
         if len(path) == limit or errors[-1].mean() <= HALF * errors[0].mean():
@@ -251,7 +259,7 @@ def greedy_path(
         remaining = (
             np.minimum(squares_without[:, :, None], keys.moments[:, None]) * keys.cost[:, None]
         )
-        own_rows = np.take_along_axis(remaining, turn.rows.T[None], axis=2).sum(axis=2)
+        own_rows = np.take_along_axis(remaining, rotation.rows.T[None], axis=2).sum(axis=2)
         gain = (errors[-1][:, None] - remaining.sum(axis=2) + own_rows).T
         if path:
             gain[path] = gains[-1][path]
@@ -259,7 +267,7 @@ def greedy_path(
         totals = gain.mean(axis=1)
         totals[path] = -np.inf
         path.append(int(np.argmax(totals)))
-        keys = without(keys, turn.rows[:, path[-1]])
+        keys = without(keys, rotation.rows[:, path[-1]])
     return path, gains, np.array(errors)
 
 

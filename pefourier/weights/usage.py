@@ -263,7 +263,7 @@ class ModelShares:
     """Shares read from a model, with all that a result needs."""
 
     spec: str
-    turned: ModelPositions
+    described: ModelPositions
     shares: tuple[LayerShares, ...]
     pairing: PairLayout
     gains: str
@@ -272,12 +272,12 @@ class ModelShares:
 
 def read_weights(spec: str, layers: Sequence[int] | None, begin: Progress | None) -> ModelShares:
     """Read the shares of pairs from the weights in a folder or file."""
-    turned, energies, pairing = measure_rows(spec, layers, begin=begin)
-    frequencies = frequencies_of(turned)
+    described, energies, pairing = measure_rows(spec, layers, begin=begin)
+    frequencies = frequencies_of(described)
     shares = tuple(shares_of(e, frequencies[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
-    notes = tuple(notes_on_usage(turned, pairing, energies))
-    return ModelShares(spec, turned, shares, pairing, gains, notes)
+    notes = tuple(notes_on_usage(described, pairing, energies))
+    return ModelShares(spec, described, shares, pairing, gains, notes)
 
 
 def measure_rows(
@@ -291,8 +291,8 @@ def measure_rows(
     `limit` reads at most this many layers, evenly spread.
     """
     model = open_model_weights(spec)
-    turned = rotations_of_model(model.file.spec)
-    attentions = find_attentions(model, turned, layers)
+    described = rotations_of_model(model.file.spec)
+    attentions = find_attentions(model, described, layers)
     if limit:
         last = len(attentions) - 1
         index = dict.fromkeys(i * last // (limit - 1) for i in range(limit))
@@ -303,9 +303,9 @@ def measure_rows(
         energies.append(layer)
         if show:
             show(len(energies), len(attentions))
-    pairs = list(map(len, frequencies_of(turned)))
+    pairs = list(map(len, frequencies_of(described)))
     rows = [(part, pairs[e.rotation]) for e in energies for part in (e.q, e.k)]
-    return turned, energies, choose_pairing(model, rows)
+    return described, energies, choose_pairing(model, rows)
 
 
 def with_pairing(enc: Encoding) -> Encoding:
@@ -315,44 +315,44 @@ def with_pairing(enc: Encoding) -> Encoding:
     """
     folder = Path(str(enc.params["path"])).parent
     try:
-        turned, energies, pairing = measure_rows(str(folder), limit=SAMPLED)
+        described, energies, pairing = measure_rows(str(folder), limit=SAMPLED)
     except PefourierError:  # `pefourier usage` reports such errors
         return enc
-    notes = notes_on_usage(turned, pairing, energies)
+    notes = notes_on_usage(described, pairing, energies)
     doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
     return replace(enc, findings=(*enc.findings, *doubts))
 
 
 def read_means(spec: str, stats: str) -> ModelShares:
     """Read the shares of pairs from a file of mean activations."""
-    turned = rotations_of_model(spec)
-    if len(turned.rotations) > 1:
+    described = rotations_of_model(spec)
+    if len(described.rotations) > 1:
         raise PefourierError(
-            f"{shown(spec)} has {len(turned.rotations)} rotations, by type of layer; choose a "
+            f"{shown(spec)} has {len(described.rotations)} rotations, by type of layer; choose a "
             "type with PATH#TYPE"
         )
     name = open_model(spec).pairing if source_of(spec) == "config" else None
     pairing = PairLayout(name or "halves", "stats", None, None)
-    shares = tuple(shares_of_means(stats, frequencies_of(turned)[0] != 0, pairing.name))
-    return ModelShares(spec, turned, shares, pairing, "none", (finding("usage-activations"),))
+    shares = tuple(shares_of_means(stats, frequencies_of(described)[0] != 0, pairing.name))
+    return ModelShares(spec, described, shares, pairing, "none", (finding("usage-activations"),))
 
 
 def usage_of(
     model: ModelShares, length: int | None, layers: Sequence[int] | None, *, every_head: bool
 ) -> Usage:
     """Return the result for a model at a length."""
-    turned, length = model.turned, length or model.turned.trained_or_native
+    described, length = model.described, length or model.described.trained_or_native
     chosen = [layer for layer in model.shares if layers is None or layer.layer in layers]
     if not chosen:
         raise PefourierError(f"{shown(model.spec)} has none of the selected layers")
     numbers = sorted({layer.rotation for layer in chosen})  # rotations of the chosen layers
-    rotations, frequencies = [], frequencies_of(turned)
+    rotations, frequencies = [], frequencies_of(described)
     errors: list[quantise.QuantisationError] = []
     spare: list[quantise.Spared] = []
     for n in numbers:
         omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
-        use = summary.summarise(turned.parts[n], omega, length, own_shares)
+        use = summary.summarise(described.parts[n], omega, length, own_shares)
         rows = pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
         rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
         if all(layer.rows for layer in own_shares):
@@ -365,9 +365,9 @@ def usage_of(
     return Usage(
         model=model.spec,
         length=length,
-        trained=turned.trained_or_native,
+        trained=described.trained_or_native,
         pairing=model.pairing,
-        layers=tuple(used_layers(turned, [use.name for use in rotations], shares, layers)),
+        layers=tuple(used_layers(described, [use.name for use in rotations], shares, layers)),
         rotations=tuple(rotations),
         heads=heads if every_head else None,
         gains=model.gains,
@@ -375,7 +375,7 @@ def usage_of(
         quantisation=tuple(errors),
         spare=tuple(spare),
         shares=shares,
-        encodings=(replace(turned.rotations[0], spec=model.spec),),
+        encodings=(replace(described.rotations[0], spec=model.spec),),
     )
 
 
@@ -394,16 +394,16 @@ def note_on_rounding(errors: list[quantise.QuantisationError], spare: quantise.S
 
 
 def used_layers(
-    turned: ModelPositions,
+    described: ModelPositions,
     parts: list[str],
     shares: tuple[LayerShares, ...],
     layers: Sequence[int] | None,
 ) -> Iterator[UsedLayers]:
     """Yield runs of layers with the numbers of their heads, which unrotated layers lack."""
-    for run in turned.layers:
-        is_turned = run.kind == "rotary" and run.part in parts
-        rotation = parts.index(run.part) if is_turned else None
-        index = run.index or tuple(dict.fromkeys(s.layer for s in shares if is_turned))
+    for run in described.layers:
+        is_rotary = run.kind == "rotary" and run.part in parts
+        rotation = parts.index(run.part) if is_rotary else None
+        index = run.index or tuple(dict.fromkeys(s.layer for s in shares if is_rotary))
         if chosen := tuple(i for i in index if layers is None or i in layers):
             first = next((s for s in shares if s.rotation == rotation), None)
             heads, kv_heads = (len(first.q), first.kv_heads) if first else (None, None)
@@ -411,7 +411,7 @@ def used_layers(
 
 
 def notes_on_usage(
-    turned: ModelPositions, pairing: PairLayout, energies: list[LayerEnergies]
+    described: ModelPositions, pairing: PairLayout, energies: list[LayerEnergies]
 ) -> Iterator[Finding]:
     """Yield findings about a result."""
     if pairing.source == "weights":
@@ -419,14 +419,14 @@ def notes_on_usage(
     elif pairing.likely not in (None, pairing.name):
         slots = {"told": pairing.name, "name": pairing.likely, "both": pairing.correlations}
         yield finding("usage-pairing-doubt", **slots)
-    unrotated = [i for run in turned.layers if run.kind != "rotary" for i in run.index]
+    unrotated = [i for run in described.layers if run.kind != "rotary" for i in run.index]
     if unrotated:
         yield finding("usage-layers-left-out", layers=ranges(unrotated))
     if any(e.normed for e in energies):
         yield finding("usage-normed")
     if not all(e.gains for e in energies):
         yield finding("usage-no-gains")
-    if any(f.code == "rope-axes" for enc in turned.rotations for f in enc.findings):
+    if any(f.code == "rope-axes" for enc in described.rotations for f in enc.findings):
         yield finding("usage-axes")
     yield finding("usage-weights-only")
 

@@ -71,11 +71,11 @@ def plain(value: Any) -> Any:
 def fields_of(result: Any) -> dict[str, Any]:
     """Return the reported fields of a dataclass by name, in order."""
     kind: Any = type(result)
-    return {label: getattr(result, name) for name, label in fields_told(kind).items()}
+    return {label: getattr(result, name) for name, label in labelled_fields(kind).items()}
 
 
 @cache
-def fields_told(kind: Any) -> dict[str, str]:
+def labelled_fields(kind: Any) -> dict[str, str]:
     """Return the reported fields of a dataclass with their output names."""
     labels = {f.name: f.metadata.get("told", f.name) for f in dataclasses.fields(kind)}
     return {name: label for name, label in labels.items() if label}

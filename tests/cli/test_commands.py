@@ -90,8 +90,8 @@ def test_encode_then_check(run, tmp_path):
     out, typed = tmp_path / "codes.npy", "0,5,1000000005"
     (written,) = run("encode", "dft", "--d", 16, "--pos", typed, "--out", out, "--json").results
     assert (written["shape"], written["positions"]) == ([3, 16], [0, 5, 1000000005])
-    codes = np.load(out)
-    np.testing.assert_array_equal(codes[1], codes[2])  # 1000000005 = 5 mod 16, exactly
+    vectors = np.load(out)
+    np.testing.assert_array_equal(vectors[1], vectors[2])  # 1000000005 = 5 mod 16, exactly
     assert run("check-faithful", out, "--json").results[0]["closest_pair"] == [1, 2]
 
 

@@ -49,15 +49,15 @@ def test_context_of_two_rotations(run):
     lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
     assert len(lines) == 1 + 64 + 2 * 128 + 256  # a row for each pair, and each head
     assert "0-4, 6-10" in run("context", "gemma.json", "--against", "local-for-global").out
-    asked = ("context", "gemma.json", "--against")
-    (result,) = run(*asked, "scaling-ignored", "--json").results
+    requested = ("context", "gemma.json", "--against")
+    (result,) = run(*requested, "scaling-ignored", "--json").results
     assert result["against"]["rotation"] == "full_attention"  # that which is misread most
     assert result["against"]["below"] == {".99": 1, ".9": 3, ".5": 389}
-    (same,) = run(*asked, "gemma.json", "--json").results
+    (same,) = run(*requested, "gemma.json", "--json").results
     assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
 
 
-def test_the_length_asked_for_is_not_that_of_training(run):
+def test_the_length_requested_is_not_that_of_training(run):
     plain = {**LLAMA, "rope_scaling": None, "max_position_embeddings": 8192}
     Path("plain.json").write_text(json.dumps(plain))
     (result,) = run("context", "plain.json", "--length", "128k", "--json").results
@@ -69,59 +69,59 @@ def test_the_length_asked_for_is_not_that_of_training(run):
     assert given["verdict"] == "no new angles"
 
 
-def test_a_name_tells_no_length_of_training(run):
-    asked = ("context", "rope", "--d", 64, "--length")
-    (result,) = run(*asked, "512", "--json").results
+def test_a_name_reports_no_length_of_training(run):
+    requested = ("context", "rope", "--d", 64, "--length")
+    (result,) = run(*requested, "512", "--json").results
     assert (result["trained"], result["length"]) == ({"length": None, "source": "unknown"}, 512)
     assert result["verdict"] == "training length unknown"
     assert result["rotations"][0]["unseen"] is None
     for shorter in (64, 511):
-        (result,) = run(*asked, "512", "--trained", shorter, "--json").results
+        (result,) = run(*requested, "512", "--trained", shorter, "--json").results
         assert result["rotations"][0]["unseen"] >= 16
-    (result,) = run(*asked, "512", "--trained", "512", "--json").results
-    (told,) = run(*asked, "513", "--trained", "512", "--json").results
+    (result,) = run(*requested, "512", "--trained", "512", "--json").results
+    (reported,) = run(*requested, "513", "--trained", "512", "--json").results
     assert (result["verdict"], result["rotations"][0]["idle"]) == ("no new angles", 16)
-    assert told["rotations"][0]["unseen"] == 16
+    assert reported["rotations"][0]["unseen"] == 16
 
 
 @pytest.mark.parametrize("length", [4096, 4097])
 @pytest.mark.parametrize("kind", ["sliding_attention", "full_attention"])
-def test_a_length_beyond_every_window_is_told_first(run, kind, length):
+def test_a_length_beyond_every_window_is_reported_first(run, kind, length):
     """Where one layer sees all, that is told, and no more."""
     kinds = ["sliding_attention", kind]
     config = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}
     config |= {"sliding_window": 4096, "use_sliding_window": True, "rope_scaling": None}
     Path("windows.json").write_text(json.dumps(config))
-    asked = ("context", "windows.json", "--trained", length, "--length", length, "--json")
+    requested = ("context", "windows.json", "--trained", length, "--length", length, "--json")
     beyond = kind == "sliding_attention" and length > 4096
     verdict = "beyond every window" if beyond else "no new angles"
-    assert run(*asked).results[0]["verdict"] == verdict
+    assert run(*requested).results[0]["verdict"] == verdict
 
 
 def test_figures_are_written(run):
     done = run("context", "llama.json", "--against", "base=10000", "--plot", "bands.svg")
     assert (done.status, Path("bands.svg").read_text()) == (0, "wavelengths")
-    asked = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
-    assert (run(*asked).status, Path("rho.png").read_text()) == (0, "criteria")
+    requested = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
+    assert (run(*requested).status, Path("rho.png").read_text()) == (0, "criteria")
 
 
 def test_extension_as_words_json_and_csv(run):
-    asked = ["design", "--extend-from", "llama.json", "--to", "256k"]
-    (result,) = run(*asked, "--json").results
+    requested = ["design", "--extend-from", "llama.json", "--to", "256k"]
+    (result,) = run(*requested, "--json").results
     assert (result["trained"], result["length"], result["original"]) == (131072, 262144, 8192)
     ways = {way["way"]: way for way in result["candidates"]}
     assert ways["llama3"]["factor"] == 16
-    assert "rope:rho=500000,scaling=linear,factor=16,d=128" in run(*asked).out
-    lines = run(*asked, "--csv").out.splitlines()
+    assert "rope:rho=500000,scaling=linear,factor=16,d=128" in run(*requested).out
+    lines = run(*requested, "--csv").out.splitlines()
     assert len(lines) == 1 + 5
-    asked = ["design", "--extend-from", "rope:rho=1e30,d=32", "--length", 64, "--to", 128]
-    assert run(*asked, "--json").results[0]["candidates"][0]["bound"] is None
+    requested = ["design", "--extend-from", "rope:rho=1e30,d=32", "--length", 64, "--to", 128]
+    assert run(*requested, "--json").results[0]["candidates"][0]["bound"] is None
 
 
 def test_a_grid_has_a_base_for_each_axis(run):
     """Waves end at the side of FLUX's 64 x 64 with base 11.1."""
-    asked = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
-    rows, columns = run(*asked, "--json").results
+    requested = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
+    rows, columns = run(*requested, "--json").results
     assert (rows["axis"], columns["axis"]) == ("y", "x")
     assert round(rows["best"]["turns"], 1) == 11.1
     assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28
@@ -144,11 +144,11 @@ REFUSED = [  # what is typed, and what the error names
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=str)
-def test_what_cannot_be_asked_is_refused_in_one_line(run, arguments, said):
+@pytest.mark.parametrize(("arguments", "stated"), REFUSED, ids=str)
+def test_what_cannot_be_requested_is_refused_in_one_line(run, arguments, stated):
     done = run(*arguments)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert said in done.err
+    assert stated in done.err
 
 
 DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
@@ -185,13 +185,13 @@ TOLD = [  # a config or a SPEC, what is asked, and fields of the answer
 ]
 
 
-@pytest.mark.parametrize(("spec", "asked", "wanted"), TOLD, ids=range(len(TOLD)))
-def test_an_answer_has_these_fields(run, spec, asked, wanted):
+@pytest.mark.parametrize(("spec", "requested", "wanted"), TOLD, ids=range(len(TOLD)))
+def test_an_answer_has_these_fields(run, spec, requested, wanted):
     np.save("t.npy", np.random.default_rng(0).normal(size=(20, 32)))
     if isinstance(spec, dict):
         Path("own.json").write_text(json.dumps(spec))
         spec = "own.json"
-    done = run("context", spec, *asked, "--json")
+    done = run("context", spec, *requested, "--json")
     assert done.status == 0
     for path, value in wanted.items():
         field = done.results[0]
@@ -201,17 +201,17 @@ def test_an_answer_has_these_fields(run, spec, asked, wanted):
 
 
 def test_design_as_json_and_csv(run):
-    asked = ["design", "--length", 100, "--d", 32, "--for", "condition", "--for", "turns"]
-    (result,) = run(*asked, "--json").results
+    requested = ["design", "--length", 100, "--d", 32, "--for", "condition", "--for", "turns"]
+    (result,) = run(*requested, "--json").results
     assert result["best"]["condition"] == 5.0
     assert result["criteria"] == ["condition", "turns"]
     assert result["verdict"] == "criteria disagree"
-    lines = run(*asked, "--csv").out.splitlines()
+    lines = run(*requested, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
-    assert run(*asked, "--dtype", "bf16").out.count("rounded") == 1
+    assert run(*requested, "--dtype", "bf16").out.count("rounded") == 1
 
 
-def test_a_length_of_training_that_linear_does_not_read_is_told_as_it_is_used(run, tmp_path):
+def test_a_length_of_training_that_linear_does_not_read_is_reported_as_it_is_used(run, tmp_path):
     scaling = {"type": "linear", "factor": 3.5, "original_max_position_embeddings": 8192}
     config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
     path = tmp_path / "config.json"

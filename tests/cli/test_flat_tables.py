@@ -70,11 +70,11 @@ def test_a_square_behind_more_rows_than_usual_is_not_suggested():
 def test_rows_stay_rows_and_a_note_names_the_grid(run, spec):
     size = ["--length", 197, "--d", D] if spec.startswith("py:") else []
     (record,) = run("check-faithful", spec, *size, "--json").results
-    codes = {f["code"]: f["message"] for f in record["findings"]}
+    vectors = {f["code"]: f["message"] for f in record["findings"]}
     assert "grid" not in record["params"]
-    assert ("grid-unknown" in codes) == bool(NOTED[spec])
-    assert ("window-biases" in codes) == (spec == "windows.npy")
-    assert NOTED[spec] + "," in codes.get("grid-unknown", ",")
+    assert ("grid-unknown" in vectors) == bool(NOTED[spec])
+    assert ("window-biases" in vectors) == (spec == "windows.npy")
+    assert NOTED[spec] + "," in vectors.get("grid-unknown", ",")
     (record,) = run("check-faithful", spec, *size, *NOTED[spec].split(), "--json").results
     assert "grid-unknown" not in [f["code"] for f in record["findings"]]
 
@@ -116,7 +116,7 @@ def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
         assert f"--grid {side}x{side}" + f" --prefix {prefix}" * (prefix > 0) + "," in note.message
 
 
-def test_the_share_of_line_ends_that_are_less_alike():
+def test_the_share_of_line_ends_that_are_less_equal():
     """Two cosines within, one across: by hand."""
     x, y = np.eye(2)
     table = np.array([x, x, -x, -x, y, y, -y, -y])  # the mean is zero
@@ -141,9 +141,9 @@ def test_a_pair_is_placed_on_the_grid_of_either():
 def test_a_pair_is_compared_on_the_grid_of_either(run):
     axial, exchanged = "axial:convention=mae,grid=7x11,prefix=1", (1, "halves exchanged")
     pairs = {("mae.npy", axial): (0, None), (axial, "exchanged.npy"): exchanged}
-    for pair, told in (pairs | {("mae.npy", "alibi"): (1, None)}).items():
+    for pair, reported in (pairs | {("mae.npy", "alibi"): (1, None)}).items():
         done = run("compare", *pair, "--json")
-        assert (done.status, done.results[0]["transform"].get("layout")) == told
+        assert (done.status, done.results[0]["transform"].get("layout")) == reported
 
 
 @pytest.mark.usefixtures("folder")

@@ -25,7 +25,7 @@ def files(folder):
         ("sinusoidal --grid 3x4 --d 8", [3, 4], 0, 12),
     ],
 )
-def test_codes_have_the_grid_that_is_asked_for(run, words, grid, prefix, length):
+def test_vectors_have_the_grid_that_is_requested(run, words, grid, prefix, length):
     (result,) = run("check-faithful", *words.split(), "--json").results
     assert (result["grid"], result["prefix"]) == (grid, prefix)
     assert length in (None, result["params"].get("length"))

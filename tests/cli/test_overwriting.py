@@ -108,7 +108,7 @@ FULL = [
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 @pytest.mark.parametrize("words", FULL, ids=" ".join)
-def test_a_full_disk_is_told_in_a_line(run, words):
+def test_a_full_disk_is_reported_in_a_line(run, words):
     Path(words[-1]).symlink_to("/dev/full")
     done = run(*words)
     assert done.status == 2

@@ -104,8 +104,8 @@ def test_what_cannot_be_written_at_the_end_hides_no_earlier_status(status, left)
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, env=buffered, check=False, **error)
-    said = "pefourier: cannot write standard output: No space left on device\n"
-    assert (done.returncode, done.stderr) == (left, said)
+    stated = "pefourier: cannot write standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (left, stated)
 
 
 def test_two_commands_that_write_one_file_leave_one_whole_file():

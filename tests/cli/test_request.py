@@ -135,7 +135,7 @@ def test_the_hook_skips_what_is_no_model_and_answers_the_others(run):
 
 
 @pytest.mark.usefixtures("configs")
-def test_annotations_tell_of_configs_that_cannot_be_read(run):
+def test_annotations_report_of_configs_that_cannot_be_read(run):
     for names in (["broken"], ["broken", "a-list"]):
         files = [f"{name}/config.json" for name in names]
         done = run("check-faithful", *files, "--format", "github")
@@ -149,5 +149,5 @@ def test_annotations_tell_of_configs_that_cannot_be_read(run):
 @pytest.mark.usefixtures("configs")
 def test_brief_is_a_line_for_each_config(run):
     done = run("context", "sound", "sound/config.json", "--brief")
-    told = [line.partition(":")[0] for line in done.out.splitlines()]
-    assert (done.status, told) == (0, ["sound", "sound/config.json"])
+    reported = [line.partition(":")[0] for line in done.out.splitlines()]
+    assert (done.status, reported) == (0, ["sound", "sound/config.json"])

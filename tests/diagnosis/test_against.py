@@ -51,7 +51,7 @@ def test_the_local_layers_of_gemma_given_the_global_base(tmp_path):
     assert found.rotation == "sliding_attention"
 
 
-def test_what_a_slip_does_not_name_stays():
+def test_what_a_mistake_does_not_name_stays():
     """Once another base took the scaling away, too."""
     read, _ = misread(load(LLAMA31, 8192, 128), "base=10000", 8192, None)
     same = load(LLAMA31.replace("5e5", "1e4"), 8192, 128).measure.frequencies

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pefourier.diagnosis.config_errors import SlipReading, explains
+from pefourier.diagnosis.config_errors import Misreading, explains
 from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
 from pefourier.diagnosis.settings import describe_changes
 from pefourier.encodings import load
@@ -40,8 +40,8 @@ def test_one_column_out_of_step_hides_no_other(wave):
 def test_declared_frequencies_are_explained_by_equal_ones_alone():
     pairs = declared_pairs(load("rope", N, D))
     twice = replace(pairs, omega=2 * pairs.omega)
-    assert explains(SlipReading("step", {}, twice.omega), pairs, twice)
-    assert not explains(SlipReading("step", {}, twice.omega * (1 + 1e-5)), pairs, twice)
+    assert explains(Misreading("step", {}, twice.omega), pairs, twice)
+    assert not explains(Misreading("step", {}, twice.omega * (1 + 1e-5)), pairs, twice)
 
 
 def dump(omega, form="halves", places=None, factor=1.0, dtype=np.float32):
@@ -147,9 +147,9 @@ def test_what_is_meant_has_no_cause(name, form):
     ("name", "form"),
     [("default", "halves"), ("llama3", "cos twice")] + [("yarn", form) for form in FORMS],
 )
-@pytest.mark.parametrize("slip", EVERYWHERE)
-def test_a_slip_of_any_rotation_is_found_with_its_value(slip, name, form):
-    change, places, code, value = EVERYWHERE[slip]
+@pytest.mark.parametrize("mistake", EVERYWHERE)
+def test_a_mistake_of_any_rotation_is_found_with_its_value(mistake, name, form):
+    change, places, code, value = EVERYWHERE[mistake]
     meant = load(SPECS[name], N, D)
     factor = meant.params["attention_factor"]
     table = dump(change(omega_of(SPECS[name])), form, places, factor)
@@ -177,9 +177,12 @@ def test_a_changed_setting_is_found_with_its_value(name, changes, code, form):
             assert read[key] == pytest.approx(value, rel=1e-4)
     text = {key: str(value).lower() for key, value in read.items()}
     np.testing.assert_allclose(omega_of(SPECS[name], **text), omega, rtol=1e-4)
-    ratio, told = omega / omega_of(SPECS[name]), {pair.index: pair.ratio for pair in found.pairs}
+    ratio, reported = (
+        omega / omega_of(SPECS[name]),
+        {pair.index: pair.ratio for pair in found.pairs},
+    )
     for k in np.flatnonzero(abs(ratio - 1) > 1e-3) if form == "halves" else ():
-        assert told[k] == pytest.approx(ratio[k], rel=1e-2)
+        assert reported[k] == pytest.approx(ratio[k], rel=1e-2)
 
 
 @pytest.mark.parametrize("form", ["halves", "cos twice"])
@@ -192,7 +195,7 @@ def test_a_formula_gone_wrong_is_named(name, make, code, form):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_where_no_slip_explains_it_pairs_are_shown_and_nothing_is_guessed(seed):
+def test_where_no_mistake_explains_it_pairs_are_shown_and_nothing_is_guessed(seed):
     rng = np.random.default_rng(seed)
     name = list(SPECS)[seed % 3]
     some = rng.permutation(D // 2)[: rng.integers(2, 12)]
@@ -206,7 +209,7 @@ def test_where_no_slip_explains_it_pairs_are_shown_and_nothing_is_guessed(seed):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_law_of_random_slips(seed):
+def test_law_of_random_mistakes(seed):
     """No slip is taken for none, and what is named gives the engine's frequencies again."""
     rng = np.random.default_rng(100 + seed)
     d, rho = int(rng.choice([32, 64, 80, 128])), float(rng.choice([1e4, 1e5, 5e5, 1e6]))

@@ -24,7 +24,7 @@ APART = {"near-duplicates", "random-codes"}  # of rows of which none are
 @pytest.mark.parametrize("question", [faithful, findings])
 def test_no_two_messages_contradict_each_other(question):
     for label, answer, _ in question.draws(np.random.default_rng(5), 90):
-        codes = {finding.code for finding in answer.findings}
-        assert all(len(codes & exclusive) <= 1 for exclusive in EXCLUSIVE), (label, codes)
+        vectors = {finding.code for finding in answer.findings}
+        assert all(len(vectors & exclusive) <= 1 for exclusive in EXCLUSIVE), (label, vectors)
         collides = answer.verdict in ("collides", "constant", "symmetric in the lag")
-        assert not codes & (APART if collides else SHARED), (label, answer.verdict, codes)
+        assert not vectors & (APART if collides else SHARED), (label, answer.verdict, vectors)

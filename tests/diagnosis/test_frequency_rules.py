@@ -77,5 +77,5 @@ def test_lists_that_no_rule_makes_are_warnings(rng):
         (np.full(32, 0.1), False),
     ):
         findings = check_faithful(build("rope", length=20, d=64, inv_freq=omega)).findings
-        codes = [f.code for f in findings if f.severity != "note"]
-        assert codes == ["irregular-frequencies"] * irregular
+        vectors = [f.code for f in findings if f.severity != "note"]
+        assert vectors == ["irregular-frequencies"] * irregular

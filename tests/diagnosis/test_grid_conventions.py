@@ -7,7 +7,7 @@ from grids import table_on
 from pefourier.encodings import load
 from pefourier.questions.check_faithful import check_faithful
 
-SLIPS = ("base", "reference", "normalised", "pixels", "cosines")
+CONFIG_ERRORS = ("base", "reference", "normalised", "pixels", "cosines")
 SPECIAL = {"pixel-coordinates", "coordinates-unscaled", "lone-cosines", "ends-coincide"}
 FINDING = {
     "normalised": "coordinates-unscaled",
@@ -36,28 +36,28 @@ def repeated(phases):  # timm's RotaryEmbeddingCat: sines, then cosines, each co
 ORDERS = {"timm": timm, "mae": mae, "qwen2-vl": doubled, "eva02": repeated}
 
 
-def drawn(seed, slip):
+def drawn(seed, mistake):
     """A table of a known convention with one slip or none: its name, sides, and the setting."""
-    rng = np.random.default_rng([seed, SLIPS.index(slip) if slip else 9])
+    rng = np.random.default_rng([seed, CONFIG_ERRORS.index(mistake) if mistake else 9])
     sides = tuple(int(n) for n in rng.integers(7, 33, size=2))
     name, pairs = list(ORDERS)[rng.integers(4)], int(rng.integers(6, 33))
     base, changes = 1e4, {}
     points = [c.astype(float) for c in np.indices(sides).reshape(2, -1)]
-    if slip == "base":
+    if mistake == "base":
         base = float(rng.choice([50, 100, 123, 500, 1000, 2500, 2e4, 1e5]))
         changes = {"rho": base}
-    elif slip == "reference":
+    elif mistake == "reference":
         sizes = sides + rng.integers(1, 6, size=2)
         points = [i * r / n for i, r, n in zip(points, sizes, sides, strict=True)]
         changes = {"reference": tuple(map(float, sizes[:: -1 if name == "mae" else 1]))}
-    elif slip == "normalised":
+    elif mistake == "normalised":
         points = [i / n for i, n in zip(points, sides, strict=True)]
         changes = {"coordinates": "unit"}
-    elif slip == "pixels":
+    elif mistake == "pixels":
         size = float(rng.choice([8, 14, 16, 32]))
         points, changes = [i * size for i in points], {"scale": size}
     phases = [np.outer(u, base ** (-np.arange(pairs) / pairs)) for u in points]
-    if slip == "cosines":
+    if mistake == "cosines":
         return np.cos(np.hstack(phases * int(rng.integers(1, 3)))), "qwen2-vl", sides, changes
     return ORDERS[name](phases), name, sides, changes
 
@@ -66,29 +66,29 @@ def answer(sides, table, eps=EPS):
     return check_faithful(table_on(sides, table.astype(np.float32), eps=eps))
 
 
-def check_drawn(seed, slip):
-    table, name, sides, changes = drawn(seed, slip)
+def check_drawn(seed, mistake):
+    table, name, sides, changes = drawn(seed, mistake)
     r = answer(sides, table)
     assert name in r.identified["conventions"]
     assert r.identified["changes"] == changes
-    expected = {FINDING[slip]} if slip in FINDING else set()
+    expected = {FINDING[mistake]} if mistake in FINDING else set()
     assert SPECIAL & {f.code for f in r.findings} == expected
     if name in ("timm", "mae"):
         again = load(r.identified["spec"], None, table.shape[1], grid=sides).table()
         np.testing.assert_allclose(again, table, atol=1e-6)
 
 
-@pytest.mark.parametrize("slip", [*SLIPS, None])
-def test_slips_are_named_and_right_tables_are_not_blamed(slip):
+@pytest.mark.parametrize("mistake", [*CONFIG_ERRORS, None])
+def test_mistakes_are_named_and_right_tables_are_not_blamed(mistake):
     for seed in range(2):
-        check_drawn(seed, slip)
+        check_drawn(seed, mistake)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("slip", [*SLIPS, None])
-def test_slips_are_named_in_all_of_100_draws(slip):
+@pytest.mark.parametrize("mistake", [*CONFIG_ERRORS, None])
+def test_mistakes_are_named_in_all_of_100_draws(mistake):
     for seed in range(100):
-        check_drawn(seed, slip)
+        check_drawn(seed, mistake)
 
 
 SETTINGS = {  # SPEC of a table, and by which settings it is named
@@ -178,7 +178,7 @@ def test_coordinates_of_a_spec_are_looked_at_as_those_of_its_table(spec, code):
         assert SPECIAL & {f.code for f in r.findings} == ({code} if code else set())
 
 
-def test_points_that_bfloat16_makes_one_are_said():
+def test_points_that_bfloat16_makes_one_are_stated():
     grid = (300, 300)
     r = check_faithful(load("axial-rope", None, 16, grid=grid))
     distinct = len(np.unique(np.arange(300).astype(np.float32).view(np.uint32) + 0x8000 >> 16))

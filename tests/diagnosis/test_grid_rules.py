@@ -82,16 +82,16 @@ def test_blocks_of_merged_patches_are_named():
 def test_ends_that_coincide_are_named():
     nerf = waves_on((16, 16), np.kron(np.eye(2), 2 * np.pi / 15 * 2.0 ** np.arange(10)[:, None]))
     r = check_faithful(nerf)  # origin: formula
-    codes = [f.code for f in r.findings]
-    assert codes == ["ends-coincide", "ends-coincide", "aliased-frequencies"]
+    vectors = [f.code for f in r.findings]
+    assert vectors == ["ends-coincide", "ends-coincide", "aliased-frequencies"]
     assert (r.verdict, r.displacement) == ("collides", (0, 15))
     assert r.aliased == pytest.approx([0.7, 0.7])
 
 
 def test_text_that_shares_the_code_of_a_patch_is_noted():
-    for name, codes in (("flux", ["text-collides-with-patch"]), ("qwen-image", [])):
+    for name, vectors in (("flux", ["text-collides-with-patch"]), ("qwen-image", [])):
         enc = load(f"axial-rope:convention={name}", None, 128, grid=(4, 6), prefix=3)
-        assert [f.code for f in check_faithful(enc).findings] == codes
+        assert [f.code for f in check_faithful(enc).findings] == vectors
 
 
 def test_learned_tables_are_not_blamed(rng):
@@ -119,8 +119,8 @@ def test_a_table_of_any_convention_is_known_and_not_blamed(spec):
         again = load(r.identified["spec"], None, 96, grid=sides).table()
         np.testing.assert_allclose(again, table, atol=1e-5)
         columns_first = "rt-detr" in spec or "timm-reverse" in spec
-        codes = [f.code for f in r.findings if f.code != "aliased-frequencies"]
-        assert codes == ["grid-transposed"] * columns_first
+        vectors = [f.code for f in r.findings if f.code != "aliased-frequencies"]
+        assert vectors == ["grid-transposed"] * columns_first
         return
 
 
@@ -143,7 +143,7 @@ def smooth_codes(sides, d=24, seed=0):
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("sides", [(2, 8), (4, 9), (6, 24), (8, 2), (12, 12)])
-def test_codes_that_were_never_resized_follow_their_old_grid(sides, seed):
+def test_vectors_that_were_never_resized_follow_their_old_grid(sides, seed):
     table = smooth_codes(sides, seed=seed)
     assert codes_of(sides, table) == []
     height = next(h for h in range(2, len(table)) if len(table) % h == 0 and h not in sides)

@@ -188,7 +188,7 @@ def test_rows_that_run_down(first):
 
 
 @pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])
-def test_dft_codes_from_a_later_position_and_backwards(start, offset):
+def test_dft_vectors_from_a_later_position_and_backwards(start, offset):
     table = build("dft", length=150, d=64).table()
     coarse = identify(rounded(table[start:], FORMATS["bfloat16"]), 2.0**-7)
     for found in (identify(table[start:]), coarse):
@@ -208,5 +208,5 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_told(name):
+def test_what_cannot_be_reported(name):
     assert identify(REFUSED[name]) is None

@@ -225,7 +225,7 @@ def test_frequencies_rounded_to_16_bits(name, form):
 
 
 @pytest.mark.parametrize("length", [50, 5000])
-def test_codes_that_storage_makes_one_are_no_mistake(length):
+def test_vectors_that_storage_makes_one_are_no_mistake(length):
     """Four columns in bfloat16; a row that is a copy of another is a mistake still."""
     phase = np.outer(np.arange(length), [1.0, 1e-2])
     table = rounded(np.hstack([np.sin(phase)] * 2), FORMATS["bfloat16"])
@@ -292,7 +292,7 @@ def test_a_mistake_is_found_at_any_size(finding, dtype):
 
 
 @pytest.mark.parametrize("table", LAGS)
-def test_rows_of_lags_are_told_from_positions(table):
+def test_rows_of_lags_are_reported_from_positions(table):
     assert codes_of(from_table(table)) == ["rows-of-lags note"]
     for broken in (np.vstack([table[1:], table[:1]]), np.repeat(table, 2, axis=0)):
         assert "rows-of-lags note" not in codes_of(from_table(broken)) != []
@@ -319,8 +319,8 @@ def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name)
         result = check_faithful(enc)
         beyond_its_period = name == "dft" and size[0] > size[1]
         fast = enc.measure is not None and np.abs(enc.measure.frequencies).max() > np.pi
-        codes = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
-        assert (result.identified, [f.code for f in result.findings]) == (None, codes)
+        vectors = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
+        assert (result.identified, [f.code for f in result.findings]) == (None, vectors)
         if name != "recurrent":  # whose states repeat once they have arrived
             for dtype in (np.float64, np.float32):
                 expected = ["zero-codes warning"] * (name == "none" and size[0] > 1)
@@ -341,7 +341,7 @@ TURNED += [("queries-keys-differ", "warning", "rope")]  # by the same angles, fr
 
 
 @pytest.mark.parametrize(("code", "severity", "name"), TURNED)
-def test_a_function_that_is_no_rotation_is_not_said_to_be_rope(code, severity, name):
+def test_a_function_that_is_no_rotation_is_not_stated_to_be_rope(code, severity, name):
     seen = Finding(code, severity, "seen")
     table = np.hstack([np.cos(S * GRID), np.sin(S * GRID)])
     result = check_faithful(from_table(table, findings=(seen,)))
@@ -351,7 +351,7 @@ def test_a_function_that_is_no_rotation_is_not_said_to_be_rope(code, severity, n
 
 @pytest.mark.parametrize("size", [(9, 4), (300, 64)], ids=str)
 @pytest.mark.parametrize("noise", [0.0, 1e-15, 1e-7])
-def test_rows_alike_but_for_rounding_have_one_finding(rng, size, noise):
+def test_rows_equal_but_for_rounding_have_one_finding(rng, size, noise):
     table = rng.normal(size=size[1]) + noise * rng.uniform(-1, 1, size)
     for dtype in (np.float64, np.float32):
         assert is_constant(table.astype(dtype))

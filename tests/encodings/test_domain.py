@@ -34,12 +34,12 @@ def waves(angles):
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "sinusoidal:offset=2", "dft", "axial"])
 @pytest.mark.parametrize("own", [{"prefix": 3}, {"grid": (9,), "prefix": 3}, {"grid": (9,)}])
-def test_phases_on_one_axis_are_those_of_its_codes(spec, own):
+def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
     """Behind rows without a place, and where these are left out."""
     whole = load(spec, d=8, length=9 + own.get("prefix", 0), **own)
     enc = without_prefix(whole)
     points = whole.domain.x[whole.domain.prefix :]
-    table = whole.codes(points)
+    table = whole.vectors(points)
     for phases in (
         whole.measure.phases(whole.domain.places(points)),
         enc.measure.phases(enc.domain.places(enc.domain.x)),

@@ -33,7 +33,7 @@ def test_defaults_are_listed_as_they_are_typed(row):
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_table_is_finite_float64_of_the_size_told_and_repeats(name, size):
+def test_table_is_finite_float64_of_the_size_reported_and_repeats(name, size):
     enc = built(name, *size)
     table = enc.table()
     assert (enc.params["length"], enc.params["d"]) == (size[0], enc.dim)
@@ -47,7 +47,7 @@ def test_table_is_finite_float64_of_the_size_told_and_repeats(name, size):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_declared_measure_is_that_of_the_codes(name):
+def test_declared_measure_is_that_of_the_vectors(name):
     """Frequencies declared are those in the table: their waves span its columns."""
     enc = built(name, 40, 8)
     assert (enc.measure is not None) == BUILDERS[name].declared
@@ -104,10 +104,10 @@ def test_every_encoding_has_a_reference_row_and_the_catalogue_is_the_registry():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_code_of_position_3_and_the_verdict_are_those_of_the_reference(name):
+def test_vector_of_position_3_and_the_verdict_are_those_of_the_reference(name):
     row, enc = ROWS[name], built(name, 8, 4)
     assert bool(row.derived) != bool(row.recorded)
-    code = enc.codes(enc.domain.x[3:4])[0]
+    code = enc.vectors(enc.domain.x[3:4])[0]
     np.testing.assert_allclose(code[: len(row.code)], row.code, atol=1e-14 if row.derived else 1e-8)
     assert check_faithful(built(name, LENGTH, DIM)).verdict == row.verdict
     measured = toeplitz_residual(as_encoding(built(name, 12, 32).table()))

@@ -38,10 +38,10 @@ def sawtooth():
             tooth.
         """
 
-        def codes(x: np.ndarray) -> np.ndarray:
+        def vectors(x: np.ndarray) -> np.ndarray:
             return np.repeat(scale * (np.asarray(x)[:, None] % period), d, axis=1)
 
-        return Encoding("sawtooth", positions(length), d, codes)
+        return Encoding("sawtooth", positions(length), d, vectors)
 
     yield BUILDERS["sawtooth"]
     del BUILDERS["sawtooth"]
@@ -76,7 +76,7 @@ def test_a_name_people_type_is_what_it_stands_for(typed, meant):
 
 
 @pytest.mark.parametrize("name", ["LSTM", "cnn", "path", "selective-rope", "drope", "hope", "TAPE"])
-def test_a_name_without_codes_is_refused_by_each_door(name):
+def test_a_name_without_vectors_is_refused_by_each_door(name):
     for ask in (load, build):
         with pytest.raises(PefourierError) as raised:
             ask(name)
@@ -84,7 +84,7 @@ def test_a_name_without_codes_is_refused_by_each_door(name):
 
 
 @pytest.mark.parametrize("odd", ["sine", "d+1", "zero"])
-def test_an_odd_d_is_filled_as_told(odd):
+def test_an_odd_d_is_filled_as_reported(odd):
     """A last sine without cosine, the same over d + 1, or a column of zeros."""
     table, s = load(f"sinusoidal:odd={odd}", 9, 5).table(), np.arange(9)
     over = {"sine": 5, "d+1": 6, "zero": 4}[odd]

@@ -23,12 +23,12 @@ def waves(frequencies, length, weights=None, **facts):
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
     measure = KernelMeasure(omega, weights, **{"squared_length": 1.0, **facts})
 
-    def codes(x):
+    def vectors(x):
         phases = measure.phases(x)
         return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
 
     return ShiftInvariantEncoding(
-        "waves", positions(length), 2 * len(omega), codes, measure=measure
+        "waves", positions(length), 2 * len(omega), vectors, measure=measure
     )
 
 

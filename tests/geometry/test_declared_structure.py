@@ -10,7 +10,7 @@ from pefourier.encodings import encoding as encodings
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.grids import on_grid
 from pefourier.encodings.places import axis_encodings
-from pefourier.encodings.sources.tables import read_table, rows_of_codes, write_table
+from pefourier.encodings.sources.tables import read_table, rows_of_vectors, write_table
 from pefourier.errors import PefourierError
 from pefourier.geometry import even_odd_svd, precision, singular_values
 from pefourier.geometry.closest import closest_pair
@@ -20,7 +20,7 @@ from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
 
 
-def test_rows_are_hashed_once_where_few_columns_tell_them_apart(monkeypatch):
+def test_rows_are_hashed_once_where_few_columns_report_them_apart(monkeypatch):
     hashed, hash_rows = [], precision.row_hashes
 
     def count(table):
@@ -118,7 +118,7 @@ def test_a_table_that_memory_does_not_hold_is_written_in_blocks(suffix, monkeypa
     with pytest.raises(PefourierError, match="limit"):
         enc.table()
     tracemalloc.start()
-    write_table(path, rows_of_codes(enc, enc.domain.x))
+    write_table(path, rows_of_vectors(enc, enc.domain.x))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < table.nbytes / 2

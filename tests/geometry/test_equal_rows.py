@@ -40,7 +40,7 @@ CALENDARS = {
 
 @pytest.mark.parametrize("dtype", [float, np.float32, np.float16])
 @pytest.mark.parametrize("name", CALENDARS)
-def test_calendars_have_as_many_codes_as_their_period_has_steps(name, dtype):
+def test_calendars_have_as_many_vectors_as_their_period_has_steps(name, dtype):
     turns, n = CALENDARS[name]
     count = codes_of(turns, n)
     assert found_in(table_of(turns, n, dtype)) == ClosestPair(0.0, (0, count), count)
@@ -56,7 +56,7 @@ def test_calendars_have_as_many_codes_as_their_period_has_steps(name, dtype):
 DAY = 0.5 * table_of([(1, 24)], 168, float)
 NOISE = np.random.default_rng(1).uniform(-1, 1, DAY.shape)
 HOURS = table_of(HARMONICS, 168, np.float32, np.float32)  # phases computed in float32
-ONE_CODE = {  # tables, and how many codes they have
+ONE_VECTOR = {  # tables, and how many codes they have
     "phases in float32": (HOURS, 24),
     "the same, stored wider": (HOURS.astype(float), 24),
     "two decimals": (np.round(DAY + 5e-13 * NOISE, 2), 24),
@@ -71,9 +71,9 @@ ONE_CODE = {  # tables, and how many codes they have
 }
 
 
-@pytest.mark.parametrize("name", ONE_CODE)
-def test_rows_that_rounding_tells_apart_are_one_code(name):
-    table, count = ONE_CODE[name]
+@pytest.mark.parametrize("name", ONE_VECTOR)
+def test_rows_that_rounding_reports_apart_are_one_code(name):
+    table, count = ONE_VECTOR[name]
     found = found_in(table)
     assert (found.distance, found.distinct) == (0.0, count)
 
@@ -123,8 +123,8 @@ def test_rows_of_zeros_hide_no_period(dtype, front):
     hours = table_of(HARMONICS, 168, dtype)
     result = check_faithful(np.pad(hours, [(front, 8), (0, 0)]))
     assert (result.distinct, result.gap) == (25, 0.0)
-    told = {f.code: f.severity for f in result.findings}
-    assert told["repeating-codes"] == "note"
+    reported = {f.code: f.severity for f in result.findings}
+    assert reported["repeating-codes"] == "note"
 
 
 @pytest.mark.parametrize("dtype", [float, np.float32])

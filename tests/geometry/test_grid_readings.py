@@ -26,7 +26,7 @@ def drawn(rng, sides, widths=(64, 128, 384)):
     return table + 0.5 * rng.normal(size=d), rng.normal(size=(1, d))
 
 
-def slips_of(rng, sides, widths=(64, 128, 384)):
+def errors_of(rng, sides, widths=(64, 128, 384)):
     """Rows with the grid that is told, then the right one and the row where it begins."""
     table, token = drawn(rng, sides, widths)
     n = len(table)
@@ -51,32 +51,32 @@ def slips_of(rng, sides, widths=(64, 128, 384)):
 def check_readings(seed):
     rng = np.random.default_rng(seed)
     for sides in (IMAGES[seed % len(IMAGES)], VIDEOS[seed % len(VIDEOS)]):
-        for table, told, grid, row in slips_of(rng, sides):
-            better, given = better_reading(table, told)
-            assert (better.grid, better.start, given.grid) == (grid, row, told)
+        for table, reported, grid, row in errors_of(rng, sides):
+            better, given = better_reading(table, reported)
+            assert (better.grid, better.start, given.grid) == (grid, row, reported)
         assert better_reading(drawn(rng, sides)[0], sides) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_slips_are_found_and_right_tables_have_none(seed):
+def test_mistakes_are_found_and_right_tables_have_none(seed):
     check_readings(seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 200))
-def test_slips_are_found_in_all_of_many_draws(seed):
+def test_mistakes_are_found_in_all_of_many_draws(seed):
     check_readings(seed)
 
 
 def check_answers(rng, sides):
     """Warnings of both commands, behind a row that is told as a prefix."""
-    for table, told, grid, row in slips_of(rng, sides, (64,)):
-        (warning,) = misread(table, told)
+    for table, reported, grid, row in errors_of(rng, sides, (64,)):
+        (warning,) = misread(table, reported)
         expected = f"a {size_of(grid)} grid"
         expected += f" that begins at row {row + 1}" if row else ","
         assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
         assert expected in warning.message
-        assert ("transposed" in warning.message) == (sorted(told) == sorted(grid) and not row)
+        assert ("transposed" in warning.message) == (sorted(reported) == sorted(grid) and not row)
     assert misread(drawn(rng, sides, (64,))[0], sides) == []
 
 
@@ -89,17 +89,17 @@ def misread(table, sides):
 
 
 @pytest.mark.parametrize("sides", [(7, 7), (5, 9), (4, 5, 6)])
-def test_check_faithful_and_resize_warn_alike(sides, rng):
+def test_check_faithful_and_resize_warn_equal(sides, rng):
     check_answers(rng, sides)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("sides", [*IMAGES[:7], *VIDEOS])
-def test_both_commands_warn_of_all_slips(sides, rng):
+def test_both_commands_warn_of_all_mistakes(sides, rng):
     check_answers(rng, sides)
 
 
-def test_a_formula_on_a_wrong_grid_is_told_by_resize():
+def test_a_formula_on_a_wrong_grid_is_reported_by_resize():
     """Rows down the columns: an error that check-faithful has a rule of its own for."""
     table = load("axial:convention=rt-detr", None, 64, grid=(7, 11)).table()
     found = resize_table(table_on((7, 11), table), (9, 9)).findings
@@ -144,12 +144,12 @@ RIGHT = [  # tables that look odd, and stand where they are told to
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("name", "drawn_on", "told"), RIGHT)
-def test_tables_without_neighbours_are_no_other_grids(name, drawn_on, told, seed):
+@pytest.mark.parametrize(("name", "drawn_on", "reported"), RIGHT)
+def test_tables_without_neighbours_are_no_other_grids(name, drawn_on, reported, seed):
     rng = np.random.default_rng(seed)
-    parts = np.prod(told) // np.prod(drawn_on)
+    parts = np.prod(reported) // np.prod(drawn_on)
     table = [smooth_table(rng, drawn_on, 32, 3.0, 0.1) for _ in range(parts)]
-    assert better_reading(np.vstack(table), told) is None, name
+    assert better_reading(np.vstack(table), reported) is None, name
 
 
 def test_noise_is_on_no_grid(rng):

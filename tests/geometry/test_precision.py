@@ -51,7 +51,7 @@ def test_numbers_of_any_size_are_rounded_as_by_scaling(name):
 @pytest.mark.parametrize(
     ("length", "bfloat16", "float16"), [(512, 385, 512), (4096, 769, 3073), (32768, 1153, 6145)]
 )
-def test_distinct_codes_with_phases_in_low_precision(length, bfloat16, float16):
+def test_distinct_vectors_with_phases_in_low_precision(length, bfloat16, float16):
     left = precision(build("rope", length=length, d=64))
     assert left["bfloat16"].distinct_phase == bfloat16
     assert left["float16"].distinct_phase == float16
@@ -96,7 +96,7 @@ def test_losses_are_those_of_a_walk(name, whole, monkeypatch):
         np.testing.assert_allclose(loss.max_phase_error, expected)
 
 
-def test_casting_merges_near_codes_and_loses_those_that_overflow():
+def test_casting_merges_near_vectors_and_loses_those_that_overflow():
     table = np.array([[1.0, 0.0], [1.0 + 2.0**-9, 0.0], [1.0 + 2.0**-12, 0.0], [-0.0, 1.0]])
     left = precision(from_table(table))
     assert [left[name].distinct_cast for name in FORMATS] == [4, 3, 2, 2]

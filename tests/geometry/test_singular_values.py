@@ -22,12 +22,12 @@ def declared(frequencies, length):
     """The encoding of cosines and sines that a measure of equal weights declares."""
     own = measure(frequencies, size=float(len(frequencies)))
 
-    def codes(x):
+    def vectors(x):
         phases = own.phases(x)
         return np.hstack([np.cos(phases), np.sin(phases)])
 
     return ShiftInvariantEncoding(
-        "waves", positions(length), 2 * len(frequencies), codes, measure=own
+        "waves", positions(length), 2 * len(frequencies), vectors, measure=own
     )
 
 
@@ -149,7 +149,7 @@ def dirichlet(x, n):
 
 
 @pytest.mark.parametrize(("rho", "rank"), [(1e3, 64), (5e5, 52)])
-def test_long_declared_codes_have_the_factors_of_their_table(rho, rank, monkeypatch):
+def test_long_declared_vectors_have_the_factors_of_their_table(rho, rank, monkeypatch):
     """Base 1,000 is read from inner products alone; the slow pairs of 500,000 need the rows."""
     blocks = []
     monkeypatch.setattr(even_odd_svd, "BLOCK", 2**14)

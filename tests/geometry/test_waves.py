@@ -24,10 +24,10 @@ def test_sinusoid_pairs_are_found_in_any_order(rng, n, unit):
     np.testing.assert_allclose(found.amplitude, unit)
     assert fit_sinusoid_pairs(rng.standard_normal((n, 8)), 2.0**-52) is None
     sorted_pairs = fit_sinusoid_pairs(table, 2.0**-52)
-    turned, sign, offset = align(sorted_pairs, np.zeros(4), n, 2.0**-52)
+    rotated, sign, offset = align(sorted_pairs, np.zeros(4), n, 2.0**-52)
     assert offset == pytest.approx(3.5)
-    sines = unit * np.sin(np.outer(np.arange(n) + offset, turned.omega))
-    np.testing.assert_allclose(table[:, turned.sines] * sign[0], sines, atol=1e-9 * unit)
+    sines = unit * np.sin(np.outer(np.arange(n) + offset, rotated.omega))
+    np.testing.assert_allclose(table[:, rotated.sines] * sign[0], sines, atol=1e-9 * unit)
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (25, 16)], ids=str)

@@ -19,7 +19,7 @@ def enter(work, arguments, environment, out):
 
 
 class Forked:
-    """work(*arguments) in a process of its own; `said` is what it wrote to both streams."""
+    """work(*arguments) in a process of its own; `stated` is what it wrote to both streams."""
 
     def __init__(self, work, *arguments, **environment):
         self.file = Path(tempfile.mkdtemp(), "out")
@@ -29,7 +29,7 @@ class Forked:
         self.process.start()
 
     @property
-    def said(self):
+    def stated(self):
         return self.file.read_text().strip()
 
     @property
@@ -38,9 +38,9 @@ class Forked:
 
     def wait_for(self, text):
         """Whether it says so before it ends."""
-        while self.process.is_alive() and text not in self.said:
+        while self.process.is_alive() and text not in self.stated:
             time.sleep(0.01)
-        return text in self.said
+        return text in self.stated
 
     def kill(self):
         self.process.kill()
@@ -49,5 +49,5 @@ class Forked:
     def finished(self, status=0):
         """What it said, once it has ended with that status."""
         self.process.join(120)
-        assert self.process.exitcode == status, self.said
-        return self.said
+        assert self.process.exitcode == status, self.stated
+        return self.stated

@@ -20,19 +20,19 @@ def waves_on(sides, frequencies, weights=None):
     weights = np.full(m, 1 / m) if weights is None else np.asarray(weights)
     measure = KernelMeasure(frequencies, weights, squared_length=float(m))
 
-    def codes(x):
+    def vectors(x):
         phases = measure.phases(domain.places(x))
         return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
 
-    return ShiftInvariantEncoding("waves", domain, 2 * m, codes, measure=measure)
+    return ShiftInvariantEncoding("waves", domain, 2 * m, vectors, measure=measure)
 
 
 def mixed_frequencies(heads=12, size=64, base=10.0, seed=0):
     """RoPE-Mixed at its start (Heo et al., 2024): a random angle a head, half turned by 90°."""
     angle = np.random.default_rng(seed).random((heads, 1)) * 2 * np.pi
     length = base ** (-4 * np.arange(size // 4) / size)
-    turned = [angle + quarter for quarter in (0, np.pi / 2)]
-    parts = [np.stack([length * np.sin(a), length * np.cos(a)], axis=-1) for a in turned]
+    rotated = [angle + quarter for quarter in (0, np.pi / 2)]
+    parts = [np.stack([length * np.sin(a), length * np.cos(a)], axis=-1) for a in rotated]
     return np.concatenate(parts).reshape(-1, 2)
 
 

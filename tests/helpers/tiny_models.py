@@ -42,9 +42,11 @@ def random_tensors(config=CONFIG, seed=0):
 def write_model(folder, tensors=None, **config):
     """A model's folder of a config and weights; its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = {**CONFIG, **config}
+    reported = {**CONFIG, **config}
     (folder / "config.json").write_text(
-        json.dumps({k: v for k, v in told.items() if v is not None})
+        json.dumps({k: v for k, v in reported.items() if v is not None})
     )
-    save_file(random_tensors(told) if tensors is None else tensors, folder / "model.safetensors")
+    save_file(
+        random_tensors(reported) if tensors is None else tensors, folder / "model.safetensors"
+    )
     return str(folder)

@@ -34,7 +34,7 @@ def test_the_sum_is_the_one_written_out():
     assert found.density[17] == pytest.approx(float(enc.measure.weights @ terms), rel=1e-12)
 
 
-def test_frequency_zero_is_told_apart():
+def test_frequency_zero_is_distinguished():
     assert density_by_decade(load("dft", d=8)).at_zero == pytest.approx(1 / 8)
     nothing_moves = density_by_decade(np.ones((9, 3)))
     assert (len(nothing_moves.omega), nothing_moves.at_zero) == (0, pytest.approx(1))

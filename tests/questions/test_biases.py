@@ -65,8 +65,8 @@ def test_slopes_are_compared_head_by_head(rule, heads, form):
     assert found.verdict == ("different" if len(differs) else "the same")
     for head in found.heads:
         one, two = right[head.index], slopes[head.index]
-        told = (head.first, head.second, head.ratio)
-        assert told == pytest.approx((one, two, two / one), rel=1e-4)
+        reported = (head.first, head.second, head.ratio)
+        assert reported == pytest.approx((one, two, two / one), rel=1e-4)
     if len(differs):
         assert found.cause.misreadings == ("slopes",)
         first, second = found.cause.changes["rule"]
@@ -96,7 +96,7 @@ BUCKETS = [("max_distance", {"max_distance": 64}), ("buckets", {"buckets": 16})]
 
 
 @pytest.mark.parametrize(("key", "changes"), [*BUCKETS, ("sides", {"causal": True})])
-def test_the_buckets_of_t5_are_told(key, changes):
+def test_the_buckets_of_t5_are_reported(key, changes):
     numbers = np.random.default_rng(1).normal(size=(32, 3))
     one, two = (np.moveaxis(numbers[t5_buckets(LAG, **more)], -1, 0) for more in ({}, changes))
     assert compare(one, one.copy()).same
@@ -106,7 +106,7 @@ def test_the_buckets_of_t5_are_told(key, changes):
 
 
 @pytest.mark.parametrize("clips", [(8, 4), (20, 10), (16, 15), (1, 30)])
-def test_the_clip_of_shaw_is_told(clips):
+def test_the_clip_of_shaw_is_reported(clips):
     rng = np.random.default_rng(2)
     one, two = (
         np.moveaxis(rng.normal(size=(2 * c + 1, 3))[np.clip(LAG, -c, c) + c], -1, 0) for c in clips
@@ -136,7 +136,7 @@ def test_a_config_and_files_of_biases(tmp_path, run):
     assert (done.status, record["same"], len(record["heads"])) == (1, False, 6)
 
 
-def test_biases_of_more_than_the_lag_are_compared_and_asked_nothing_else():
+def test_biases_of_more_than_the_lag_are_compared_and_requested_nothing_else():
     enc = as_encoding(np.random.default_rng(0).normal(size=(3, 9, 9)))
     assert compare(enc, enc).same
     with pytest.raises(PefourierError, match="depend on more than"):

@@ -8,7 +8,7 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FormatLoss
-from pefourier.questions.check_faithful import LADDER, check_faithful, lost_codes, shortfalls
+from pefourier.questions.check_faithful import LADDER, check_faithful, lost_vectors, shortfalls
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
 
@@ -110,7 +110,7 @@ def test_numbers_at_the_ends_of_the_range_make_no_warning(rng, top):
 
 def test_so_many_positions_are_safe_as_are_both_rounded_and_computed():
     losses = {"bfloat16": FormatLoss(12, 10, 0.1, safe_cast=9, safe_phase=5)}
-    (rounded,) = lost_codes(losses, 20, "bfloat16")
-    (computed,) = lost_codes(losses, 20, "bfloat16:computed")
+    (rounded,) = lost_vectors(losses, 20, "bfloat16")
+    (computed,) = lost_vectors(losses, 20, "bfloat16:computed")
     assert rounded == "has 12 of 20 vectors distinct rounded to bfloat16; 9 positions are safe"
     assert computed == "has 10 of 20 vectors distinct computed in bfloat16; 5 positions are safe"

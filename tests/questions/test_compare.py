@@ -176,10 +176,10 @@ def test_slow_waves_are_no_proof_of_one_geometry(base):
 @pytest.mark.parametrize(("one", "two", "verdict", "layout"), VERDICTS)
 def test_verdict_same_status_and_layout_agree(one, two, verdict, layout, run):
     words = ["compare", one, two, "--d", 8, "-S", 40, "--quiet"]
-    told, done = run(*words), run(*words, "--json")
+    reported, done = run(*words), run(*words, "--json")
     (record,) = done.results
-    assert (told.status, told.err) == (done.status, "")
-    assert told.out.startswith(f"{one}: {verdict.upper()}. ")
+    assert (reported.status, reported.err) == (done.status, "")
+    assert reported.out.startswith(f"{one}: {verdict.upper()}. ")
     assert (record["verdict"], record["other"]["spec"]) == (verdict, two)
     assert record["same"] == (verdict == "the same") == (done.status == 0)
     assert (record["transform"] or {}).get("layout") == layout

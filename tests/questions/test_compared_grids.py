@@ -185,14 +185,14 @@ def test_sinusoids_that_are_added_are_fitted_too(draws, rng):
         assert (compare(spec, right).verdict, compare(right, right).verdict) == ("the same",) * 2
         base, size = float(rng.choice([100, 1e3, 256, 5e5])), int(rng.integers(20, 40))
         scales, offsets = rng.choice([0.31, 0.557], 2), rng.choice([0.5, 1.0, -2.0], 2)
-        slips = {
+        mistakes = {
             "rho": sincos(sides, d, base),
             "reference": sincos(sides, d, scales=[size / n for n in sides]),
             "scale": sincos(sides, d, scales=scales),
             "offset": sincos(sides, d, offsets=offsets),
             "rho scale offset": sincos(sides, d, base, scales, offsets),
         }
-        for keys, table in slips.items():
+        for keys, table in mistakes.items():
             for enc in (spec, right):
                 found = compare(enc, table_on(sides, table.astype(np.float32), eps=EPS))
                 if keys == "offset":
@@ -260,7 +260,7 @@ def test_points_in_another_order_and_crops_are_found(kind, draws, rng):
 
 
 @pytest.mark.parametrize("draws", [3, pytest.param(100, marks=pytest.mark.long)])
-def test_of_tables_that_have_nothing_in_common_nothing_is_said(draws, rng):
+def test_of_tables_that_have_nothing_in_common_nothing_is_stated(draws, rng):
     for _ in range(draws):
         sides = random_sides(rng)
         tables = rng.standard_normal((2, np.prod(sides), 16)).astype(np.float32)

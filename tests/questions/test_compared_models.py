@@ -37,14 +37,14 @@ CHANGES = [  # config, changed keys, what differs, in which layers
 
 
 @pytest.mark.parametrize(("values", "changes", "what", "index"), CHANGES)
-def test_layers_that_differ_are_told_by_number(values, changes, what, index, written, run):
+def test_layers_that_differ_are_reported_by_number(values, changes, what, index, written, run):
     """Two configs whose layers differ were THE SAME to the bit."""
     one, two = (written(own, f"{i}.json") for i, own in enumerate((values, values | changes)))
     for pair in ((one, two), (two, one)):
         (record,) = run("compare", *pair, "--json").results
         assert (record["verdict"], record["same"]) == ("different", False)
-        told = [own["index"] for own in record["layers"] if own["what"] == what]
-        assert sorted(i for one in told for i in one) == index
+        reported = [own["index"] for own in record["layers"] if own["what"] == what]
+        assert sorted(i for one in reported for i in one) == index
         assert record["cause"]["misreadings"] != []
     done = run("compare", one, one, "--json")
     (record,) = done.results
@@ -84,7 +84,7 @@ def dumped(ids, axis, base):
 
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize(("rows", "columns", "frames"), [(4, 6, 1), (6, 3, 1), (3, 5, 4)])
-def test_the_axis_of_each_pair_of_an_image_is_told(rows, columns, frames, interleaved, written):
+def test_the_axis_of_each_pair_of_an_image_is_reported(rows, columns, frames, interleaved, written):
     kind = "qwen3_vl" if interleaved else "qwen2_vl"
     text = {"model_type": f"{kind}_text", "hidden_size": 1024, "num_attention_heads": 8}
     text |= {"head_dim": 128, "rope_theta": 5e6, "max_position_embeddings": 4096}
@@ -158,7 +158,7 @@ def test_code_is_compared_in_what_it_returns_too(one, two, verdict, code):
         assert torch.equal(first[torch.tensor(found.transform["outputs"])], second)
 
 
-def test_queries_and_keys_that_go_through_two_functions_are_told():
+def test_queries_and_keys_that_go_through_two_functions_are_reported():
     def mixed(q, k):
         return rotate(q, **HALVES), rotate(k)
 

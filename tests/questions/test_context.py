@@ -48,10 +48,10 @@ def test_base_bound_is_the_published_one(spec, d, bound):
     assert base_bound(frequencies(spec, d=d)) == bound
 
 
-@pytest.mark.parametrize("turning", [0.25, 0.5, 0.75, 0.9375, 1.0])
-def test_a_head_with_pairs_that_stand_still_sums_all_of_its_cosines(turning):
+@pytest.mark.parametrize("rotating", [0.25, 0.5, 0.75, 0.9375, 1.0])
+def test_a_head_with_pairs_that_stand_still_sums_all_of_its_cosines(rotating):
     """Against the sum over all pairs, those of frequency 0 among them, lag by lag."""
-    r = describe_rotation(load(f"rope:partial={turning}", 4096, 64))
+    r = describe_rotation(load(f"rope:partial={rotating}", 4096, 64))
     every = np.append(r.frequencies, np.zeros(r.pairs - r.rotated))
     sums = np.cos(np.outer(np.arange(4096), every)).sum(axis=1)
     negative = np.flatnonzero(sums < 0)
@@ -94,9 +94,9 @@ def test_bands_of_a_scaling_are_the_published_ones(spec, d, sizes):
     own = load(spec, 131072, d)
     r = describe_rotation(own)
     ends, factor = np.cumsum(sizes), own.params["factor"]
-    told = [(b.treatment, b.pairs, b.first_pair, b.last_pair + 1) for b in r.bands]
+    reported = [(b.treatment, b.pairs, b.first_pair, b.last_pair + 1) for b in r.bands]
     names = ["kept", "blended", "stretched"]
-    assert told == list(zip(names, sizes, [0, *ends[:2]], ends, strict=True))
+    assert reported == list(zip(names, sizes, [0, *ends[:2]], ends, strict=True))
     divisors = np.split(r.trained_frequencies / r.frequencies, ends[:-1])
     waves = np.split(2 * np.pi / r.frequencies, ends[:-1])
     for b, by, wave in zip(r.bands, divisors, waves, strict=True):
@@ -126,7 +126,7 @@ def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(written):
     """Press et al., section 3: 1/2, 1/4 … 1/256 of 8 heads; 12 as published code fills them up."""
     bloom = written({"model_type": "bloom", "n_head": 12})
     eight, twelve = (
-        describe_context(*asked)[1].slopes for asked in (("alibi:d=8", 99), (bloom, 2048))
+        describe_context(*requested)[1].slopes for requested in (("alibi:d=8", 99), (bloom, 2048))
     )
     assert eight == tuple(2.0**-i for i in range(1, 9))
     assert twelve == pytest.approx((*eight, *(2.0 ** -(i + 0.5) for i in range(4))))
@@ -209,23 +209,23 @@ LN4 = 0.1 * np.log(4) + 1  # YaRN's attention factor
         ("rope:rho=1e6", QWEN.format(32768), LN4**2),
     ],
 )
-def test_a_reading_tells_how_large_its_logits_are(spec, other, logits):
+def test_a_reading_reports_how_large_its_logits_are(spec, other, logits):
     """Once a lost attention factor was said to turn alike, and no more."""
     assert read_against([load(spec, 8192, 128)], other, 8192).logits == pytest.approx(logits)
 
 
 @pytest.mark.parametrize(
-    ("slips", "halves"),
+    ("mistakes", "halves"),
     [("scaling-ignored,layout", True), ("base=1e4,layout", True), ("base=1e4", False)],
 )
-def test_several_misreadings_come_together(slips, halves):
+def test_several_misreadings_come_together(mistakes, halves):
     """The cosine of codes in columns: first and second waves of both, at each position."""
     scaling = ",scaling=llama3,factor=8,original=8192"
     own = frequencies(f"rope:rho=5e5{scaling}", 64, 16)
-    other = frequencies(f"rope:rho=1e4{scaling}" if "base" in slips else "rope:rho=5e5", 64, 16)
+    other = frequencies(f"rope:rho=1e4{scaling}" if "base" in mistakes else "rope:rho=5e5", 64, 16)
     pairs = np.arange(16)
     apart = own[pairs % 8] - other[pairs // 2] if halves else own - other
-    found = read_against([load(f"rope:rho=5e5{scaling}", 64, 16)], slips, 64)
+    found = read_against([load(f"rope:rho=5e5{scaling}", 64, 16)], mistakes, 64)
     for position, cosine in found.cosine:
         assert cosine == pytest.approx(np.cos(position * apart).mean(), abs=1e-9)
 
@@ -245,8 +245,8 @@ def test_an_indexer_is_a_rotation_of_its_own(kind, last, written):
     own |= {"index_head_dim": 128, "rope_theta": 1e4, "max_position_embeddings": 4096}
     path = written(own)
     _, found = describe_context(path)
-    told = [(one.name, one.pairing) for one in found.rotations]
-    assert told == [("", "neighbours"), ("indexer", last)]
+    reported = [(one.name, one.pairing) for one in found.rotations]
+    assert reported == [("", "neighbours"), ("indexer", last)]
     indexer = found.rotations[-1]
     assert (indexer.pairs, indexer.rotated, len(found.layers)) == (64, 32, 1)
     layout = {"halves": "halves", "neighbours": "interleaved"}[last]

@@ -15,7 +15,7 @@ from pefourier.questions.bounded_bases import (
 )
 from pefourier.questions.design import (
     base_of_phase,
-    base_of_turns,
+    base_of_rotations,
     cast_distance,
     design_base,
     design_grid,
@@ -25,8 +25,8 @@ from pefourier.questions.design import (
 @pytest.mark.parametrize(
     ("length", "d", "base"), [(80, 256, 12.990), (4096, 128, 722.52), (131072, 128, 24428.2)]
 )
-def test_base_with_which_every_pair_turns(length, d, base):
-    assert base_of_turns(d, length) == pytest.approx(base, rel=1e-5)
+def test_base_with_which_every_pair_rotates(length, d, base):
+    assert base_of_rotations(d, length) == pytest.approx(base, rel=1e-5)
     assert base ** (-(d - 2) / d) * length == pytest.approx(2 * np.pi, rel=1e-4)
     (candidate,) = design_base(min(length, 4096), d, bases=(), criteria=("turns",)).candidates
     assert candidate.idle == 0
@@ -272,14 +272,14 @@ def test_a_grid_has_a_base_for_each_axis(run):
         assert slowest * record["length"] == pytest.approx(2 * np.pi)
 
 
-def test_a_span_is_asked_in_the_shell(run):
-    asked = ["design", "--d", 64, "--for", "turns", "--json"]
+def test_a_span_is_requested_in_the_shell(run):
+    requested = ["design", "--d", 64, "--for", "turns", "--json"]
     for span, step, length in (("1d", "10ms", 8640000), ("2d", "15min", 192), ("0.3", "0.1", 3)):
-        spanned = run(*asked, "--span", span, "--resolution", step).results[0]
-        counted = run(*asked, "--length", length).results[0]
+        spanned = run(*requested, "--span", span, "--resolution", step).results[0]
+        counted = run(*requested, "--length", length).results[0]
         assert (spanned["length"], spanned["best"]) == (length, counted["best"])
     for size in (["--span", "1d"], ["--span", "1d", "--resolution", "1s", "--length", 9]):
-        assert run(*asked, *size).status == 2
+        assert run(*requested, *size).status == 2
 
 
 def test_the_table_has_those_that_are_best():

@@ -248,7 +248,7 @@ def test_positions_of_golden_rows(tmp_path):
     _, found = golden(tmp_path, "sinusoidal", np.array([7, 70]), d=8)
     for row in found["rows"]:
         np.testing.assert_array_equal(
-            row["vector"], load("sinusoidal", 80, 8).codes([row["position"]])[0]
+            row["vector"], load("sinusoidal", 80, 8).vectors([row["position"]])[0]
         )
 
 

@@ -137,7 +137,7 @@ def test_layers_without_a_window_are_extended(written):
     assert result.unchanged.rho == 1e6
 
 
-def test_an_original_length_that_no_config_says_is_told(written):
+def test_an_original_length_that_no_config_says_is_reported(written):
     """Once 131072 / 8 was written for the length of training without a word; both readings."""
     scaling = {"rope_type": "linear", "factor": 8.0}
     own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
@@ -184,8 +184,8 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
     omega = 1e4 ** (-np.arange(64) / 64)
     trained = np.minimum(4096 * omega, 2 * np.pi)  # angles met in training
     for factor, meets_new in ((to / 4096, False), (0.9 * to / 4096, True)):
-        asked = np.minimum((to - 1) * omega / factor, 2 * np.pi)
-        assert (asked > trained).any() == meets_new
+        requested = np.minimum((to - 1) * omega / factor, 2 * np.pi)
+        assert (requested > trained).any() == meets_new
 
 
 @pytest.mark.parametrize(("name", "to"), [row[:2] for row in SCALED if "Llama" not in row[0]])

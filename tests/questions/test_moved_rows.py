@@ -82,7 +82,7 @@ def test_moved_rows_are_named_and_no_frequency_is(places, kind, form):
         assert [f.code for f in found.findings if f.severity == "warning"] == ["rows-moved"]
 
 
-def test_two_dumps_tell_the_rows_of_one_another():
+def test_two_dumps_report_the_rows_of_one_another():
     omega = 1e4 ** (-np.arange(32) / 32)
     found = compare(dump(S, omega), dump(S + 3 * (S > 50), omega))
     assert [(run.rows, run.places) for run in found.positions] == [
@@ -244,6 +244,6 @@ def test_pairs_that_one_of_two_lacks_are_named_by_their_count():
     assert (found.pair_counts, found.differing, found.counted) == ((16, 8), 8, 16)
     assert [f.code for f in found.findings] == ["sizes-differ"]
     other = load("sinusoidal:layout=halves,rho=50", 64, 16).table()
-    codes = {f.code: f.message for f in compare(table, other).findings}
-    assert "16 pairs, the second 8" in codes["sizes-differ"]
-    assert "pairs 1 to 7" in codes["pairs-differ"]
+    vectors = {f.code: f.message for f in compare(table, other).findings}
+    assert "16 pairs, the second 8" in vectors["sizes-differ"]
+    assert "pairs 1 to 7" in vectors["pairs-differ"]

@@ -46,7 +46,7 @@ BY_NAME = {
 }
 
 
-def turned(x, gap, sign=1.0):
+def rotated(x, gap, sign=1.0):
     """Pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
     n, d = x.shape[-2:]
     angle = torch.outer(torch.arange(n).double(), torch.tensor(grid(d)).double()).to(x.dtype)
@@ -63,7 +63,7 @@ class Turning(torch.nn.Module):
         self.gap, self.signs = gap, signs
 
     def forward(self, q, k):
-        return tuple(turned(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
+        return tuple(rotated(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
 
 
 FOURS = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0], grid(D)
@@ -124,7 +124,7 @@ def test_relations_have_names(one, two, relation, name, first):
     ("signs", "relation", "name"),
     [((-1.0, -1.0), "permuted", "reversed"), ((-1.0, 1.0), "different", None)],
 )
-def test_both_signs_turned_back_are_reversed_and_one_is_another_operator(signs, relation, name):
+def test_both_signs_rotated_back_are_reversed_and_one_is_another_operator(signs, relation, name):
     found = pefourier.compare(Turning(8), Turning(8, signs), length=N, d=D).operator
     assert (found.relation, found.name) == (relation, name)
     assert not name or list(found.permutation) == [*range(8, 16), *range(8)]
@@ -144,7 +144,7 @@ class Clipped(torch.nn.Module):
         return x * cos + torch.cat([-two, one], -1) * sin
 
 
-def test_what_differs_from_some_position_on_is_said_there():
+def test_what_differs_from_some_position_on_is_stated_there():
     found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
     assert (found.relation, found.first_position) == ("different", 701)
 
@@ -175,7 +175,7 @@ NO_ROTATIONS = {
 @pytest.mark.parametrize("kind", NO_ROTATIONS)
 def test_what_is_no_rotation_is_refused(kind):
     def rotate(q, k):
-        return NO_ROTATIONS[kind](turned(q, 8)), NO_ROTATIONS[kind](turned(k, 8))
+        return NO_ROTATIONS[kind](rotated(q, 8)), NO_ROTATIONS[kind](rotated(k, 8))
 
     with pytest.raises(PefourierError):
         pefourier.compare(rotate, "rope", length=N, d=D)
@@ -191,23 +191,23 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize("turned", SPREAD)
+@pytest.mark.parametrize("rotated", SPREAD)
 @pytest.mark.parametrize("laid", SPREAD)
-def test_pairs_turned_by_the_angles_of_others_are_named(turned, laid):
+def test_pairs_rotated_by_the_angles_of_others_are_named(rotated, laid):
     """Its operator is the code's own map, whether it rotates or not."""
 
     def rotate(x):
         angle = SPREAD[laid](torch.outer(torch.arange(x.shape[1]), torch.tensor(grid(D))))
-        return (x * angle.cos() + BESIDE[turned](x) * angle.sin()).to(x.dtype)
+        return (x * angle.cos() + BESIDE[rotated](x) * angle.sin()).to(x.dtype)
 
     enc = load(rotate, N, D)
     query, _ = operator_at(enc, np.arange(N))
     images = rotate(torch.eye(D)[:, None].expand(D, N, D)).numpy()
     np.testing.assert_allclose(query, np.moveaxis(images, 0, 2), atol=1e-6)
-    said = [one.message for one in enc.findings if one.code == "not-a-rotation"]
-    assert [(turned in one, laid in one) for one in said] == [(True, True)] * (turned != laid)
-    layout = {"halves": "halves", "neighbours": "interleaved"}[turned]
-    assert pefourier.compare(rotate, f"rope:layout={layout}", length=N, d=D).same == (not said)
+    stated = [one.message for one in enc.findings if one.code == "not-a-rotation"]
+    assert [(rotated in one, laid in one) for one in stated] == [(True, True)] * (rotated != laid)
+    layout = {"halves": "halves", "neighbours": "interleaved"}[rotated]
+    assert pefourier.compare(rotate, f"rope:layout={layout}", length=N, d=D).same == (not stated)
 
 
 @pytest.mark.usefixtures("folder")
@@ -226,8 +226,8 @@ def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, rng):
     assert np.array_equal(after["l.v_proj.weight"], weights["l.v_proj.weight"])
     x, scores = rng.normal(size=(5, 12)), []
     for held, spec in ((weights, pair[0]), (after, pair[1])):
-        turned = operator_at(load(spec, 5, 16), np.arange(5))[0]
+        rotated = operator_at(load(spec, 5, 16), np.arange(5))[0]
         q, k = (x @ held[f"l.{name}.weight"].T for name in ("q_proj", "k_proj"))
         q = (q + held["l.q_proj.bias"]).reshape(5, 2, 16)[:, 1]
-        scores.append(np.einsum("pij,pj,qik,qk->pq", turned, q, turned, k))
+        scores.append(np.einsum("pij,pj,qik,qk->pq", rotated, q, rotated, k))
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-9)

@@ -83,7 +83,7 @@ def test_a_position_that_comes_back_at_several_places_is_not_sharp():
     assert other_peaks(np.array([2.0, 0.0, 1.0, 0.0])) == (1, 2)
 
 
-def alike(kind, grid):
+def equal_ones(kind, grid):
     """Tables whose rows are alike: all, every other, or a point of a grid and its neighbour."""
     rows = np.eye(12)[{"all": np.zeros(12, int), "two": np.arange(12) % 2}[kind]]
     return load(rows, grid=grid) if grid else from_table(rows)
@@ -93,7 +93,7 @@ def alike(kind, grid):
 @pytest.mark.parametrize("kind", ["all", "two"])
 @pytest.mark.parametrize("sigma", [None, 0, 1, 4])
 def test_positions_that_share_a_vector_are_not_sharp(kind, grid, sigma):
-    result = position_functions(alike(kind, grid), sigma=sigma)
+    result = position_functions(equal_ones(kind, grid), sigma=sigma)
     assert result.verdict in ("lost", "repeated", "shared vectors")
     assert (result.vectors.rows, result.vectors.distinct) == (12, {"all": 1, "two": 2}[kind])
 

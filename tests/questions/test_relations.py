@@ -126,7 +126,7 @@ def test_csv_has_a_row_for_each_lag(run):
     assert values["1×1"] == pytest.approx(table[0] @ table[4] / (table[0] @ table[0]))
 
 
-@pytest.mark.parametrize(("name", "codes"), [("learned", ["random-codes"]), ("ramp", [])])
-def test_random_numbers_are_a_finding(name, codes):
+@pytest.mark.parametrize(("name", "vectors"), [("learned", ["random-codes"]), ("ramp", [])])
+def test_random_numbers_are_a_finding(name, vectors):
     found = relate(build(name, length=80, d=64).table())
-    assert [one.code for one in found.findings if one.code == "random-codes"] == codes
+    assert [one.code for one in found.findings if one.code == "random-codes"] == vectors

@@ -99,7 +99,7 @@ def test_biases_are_resized_from_window_to_window():
     assert r.table[0] == 7.0
 
 
-def test_spectra_and_codes_that_stay_are_said_to():
+def test_spectra_and_vectors_that_stay_are_stated_to():
     plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
     assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
     crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
@@ -111,7 +111,7 @@ def test_spectra_and_codes_that_stay_are_said_to():
     assert resize_table(table_on((2, 2), np.zeros((4, 3))), (3, 3)).verdict == "all zero"
 
 
-def test_codes_that_were_equal_before_are_told(rng):
+def test_vectors_that_were_equal_before_are_reported(rng):
     """Once "still distinct" where 48 of 49 had been, without the two that were not."""
     rows = rng.normal(size=(49, 8))
     rows[5] = rows[3]
@@ -148,7 +148,7 @@ def test_a_config_is_a_formula_too(run, folder):
     assert [axis["unseen"] for axis in record["unseen"]] == [0, 0]
 
 
-def test_rotations_are_told_as_they_are_computed():
+def test_rotations_are_reported_as_they_are_computed():
     r = both("axial-rope:convention=dinov3", (6, 6), (9, 8))
     new = load("axial-rope:convention=dinov3", None, 64, grid=(9, 8)).table()
     nearest = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
@@ -223,16 +223,16 @@ def test_a_config_of_a_long_context_is_resized_without_its_table(written):
     assert "table" not in vars(made)
 
 
-def test_biases_of_a_network_are_computed_anew():
+def test_biases_of_a_network_are_computed_again():
     """Displacements stay divided by the window of pretraining, with or without its parameter."""
     for spec, first in (("swin2", (8, 8)), ("swin2:pretrained=5x5", (5, 5))):
         r = pefourier.resize(spec, (16, 16), grid=(8, 8), d=3)
         expected = load("swin2", None, 3, grid=(16, 16), pretrained=first).table()
         np.testing.assert_array_equal(r.table, expected)
         assert (r.verdict, r.after.distinct) == ("computed anew", 961)
-    asked = pefourier.resize("swin2", (16, 16), grid=(8, 8), d=3, method="antialias")
-    assert asked.findings == list(asked.encodings[0].findings)
-    assert np.abs(asked.table - expected).max() > 1e-4
+    requested = pefourier.resize("swin2", (16, 16), grid=(8, 8), d=3, method="antialias")
+    assert requested.findings == list(requested.encodings[0].findings)
+    assert np.abs(requested.table - expected).max() > 1e-4
 
 
 COORDINATES = [  # sign(u) log2(1 + |u|) / 3, u = 8 lag / (side - 1), of the farthest lags
@@ -245,21 +245,21 @@ COORDINATES = [  # sign(u) log2(1 + |u|) / 3, u = 8 lag / (side - 1), of the far
 ]
 
 
-@pytest.mark.parametrize(("old", "pretrained", "new", "said"), COORDINATES)
-def test_coordinates_beyond_those_of_training_are_said(old, pretrained, new, said):
+@pytest.mark.parametrize(("old", "pretrained", "new", "stated"), COORDINATES)
+def test_coordinates_beyond_those_of_training_are_stated(old, pretrained, new, stated):
     r = pefourier.resize(f"swin2{pretrained}", new, grid=old, d=3)
     notes = [f.message for f in r.findings if f.code == "unseen-coordinates"]
-    assert len(notes) == (said is not None)
-    if said:
-        assert all(number in notes[0] for number in said)
+    assert len(notes) == (stated is not None)
+    if stated:
+        assert all(number in notes[0] for number in stated)
 
 
 @pytest.mark.parametrize("name", ["axial", "axial-rope"])
 def test_a_grid_within_a_spec_is_that_from_which(name):
     written = pefourier.resize(f"{name}:grid=3x4,rho=100", (6, 5), d=16)
-    asked = pefourier.resize(f"{name}:rho=100", (6, 5), d=16, grid=(3, 4))
-    assert (written.old, written.unseen) == ((3, 4), asked.unseen)
-    np.testing.assert_array_equal(written.table, asked.table)
+    requested = pefourier.resize(f"{name}:rho=100", (6, 5), d=16, grid=(3, 4))
+    assert (written.old, written.unseen) == ((3, 4), requested.unseen)
+    np.testing.assert_array_equal(written.table, requested.table)
 
 
 REFUSED = [
@@ -319,10 +319,10 @@ def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, k
     assert np.load("o.npy").shape == (1, 31, 4)
 
 
-def test_a_table_on_no_grid_is_a_line_where_one_side_is_asked_for(rng):
+def test_a_table_on_no_grid_is_a_line_where_one_side_is_requested(rng):
     table = rng.normal(size=(100, 64))
-    asked = pefourier.resize(table, (150,)).table
-    np.testing.assert_array_equal(asked, pefourier.resize(table, (150,), grid=(100,)).table)
+    requested = pefourier.resize(table, (150,)).table
+    np.testing.assert_array_equal(requested, pefourier.resize(table, (150,), grid=(100,)).table)
     assert pefourier.resize(table, (15, 10)).old == (10, 10)
     assert pefourier.resize(table[:50, :8], (9, 9), prefix=1).old == (7, 7)
     with pytest.raises(PefourierError, match=r"grid=\(7, 7\)"):  # 49 rows may be a window's biases

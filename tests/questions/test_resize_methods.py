@@ -169,8 +169,8 @@ def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, 
     assert (r.method, r.library) == (method, library)
     assert f"{method} interpolation as in {library}" in r.conclusion
     assert "timm" not in r.conclusion
-    asked = pefourier.resize(".", new, method="dinov2")
-    assert "library that runs" in asked.conclusion or asked.library
+    requested = pefourier.resize(".", new, method="dinov2")
+    assert "library that runs" in requested.conclusion or requested.library
     assert ("facebookresearch/dinov2 by dinov2" in str(r.findings)) == (kind == "dinov2")
 
 

@@ -75,9 +75,9 @@ def test_a_result_speaks(result):
 def test_nothing_that_a_result_holds_becomes_markup():
     result = pefourier.check("dft", length=4, d=4)
     enc = dataclasses.replace(result.encodings[0], spec="<script>alert(1)</script>&\"'")
-    told = dataclasses.replace(result, encodings=(enc,))._repr_html_()
-    assert "<script" not in told
-    assert "&lt;script&gt;" in told
+    reported = dataclasses.replace(result, encodings=(enc,))._repr_html_()
+    assert "<script" not in reported
+    assert "&lt;script&gt;" in reported
 
 
 def test_a_result_is_drawn_without_pyplot(result):
@@ -94,9 +94,9 @@ def test_a_result_goes_to_another_process_and_keeps_its_words(result):
     again = pickle.loads(pickle.dumps(result))
     assert again.to_dict() == result.to_dict()
     assert repr(again) == repr(result)
-    if result.encodings[0].codes:
+    if result.encodings[0].vectors:
         with pytest.raises(PefourierError, match="has no vectors"):
-            again.encodings[0].codes(np.arange(2))
+            again.encodings[0].vectors(np.arange(2))
 
 
 def test_what_is_about_no_encoding_is_on_no_grid():

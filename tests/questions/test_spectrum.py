@@ -133,7 +133,7 @@ ASKED += [("method", "declared", "--method periodogram")]
 
 
 @pytest.mark.parametrize(("option", "value", "named"), ASKED)
-def test_what_cannot_be_asked_is_refused(option, value, named):
+def test_what_cannot_be_requested_is_refused(option, value, named):
     with pytest.raises(PefourierError, match=named):
         spectrum(np.eye(4), **{option: value})
 
@@ -199,7 +199,7 @@ def test_one_row_is_constant(d):
 @pytest.mark.parametrize(
     ("spec", "length", "d"), [("sinusoidal", 80, 2**20), ("rope", 16, 2**19), ("rope", 2**18, 128)]
 )
-def test_bands_of_very_many_waves_are_told(run, spec, length, d):
+def test_bands_of_very_many_waves_are_reported(run, spec, length, d):
     done = run("spectrum", spec, "--length", length, "--d", d)
     assert (done.status, done.err) == (0, "")
 
@@ -263,11 +263,11 @@ GGUF |= {"llama.attention.head_count": 4, "llama.block_count": 2, "llama.rope.fr
 
 
 @pytest.mark.usefixtures("folder")
-def test_of_a_rotation_it_is_said_what_the_answer_is_of(run):
+def test_of_a_rotation_it_is_stated_what_the_answer_is_of(run):
     """By name and of a model's file; never of what is added, as a table of the same waves."""
     Path("m.gguf").write_bytes(gguf_bytes(GGUF))
     np.save("waves.npy", load("rope", 32, 16).table())
     for command, code in (("spectrum", "rotation-spectrum"), ("reconstruct", "rotation-rebuilt")):
         answers = run(command, "rope:d=16", "m.gguf", "waves.npy", "dft", "--json").results
-        codes = [[f["code"] for f in answer["findings"]] for answer in answers]
-        assert [code in found for found in codes] == [True, True, False, False]
+        vectors = [[f["code"] for f in answer["findings"]] for answer in answers]
+        assert [code in found for found in vectors] == [True, True, False, False]

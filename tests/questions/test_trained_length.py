@@ -82,8 +82,8 @@ AT += [(65536, "no new angles", 0), (131073, "unseen angles", 1)]
 def test_a_length_beyond_the_stated_one_ends_with_status_1(
     length, verdict, status, demand, written, run
 ):
-    asked = ("context", written(LLAMA31), *(("--length", length) if length else ()), "--json")
-    done = run(*asked, *demand)
+    requested = ("context", written(LLAMA31), *(("--length", length) if length else ()), "--json")
+    done = run(*requested, *demand)
     assert (done.results[0]["verdict"], done.status) == (verdict, status)
     assert done.results[0]["stated"] == STATED
     kinds = [reason["kind"] for reason in json.loads(done.out).get("reasons", [])]
@@ -100,10 +100,10 @@ def test_what_is_unknown_fails_where_it_is_required_and_tables_end(
     spec, length, required, strict, run
 ):
     np.save("codes.npy", np.random.default_rng(0).normal(size=(8, 4)))
-    asked = ("context", spec, "--length", length)
-    assert run(*asked, "--require", "fits").status == required
-    assert run(*asked, "--strict").status == strict
-    assert run(*asked).status == 0
+    requested = ("context", spec, "--length", length)
+    assert run(*requested, "--require", "fits").status == required
+    assert run(*requested, "--strict").status == strict
+    assert run(*requested).status == 0
 
 
 def test_a_lost_scaling_is_never_better_and_brief_shows_why(written, run):
@@ -166,7 +166,7 @@ def test_a_wavelength_of_the_length_is_a_whole_rotation(length):
     assert context("rope:inv_freq=turn.npy", length=3 * length, trained=length).new_pairs == 4
 
 
-def test_without_a_training_nothing_is_said_of_one():
+def test_without_a_training_nothing_is_stated_of_one():
     (rotation,) = context("rope:rho=1e4", length=512, d=64).rotations
     assert {band.turns_trained for band in rotation.bands} == {None}
     assert (rotation.unseen, rotation.critical_dimension) == (None, None)
@@ -187,10 +187,10 @@ REFUSED = {  # arithmetic on several numbers, each of which is allowed: the conf
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_numbers_that_no_rotation_can_be_made_of_are_refused(words, written):
-    config, asked = REFUSED[words]
+    config, requested = REFUSED[words]
     config = {"model_type": "llama", "rope_theta": 1e4, LONGEST: 128} | config
     with pytest.raises(PefourierError, match=words):
-        context(written(config), **asked)
+        context(written(config), **requested)
 
 
 @pytest.mark.parametrize("factor", [257.0, 1000.0, 1e300])
@@ -212,8 +212,8 @@ def test_a_key_of_any_json_is_read_or_named(value, written):
 def test_two_sizes_of_a_head_of_an_unknown_type_are_a_warning(known, written):
     own = {"model_type": "mystery", "qk_rope_head_dim": 64, "rope_theta": 1e4, LONGEST: 4096}
     for size in (64, 96):
-        codes = [f.code for f in context(written({**own, **known, "head_dim": size})).findings]
-        assert ("rope-two-heads" in codes) == (size == 96)
+        vectors = [f.code for f in context(written({**own, **known, "head_dim": size})).findings]
+        assert ("rope-two-heads" in vectors) == (size == 96)
 
 
 def baseline(run, config, folder):

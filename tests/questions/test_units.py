@@ -60,7 +60,7 @@ def scaled(enc, factor):
     measure = enc.measure
     if is_stationary(enc):
         measure = replace(measure, squared_length=measure.squared_length * factor**2)
-    return with_measure(replace(enc, codes=lambda x: factor * enc.codes(x)), measure)
+    return with_measure(replace(enc, vectors=lambda x: factor * enc.vectors(x)), measure)
 
 
 @pytest.fixture(params=enumerate([*sorted(BUILDERS), *TABLES]), ids=lambda row: row[1])
@@ -100,8 +100,8 @@ def test_faithfulness_and_relations_do_not_depend_on_the_unit(case, question):
             same(found, value)
     if question == check_faithful:
         assert unit_free(other.identified) == unit_free(one.identified)
-        codes = [{f.code for f in r.findings} - {*IN_FORMATS} for r in (one, other)]
-        assert codes[0] == codes[1]
+        vectors = [{f.code for f in r.findings} - {*IN_FORMATS} for r in (one, other)]
+        assert vectors[0] == vectors[1]
 
 
 def test_spectrum_and_reconstruction_do_not_depend_on_the_unit(case):

@@ -63,7 +63,7 @@ def test_what_got_worse_is_named(before, after, worse):
         assert f"{np.sqrt(SQUARED):.4g}, {2 * np.sqrt(SQUARED):.4g}" in words[0]
 
 
-def test_codes_that_fewer_formats_tell_apart_and_a_severer_finding_got_worse():
+def test_vectors_that_fewer_formats_report_apart_and_a_severer_finding_got_worse():
     enc = load("rope", 300, 8)
     for key, change in product(("distinct_cast", "distinct_phase"), (1, -1)):
         record = record_of(enc)

@@ -28,14 +28,14 @@ def test_every_example_of_the_list_is_answered(run):
         assert (done.status, done.err) == (0, ""), line
 
 
-def test_several_are_told_in_the_order_given(run):
+def test_several_are_reported_in_the_order_given(run):
     assert [r["encoding"] for r in run("list", "rope", "dft", "--json").results] == ["rope", "dft"]
     done = run("list", "ropee")
     assert (done.status, done.out, "Did you mean 'rope'?" in done.err) == (2, "", True)
 
 
 @pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used])
-def test_models_use_what_is_said_of_them(tmp_path, kind):
+def test_models_use_what_is_stated_of_them(tmp_path, kind):
     """Their configs are read as that encoding, or refused as its table is in weights."""
     config = {"model_type": kind, "hidden_size": 64, "num_attention_heads": 4, "image_size": 224}
     config |= {"max_position_embeddings": 64, "num_hidden_layers": 2, "patch_size": 16}

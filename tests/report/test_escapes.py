@@ -40,26 +40,26 @@ def inline_markup(text):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ESCAPES)
 def test_an_escaped_name_is_text_in_one_line(form, name):
-    told = ESCAPES[form](name)
-    assert told.isprintable()
+    reported = ESCAPES[form](name)
+    assert reported.isprintable()
     if form in ("text", "lint", "md", "latex", "csv"):
-        assert not re.search(r"(^|\s)::|##\[", told)
+        assert not re.search(r"(^|\s)::|##\[", reported)
     if form == "md":
-        left = inline_markup(told)
+        left = inline_markup(reported)
         assert not re.search(r"[`*$|~]|<[a-z!]|\]\(|\]:|&\w+;|\b_|_\b", left)
         assert not re.match(r"[#>=]|[-+] |\d+\. ", left)
     if form == "latex":
-        left = re.sub(r"\\(text\w+\{\}|ldots\{\}|[&%$#_{}])", "", told)
+        left = re.sub(r"\\(text\w+\{\}|ldots\{\}|[&%$#_{}])", "", reported)
         assert not re.search(r"[%&#^~_\\]", left)
-        assert not re.match(r"[\[*]", told)
+        assert not re.match(r"[\[*]", reported)
         assert left.count("{") == left.count("}")
     if form == "csv":
-        assert not re.match(r"[\s]*[=+\-@＝]", told)
+        assert not re.match(r"[\s]*[=+\-@＝]", reported)
     if form == "html":
-        assert not re.search("[<>\"']", told)
-        assert html.unescape(told).isprintable()
+        assert not re.search("[<>\"']", reported)
+        assert html.unescape(reported).isprintable()
     if form == "github":
-        assert not re.search(r"%(?!25|0A|0D)", told)
+        assert not re.search(r"%(?!25|0A|0D)", reported)
         assert not re.search(r"[:,]", in_workflow_property(name))
 
 
@@ -82,7 +82,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def told_in(form, out):
+def reported_in(form, out):
     """Find what a name of a file has become in the output but text."""
     if form == "csv":
         cells = [cell for row in csv.reader(out.splitlines()) for cell in row]
@@ -114,7 +114,7 @@ def test_names_of_files_are_text_in_each_form_of_a_command(run, folder, monkeypa
         done = run(command, "--format", form, "--quiet", *more, "--paths", "--", name)
         assert done.status in (0, 1, 2), name
         if form not in ("json", "sarif"):
-            assert told_in(form, done.out) == [], name
+            assert reported_in(form, done.out) == [], name
         refused = run(command, "--format", form, "--quiet", *more, "--paths", "--", f"no {name}")
         for text in (done.out, done.err, refused.out, refused.err):
             assert plain_lines(text), (name, text)

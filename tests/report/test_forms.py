@@ -20,14 +20,14 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documents_have_the_numbers_of_the_text(command, run):
-    asked = [command, *COMMANDS[command]]
-    text = " ".join(run(*asked).out.split())
-    markdown = run(*asked, "--format", "md").out
+    requested = [command, *COMMANDS[command]]
+    text = " ".join(run(*requested).out.split())
+    markdown = run(*requested, "--format", "md").out
     table = [line for line in markdown.splitlines() if line.startswith("| ")]
     for line in table:
         for word in re.findall(r"\d\.\d+(?:e-?\d+)?", line):
             assert word in text, (line, word)
-    latex = run(*asked, "--format", "latex").out
+    latex = run(*requested, "--format", "latex").out
     assert latex.count(r"\begin{tabular}") == markdown.count("|\n|---") > 0
     body = [line for line in latex.splitlines() if line.endswith(r" \\")]
     cells = [
@@ -35,9 +35,9 @@ def test_documents_have_the_numbers_of_the_text(command, run):
         for line, row in zip(body, table, strict=True)
     ]
     assert [one for one in cells if one[0] != one[1]] == []
-    for record in run(*asked, "--json").results:
-        told = record["conclusion"]  # that of design follows its advice, with verdict and size
-        assert (told.partition(" and d 8 ")[2] if command == "design" else told) in markdown
+    for record in run(*requested, "--json").results:
+        reported = record["conclusion"]  # that of design follows its advice, with verdict and size
+        assert (reported.partition(" and d 8 ")[2] if command == "design" else reported) in markdown
 
 
 def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkeypatch):
@@ -48,10 +48,10 @@ def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkey
     log = json.loads(done.out)
     assert log["version"] == "2.1.0"
     (one,) = log["runs"]
-    told = run("check-faithful", "once more.npy", "--json").results[0]["findings"]
+    reported = run("check-faithful", "once more.npy", "--json").results[0]["findings"]
     results = [r for r in one["results"] if "locations" in r]
     levels = [(r["ruleId"], r["level"]) for r in results]
-    assert levels == [(f["code"], f["severity"]) for f in told] != []
+    assert levels == [(f["code"], f["severity"]) for f in reported] != []
     for r in results:
         place = r["locations"][0]["physicalLocation"]
         assert place["artifactLocation"]["uri"] == "once%20more.npy"
@@ -66,10 +66,10 @@ def test_findings_and_refusals_as_code_scanning_reads_them(run, tmp_path, monkey
 def test_a_fault_is_annotated_once(run, tmp_path):
     rows = np.random.default_rng(0).normal(size=(8, 4))
     np.save(tmp_path / "twice.npy", rows[[0, 1, 2, 3, 4, 5, 6, 3]])
-    told = run("check-faithful", tmp_path / "twice.npy", "--strict", "--format", "github")
-    assert told.status == 1
-    assert told.out.count("duplicate-rows") == 1
+    reported = run("check-faithful", tmp_path / "twice.npy", "--strict", "--format", "github")
+    assert reported.status == 1
+    assert reported.out.count("duplicate-rows") == 1
     for second, status in ("rope:rho=5e5", 1), ("rope:layout=interleaved", 1), ("rope", 0):
-        told = run("compare", "rope", second, "--d", 8, "--format", "github")
-        assert (told.status, told.out.count("::error ")) == (status, status), told.out
-        assert "::notice title=pefourier compare rope::" in told.out
+        reported = run("compare", "rope", second, "--d", 8, "--format", "github")
+        assert (reported.status, reported.out.count("::error ")) == (status, status), reported.out
+        assert "::notice title=pefourier compare rope::" in reported.out

@@ -27,5 +27,5 @@ def test_what_is_no_answer_is_found(run, change, found):
     """`run` holds every answer with --json to the schema; here that it can fail."""
     answer = json.loads(run("check-faithful", "dft", "--d", "4", "-S", "4", "--json").out)
     change(wrong := copy.deepcopy(answer))
-    told = [*faults(wrong, published(), published())]
-    assert any(found in one.replace("answer.schema", "answer") for one in told)
+    reported = [*faults(wrong, published(), published())]
+    assert any(found in one.replace("answer.schema", "answer") for one in reported)

@@ -151,10 +151,12 @@ def inputs(tmp_path_factory):
 def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, command):
     """Nothing is cut or stands on other words; a layout that finds no room warns."""
     monkeypatch.chdir(inputs)
-    asked = []
-    monkeypatch.setattr(plot, "save", lambda _path, draw, answers, _: asked.append((draw, answers)))
+    requested = []
+    monkeypatch.setattr(
+        plot, "save", lambda _path, draw, answers, _: requested.append((draw, answers))
+    )
     assert run(*command.split(), "--quiet", "--plot", "a.png").status < 2
-    ((draw, answers),) = asked
+    ((draw, answers),) = requested
     look = plot.Look(3.4)
     with plot.figure_style():
         figure = draw(answers, look)
@@ -209,7 +211,9 @@ LOOKED = [  # options, with the width in pixels of a PNG and what an SVG or PDF 
 
 
 @pytest.mark.parametrize(("options", "suffix", "part"), LOOKED)
-def test_a_figure_looks_as_asked_and_is_the_same_on_every_run(run, tmp_path, options, suffix, part):
+def test_a_figure_looks_as_requested_and_is_the_same_on_every_run(
+    run, tmp_path, options, suffix, part
+):
     """Whatever a user's own settings are."""
     files = []
     for name in "ab":

@@ -112,7 +112,7 @@ FORMULA = load("axial-rope", d=8, grid=(6, 6))
 spectrum_at = partial(spectrum, sigma=0)
 
 
-def turned(enc):
+def rotated(enc):
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(enc.dim, enc.dim)))[0]
     return enc.table() @ turn
 
@@ -159,7 +159,7 @@ CASES = [  # verdict, question, what makes the encoding
     ("the same", beside, lambda: SINUSOIDAL),
     ("permuted", against("rope:layout=interleaved"), lambda: ROPE),
     ("equivalent", partial(beside, other=3 * SINUSOIDAL.table()), lambda: SINUSOIDAL),
-    ("same geometry", partial(beside, other=turned(SINUSOIDAL)), lambda: SINUSOIDAL),
+    ("same geometry", partial(beside, other=rotated(SINUSOIDAL)), lambda: SINUSOIDAL),
     ("used differently", against("sinusoidal:layout=halves"), lambda: ROPE),
     ("different", against("rope:rho=5e5"), lambda: ROPE),
     ("zero codes", spectrum, lambda: load("none", 80, 64)),
@@ -263,9 +263,11 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
     record = result.to_dict()
     assert (result.verdict, record["verdict"]) == (verdict, verdict)
     words = read_toml(WORDS)[renderer_of(result).command][verdict]
-    said = f"{words.get('title', verdict).upper()}. {record['meaning']} {record['action']}".rstrip()
-    assert record["conclusion"].startswith(said)
-    assert not re.search(r"nan|None|inf\b|–|\[|\{", said)
+    stated = (
+        f"{words.get('title', verdict).upper()}. {record['meaning']} {record['action']}".rstrip()
+    )
+    assert record["conclusion"].startswith(stated)
+    assert not re.search(r"nan|None|inf\b|–|\[|\{", stated)
 
 
 def test_every_verdict_of_the_words_is_reached_by_a_case():
@@ -291,9 +293,9 @@ def test_every_encoding_has_an_answer_to_every_question(name, command):
 def test_a_conclusion_ends_with_the_two_worst_findings():
     severities = enumerate(("note", "warning", "error", "error"))
     found = [Finding(f"c{i}", severity, f"case {i}") for i, severity in severities]
-    told = replace(check_faithful(load("dft", 8, 8)), findings=found).conclusion
-    assert told.endswith(" Case 2. Case 3.")
-    assert "Case 1" not in told
+    reported = replace(check_faithful(load("dft", 8, 8)), findings=found).conclusion
+    assert reported.endswith(" Case 2. Case 3.")
+    assert "Case 1" not in reported
 
 
 @pytest.mark.parametrize("sigma", [0, 4])

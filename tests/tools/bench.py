@@ -197,8 +197,8 @@ def ten_times(rotate, q, k):
     def work():
         with torch.no_grad():
             for _ in range(10):
-                turned, _ = rotate(q, k)
-            return turned.float().numpy()
+                rotated, _ = rotate(q, k)
+            return rotated.float().numpy()
 
     return work
 
@@ -337,8 +337,8 @@ def main(only=""):
         slopes.append(growth(command, sizes))
         print(command, sizes, slopes[-1]["seconds"], slopes[-1]["exponent"], flush=True)
     if only:
-        asked = {row["question"] for row in rows}
-        kept = [row for row in stored["comparisons"] if row["question"] not in asked]
+        requested = {row["question"] for row in rows}
+        kept = [row for row in stored["comparisons"] if row["question"] not in requested]
         rows, slopes = [*kept, *rows], stored["growth"]
     stored |= {"machine": machine, "comparisons": rows, "growth": slopes}
     OUT.write_text(json.dumps(stored, indent=1) + "\n")

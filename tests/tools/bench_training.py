@@ -62,7 +62,7 @@ class Setting:
         y = torch.as_tensor(self.task.labels[fold.train])
         return x.to(self.device), y.to(self.device)
 
-    def codes(self) -> torch.Tensor:
+    def vectors(self) -> torch.Tensor:
         """The table that every member adds."""
         table = load_injection("dft", self.sizes.tokens, self.sizes.d, self.sizes.heads, 0).table()
         return torch.tensor(table, dtype=torch.float32, device=self.device)
@@ -103,15 +103,15 @@ class Layer(torch.nn.Module):
 class Classifier(torch.nn.Module):
     """The same classifier as a module."""
 
-    def __init__(self, sizes: Transformer, codes: torch.Tensor) -> None:
+    def __init__(self, sizes: Transformer, vectors: torch.Tensor) -> None:
         super().__init__()
         self.project = torch.nn.Linear(sizes.channels, sizes.d)
-        self.register_buffer("codes", codes)
+        self.register_buffer("vectors", vectors)
         self.layers = torch.nn.Sequential(*(Layer(sizes) for _ in range(sizes.layers)))
         self.head = torch.nn.Linear(sizes.d, sizes.classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.layers(self.project(x) + self.codes).mean(dim=-2))
+        return self.head(self.layers(self.project(x) + self.vectors).mean(dim=-2))
 
 
 def rounding(s: Setting, *, half: bool) -> torch.autocast:
@@ -122,7 +122,7 @@ def rounding(s: Setting, *, half: bool) -> torch.autocast:
 def loop(s: Setting, *, half: bool = False, compiled: bool = False, graph: bool = False) -> float:
     """Milliseconds of one member after another."""
     x, y = s.windows()
-    model = Classifier(s.sizes, s.codes()).to(s.device)
+    model = Classifier(s.sizes, s.vectors()).to(s.device)
     run = torch.compile(model, mode="reduce-overhead") if compiled else model
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True, capturable=graph)
     index = torch.zeros(s.batch, dtype=torch.long, device=s.device)
@@ -159,7 +159,7 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 def mapped(s: Setting, *, compiled: bool = False) -> float:
     """Milliseconds of all members by `torch.func.vmap`; in bfloat16 on a GPU."""
     x, y = s.windows()
-    models = [Classifier(s.sizes, s.codes()).to(s.device) for _ in range(s.members)]
+    models = [Classifier(s.sizes, s.vectors()).to(s.device) for _ in range(s.members)]
     parameters, buffers = torch.func.stack_module_state(models)
     base = models[0]
     half = s.device.type == "cuda"
@@ -214,7 +214,7 @@ def jax_fleet(s: Setting) -> float:
 
     t, x, y = s.sizes, *(jnp.asarray(part.cpu().numpy()) for part in s.windows())
     dtype = jnp.bfloat16 if s.device.type == "cuda" else jnp.float32
-    codes = jnp.asarray(s.codes().cpu().numpy(), dtype)
+    vectors = jnp.asarray(s.vectors().cpu().numpy(), dtype)
 
     def weights(key: jax.Array) -> dict:
         shapes = {"project.w": (t.channels, t.d), "head.w": (t.d, t.classes)}
@@ -244,7 +244,7 @@ def jax_fleet(s: Setting) -> float:
 
     def loss(p: dict, windows: jax.Array, classes: jax.Array) -> jax.Array:
         c = {name: value.astype(dtype) for name, value in p.items()}
-        h = windows.astype(dtype) @ c["project.w"] + c["project.b"] + codes
+        h = windows.astype(dtype) @ c["project.w"] + c["project.b"] + vectors
         for i in range(t.layers):
             heads = (h @ c[f"{i}.qkv"]).reshape(*h.shape[:2], 3, t.heads, t.d // t.heads)
             q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
@@ -365,16 +365,18 @@ def measure_here() -> None:
     for name, number in usual.items():
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--keep", action="store_true", help="write rows to figures/bench.json")
-    asked = parser.parse_args()
-    task = load_task(f"order:length={asked.tokens}")
-    sizes = Transformer(task.length, channels=2, classes=2, d=asked.d, layers=asked.layers)
-    rows = measure(Setting(task, sizes, asked.members, asked.batch_size, asked.steps, device))
+    requested = parser.parse_args()
+    task = load_task(f"order:length={requested.tokens}")
+    sizes = Transformer(task.length, channels=2, classes=2, d=requested.d, layers=requested.layers)
+    rows = measure(
+        Setting(task, sizes, requested.members, requested.batch_size, requested.steps, device)
+    )
     for row in rows:
         print(
             f"{row.program:28} {row.milliseconds:10.3f} ms {row.teraflops:8.2f} TFLOP/s "
             f"{row.times_fused:8.2f} x fused"
         )
-    if asked.keep:
+    if requested.keep:
         keep(rows)
 
 

@@ -30,7 +30,7 @@ from pefourier.report import terms
 from pefourier.reproduce import Claim
 from pefourier.train.plan import DatasetPlan
 from pefourier.weights.usage import Usage
-from pefourier.writing.page import SCHEMA, fields_told
+from pefourier.writing.page import SCHEMA, labelled_fields
 
 FILE = terms.SCHEMA
 GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
@@ -59,8 +59,8 @@ TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"
 NUMBER = {"type": ["number", "null"]}  # what is not finite is null
 IDENTITY = {"encoding": {"type": ["string", "null"]}, "spec": {"type": ["string", "null"]}}
 IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
-SAID = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
-SAID |= {"findings": {"type": "array", "items": OBJECT}}
+OF_REPORTS = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
+OF_REPORTS |= {"findings": {"type": "array", "items": OBJECT}}
 LAYERS = {"layers": {"type": "array", "items": OBJECT}}
 KINDS = {  # of results, by command
     "spectrum": (LineSpectrum, GridSpectrum),
@@ -88,7 +88,7 @@ PLAINLY = {  # records that no dataclass stands for
     "train": {
         **{"dataset": TEXT, "training": OBJECT, "seeds": WHOLE, "length": WHOLE},
         **{"accuracy": OBJECT, "lengths": {"type": "array"}},
-        **{"difference": {"type": ["object", "null"]}, **SAID},
+        **{"difference": {"type": ["object", "null"]}, **OF_REPORTS},
     },
 }
 AT_TIMES = {  # fields of such records that some lack
@@ -165,9 +165,11 @@ def described(groups, properties):
 
 def record_of(kind, defs, encodings):
     """A record: what it is about, and the fields of its dataclass."""
-    fields_of, said = fields_schema(kind, defs), SAID if issubclass(kind, SAYING) else {}
-    properties = (IDENTITY if encodings else {"conclusion": TEXT}) | said | fields_of["properties"]
-    required = {*fields_of["required"], "conclusion", *said}
+    fields_of, stated = fields_schema(kind, defs), OF_REPORTS if issubclass(kind, SAYING) else {}
+    properties = (
+        (IDENTITY if encodings else {"conclusion": TEXT}) | stated | fields_of["properties"]
+    )
+    required = {*fields_of["required"], "conclusion", *stated}
     required |= {"params", "encoding"} if encodings else set()
     return object_of(properties | BESIDE.get(kind, {}), required)
 
@@ -176,7 +178,7 @@ def fields_schema(kind, defs):
     """The fields of a dataclass that are told, each with its meaning."""
     rooms = kind.__module__.split(".")
     room = next((name for name in rooms if name in GROUPS), rooms[-1])
-    hints, names = hints_of(kind), fields_told(kind)
+    hints, names = hints_of(kind), labelled_fields(kind)
     rules = {name: of_type(hints[name], defs) for name in names}
     rules = described(GROUPS.get(room, (room,)), rules)
     return object_of({names[name]: rule for name, rule in rules.items()})

@@ -104,8 +104,8 @@ def compare(
         own = rng.normal(size=shared.shape)
         x = np.sqrt(COMMON) * shared + np.sqrt(1 - COMMON) * own
         x[y] += apart / np.sqrt(learner.columns)
-        said = learner.predict(x, y, training)
-        cells = [[(said == s) & (y == t) & tested for s in (0, 1)] for t in (0, 1)]
+        stated = learner.predict(x, y, training)
+        cells = [[(stated == s) & (y == t) & tested for s in (0, 1)] for t in (0, 1)]
         tables = np.array(cells).sum(axis=3)  # (class, said to be, J)
         confusions[name] = tables.sum(axis=2)
         f1[name] = 2 * tables[1, 1] / (2 * tables[1, 1] + tables[0, 1] + tables[1, 0])

@@ -97,8 +97,8 @@ class Probe:
 
     def pairs(self, **edits: Any) -> int | None:
         """Number of rotated pairs of the layer with keys set."""
-        turned = self.run(**edits)
-        return len(turned[self.layer][0]) if self.layer in turned else None
+        rotated = self.run(**edits)
+        return len(rotated[self.layer][0]) if self.layer in rotated else None
 
     def moves(self, **edits: Any) -> bool:
         """Whether keys that are set change how the layer turns."""
@@ -190,8 +190,8 @@ def rotation(probe: Probe, *, nested: bool) -> dict[str, Any]:
         row["rope"] = default
     if "width" not in row and row.get("head") is None:
         share = default.get("partial_rotary_factor", row["share"])
-        turned = 1.0 if default.get("rope_type") == "proportional" else share
-        row["head"] = int(2 * probe.pairs() / turned)
+        rotated = 1.0 if default.get("rope_type") == "proportional" else share
+        row["head"] = int(2 * probe.pairs() / rotated)
     return row
 
 
@@ -258,7 +258,7 @@ def partner(function: Any, module: type, config: Any, layer: str) -> str:
     pairs = next(len(b) for n, b in made.named_buffers() if n.endswith("inv_freq"))
     basis = torch.eye(d := 2 * pairs)[None, :, None, :]
     vectors = (basis, basis.clone()) if {"k", "xk"} & arguments(function) else (basis,)
-    turned = []
+    rotated = []
     for position in (1, 0):
         place = torch.tensor([[position]])
         try:
@@ -267,8 +267,8 @@ def partner(function: Any, module: type, config: Any, layer: str) -> str:
             waves = made(torch.zeros(1, 1, 4), place.expand(3, 1, 1), **keys)
         waves = waves if isinstance(waves, tuple) else (waves,)
         out = function(*vectors, *waves)
-        turned.append((out[0] if isinstance(out, tuple) else out).reshape(d, -1))
-    scores = (turned[0] @ turned[1].T)[0]
+        rotated.append((out[0] if isinstance(out, tuple) else out).reshape(d, -1))
+    scores = (rotated[0] @ rotated[1].T)[0]
     at = [j for j in range(1, d) if abs(scores[j]) > 1e-6]
     return {1: "interleaved", d // 2: "halves"}[at[0]] if len(at) == 1 and d > 2 else "other"
 
@@ -288,9 +288,9 @@ def types_of_layers(config: Any) -> dict[str, Any]:
         row["layer_types"] = (
             laid if laid.count(",") < 5 else "irregular: " + ", ".join(sorted(set(kinds)))
         )
-    turned = getattr(config, "no_rope_layers", None)
-    if isinstance(turned, list) and 0 in turned:
-        row["unrotated"] = [i for i, turns in enumerate(turned) if not turns]
+    rotated = getattr(config, "no_rope_layers", None)
+    if isinstance(rotated, list) and 0 in rotated:
+        row["unrotated"] = [i for i, turns in enumerate(rotated) if not turns]
     window = vars(config).get("sliding_window")
     if type(window) is int:
         row["window"] = window
@@ -359,8 +359,8 @@ def unread_keys(probe: Probe) -> list[str]:
     """Which of the places and names of a scaling a class does not look at."""
 
     def moves(**edits: Any) -> bool:
-        turned = probe.run(**edits)
-        return not turned or bool(moved(probe.plain, turned))
+        rotated = probe.run(**edits)
+        return not rotated or bool(moved(probe.plain, rotated))
 
     by_layer = {layer: {**LINEAR, "rope_theta": 777.0} for layer in probe.plain}
     places = ("rope_scaling", "rope_parameters")

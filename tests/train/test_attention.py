@@ -60,14 +60,14 @@ def test_attention_and_its_gradients_are_those_of_the_sums(rng, length, padded, 
         torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
 
 
-def test_xpos_is_turned_as_its_definition_says(rng):
+def test_xpos_is_rotated_as_its_definition_says(rng):
     """zeta^(s - t) before the rotation of pair i, Sun et al., 2022, Eq. 12, by complex numbers."""
     d, span = 4, 4.0
     table = torch.as_tensor(load_injection(f"xpos:span={span}", 6, d, 1, 0).table())[None]
     q, k = rng.normal(size=(2, d))
     parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
-    turned = model.turn_by_positions(*parts, table)
-    got = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in turned))
+    rotated = model.rotate_by_positions(*parts, table)
+    got = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in rotated))
     theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
     pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
     lag = (np.arange(6)[:, None] - np.arange(6))[..., None]

@@ -17,8 +17,8 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     np.savez(tmp_path / "x.npz", X=x, y=y.astype(int))
     given = {**SMALL, "dataset": (str(tmp_path / "x.npz"),), "encoding": ("none", "order-free")}
     out, models = tmp_path / "out", tmp_path / "models"
-    asked = {**given, "folds": 2, "seeds": 2, "out": str(out), "save_models": str(models)}
-    found = run_comparison(Options(**asked, beside=("trees",)))
+    requested = {**given, "folds": 2, "seeds": 2, "out": str(out), "save_models": str(models)}
+    found = run_comparison(Options(**requested, beside=("trees",)))
     (one,) = found.datasets
     assert list(one.scores) == ["none", "order-free", "trees"]
     assert one.scores["trees"]["f1"].mean > 0.9
@@ -28,7 +28,7 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
         for key in ("windows", "trained"):
             assert rows["none", 0, fold][key] == rows["trees", 0, fold][key]
     assert len(list(models.iterdir())) == 8  # none of trees
-    again = run_comparison(Options(**asked, beside=("trees",), resume=True))
+    again = run_comparison(Options(**requested, beside=("trees",), resume=True))
     assert numbers(again.runs) == numbers(found.runs)
 
 
@@ -41,7 +41,7 @@ def test_what_trees_see_is_no_padding(rng):
         np.testing.assert_allclose(row, np.concatenate(expected))
 
 
-def test_series_of_any_length_are_stretched_alike(rng):
+def test_series_of_any_length_are_stretched_equal(rng):
     """A series and its every other row, with whatever behind it, become the same."""
     slow = np.repeat(rng.normal(size=(4, 5, 3)), 2, axis=1)[:, :9]
     slow[:, 1::2] = (slow[:, :-1:2] + slow[:, 2::2]) / 2  # straight between
@@ -63,7 +63,7 @@ def test_minirocket_sees_where_things_are():
     assert (test.argmax(axis=1) == task.labels[fold.test]).mean() > 0.8
 
 
-def test_methods_that_cannot_be_asked_are_refused(monkeypatch):
+def test_methods_that_cannot_be_requested_are_refused(monkeypatch):
     for given, named in (
         ({"beside": ("tree",)}, "Did you mean 'trees'?"),
         ({"beside": ("minirocket",)}, "needs 9 rows"),

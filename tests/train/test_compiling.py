@@ -73,8 +73,8 @@ def test_what_is_compiled_depends_on_the_device_and_on_how_long_training_takes()
         *(("auto", gpu, (False, True)), ("auto", CPU, (False, False))),
         *(("on", CPU, (True, True)), ("off", gpu, (False, False))),
     ):
-        asked = Compiler(choice, print)
-        assert (asked.pays(device, seconds - 1), asked.pays(device, seconds)) == expected
+        requested = Compiler(choice, print)
+        assert (requested.pays(device, seconds - 1), requested.pays(device, seconds)) == expected
     one, two = (seconds_of_step(SIZES, 32, members) for members in (1, 2))
     assert one < two < 2 * one
     assert seconds_of_step(OrderFree(8, 2, 2), 32, 9) == compiling.STARTING

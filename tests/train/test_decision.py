@@ -43,7 +43,7 @@ def drawn_rows(rng):
     return rows
 
 
-def told(text, pattern):
+def reported(text, pattern):
     """What a headline names there, without numbers."""
     found = re.search(pattern, text)
     parts = re.split(r", | and ", found[1]) if found else []
@@ -92,23 +92,23 @@ def check_dataset(found, data):
     top, *ties = data.best
     assert f1[top] == max(f1[e] for e in judged)
     assert f", {top} has the highest mean F1, {f1[top]:.3f}" in text
-    assert told(text, r"; (.*) cannot be distinguished") == (ties if data.worse else [])
-    worse = told(text, r"(?:every other|Significantly worse): (.*?)\. (?:Use|Choose)")
+    assert reported(text, r"; (.*) cannot be distinguished") == (ties if data.worse else [])
+    worse = reported(text, r"(?:every other|Significantly worse): (.*?)\. (?:Use|Choose)")
     assert worse == list(data.worse)
     sides = {"best": (1, True), "tied": (2, True)}.get(data.verdict)
     assert sides is None or (min(len(data.best), 2), bool(data.worse)) == sides
     assert sides is not None or not data.worse
-    codes = {
+    vectors = {
         e: data.verdicts[e] for e, d in data.differences.items() if {e, d.reference} <= {*judged}
     }
     if data.verdict == "no difference":
-        assert set(codes.values()) <= {"not shown"}
+        assert set(vectors.values()) <= {"not shown"}
     if data.verdict == "too few":
-        assert not set(codes.values()) & SIDES
+        assert not set(vectors.values()) & SIDES
         short = data.shortage
         assert f" between {data.pair[0]} and {data.pair[1]}" in text
         assert short.needed is None or short.units < max(short.needed, statistics.LEAST_UNITS)
-    for e, code in codes.items():
+    for e, code in vectors.items():
         pair = {e, data.differences[e].reference}
         if top in pair:  # the rest of the pair is worse, or a tie
             (other,) = pair - {top}
@@ -134,7 +134,7 @@ def check_table(found):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_that_is_said_of_drawn_runs_contradicts(seed, monkeypatch):
+def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
     monkeypatch.setattr(
         statistics, "interval", lambda x: statistics.Mean(*map(float, (x.mean(), x.min(), x.max())))
     )
@@ -274,7 +274,7 @@ def test_the_headline_of_noise_names_a_best_encoding_in_a_twentieth_at_most():
     assert named[2] > 0.9
 
 
-def test_ranks_decide_over_datasets_where_they_tell_something():
+def test_ranks_decide_over_datasets_where_they_report_something():
     scores = {"sinusoidal": 0.9, "dft": 0.5, "order-free": 0.95}
     rows = of_datasets(9, scores)
     found = summary.summarize_runs(rows)

@@ -14,7 +14,7 @@ from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
 
-def test_codes_that_do_not_vary_have_no_size_to_match(tmp_path):
+def test_vectors_that_do_not_vary_have_no_size_to_match(tmp_path):
     own = str(tmp_path / "own.npy")
     np.save(own, np.full((6, 8), 0.3) + np.arange(8))
 
@@ -23,16 +23,18 @@ def test_codes_that_do_not_vary_have_no_size_to_match(tmp_path):
             run_comparison(Options(**{**SMALL, "encoding": (spec,)}))
 
 
-def test_what_to_know_of_data_and_codes_is_said(tmp_path, rng):
+def test_what_to_know_of_data_and_vectors_is_stated(tmp_path, rng):
     own, y = str(tmp_path / "own.npz"), np.array(["many"] * 30 + ["few"] * 9)
     np.savez(own, X=rng.normal(size=(39, 10, 2)), y=y, lengths=rng.integers(4, 11, 39))
     given = {**SMALL, "encoding": ("none", "sinusoidal", "dft", "rope", "order-free")}
     first, second = resolve(Options(**{**given, "dataset": (own, "order:length=10")})).resolved
-    for told, words in (
+    for reported, words in (
         (list_remarks(first), ("groups", "4 to 10", "few has only 9", "dft has 8 distinct")),
         (list_remarks(second), ("dft has 8 distinct vectors for 10",)),
     ):
-        assert [word in text for word, text in zip(words, told, strict=True)] == [True] * len(words)
+        assert [word in text for word, text in zip(words, reported, strict=True)] == [True] * len(
+            words
+        )
 
 
 @pytest.mark.parametrize("folds", [None, 1])
@@ -67,15 +69,15 @@ def test_tokens_are_as_many_as_fit_and_cover_the_rows():
             )
 
 
-def test_runs_that_cost_alike_are_trained_together():
+def test_runs_that_cost_equal_are_trained_together():
     """Biases and keys of lags are paid for by all of a stack."""
     arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
     options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
     (task,) = resolve(options).resolved
     found = plan_ensembles(task, 16)
     kinds = [{run.arm.spec for run in stack.runs} for stack in found]
-    codes, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
-    assert kinds == [biases, codes, codes, {"shaw"}, {"order-free"}, {"trees"}]
+    vectors, biases = {"none", "dft", "rope"}, {"t5", "alibi"}
+    assert kinds == [biases, vectors, vectors, {"shaw"}, {"order-free"}, {"trees"}]
     assert [len(stack.runs) for stack in found] == [14, 11, 10, 7, 7, 1]
     keys = [key for stack in found for key in stack.keys]
     assert len(keys) == len(set(keys)) == 7 * 7 + 1

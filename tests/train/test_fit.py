@@ -66,9 +66,9 @@ def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
     for name, p in running.parameters.items():
         if not name.startswith("codes"):
             assert (p[::3] == p[0]).all(), name
-    weights, codes = running.parameters["0.qkv.w"], running.parameters["codes.add"]
+    weights, vectors = running.parameters["0.qkv.w"], running.parameters["codes.add"]
     assert (weights[0] != weights[1:3]).all()
-    assert torch.equal(codes[3], codes[5])  # `learned` of one seed in two folds
+    assert torch.equal(vectors[3], vectors[5])  # `learned` of one seed in two folds
     drawn = [draw_batches(unequal, seed, fold, 0, 5, 4) for seed, fold in (*places, (0, 0))]
     assert (drawn[0] == drawn[3]).all()
     assert (drawn[0] != drawn[1]).any()
@@ -85,7 +85,7 @@ def test_batches_are_the_same_however_steps_are_cut(task):
     assert (one != other).any()
 
 
-def test_fixed_codes_stay_learned_ones_move_and_shared_ones_stay_shared(task):
+def test_fixed_vectors_stay_learned_ones_move_and_shared_ones_stay_shared(task):
     own = [member("dft"), member("learned"), member("sinusoidal", learn=True), member("t5")]
     running = program(task, own)
     before = running.parameters["codes.add"].detach().clone()
@@ -146,7 +146,7 @@ def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
     held, monkeypatch, looks, patience, kept, members
 ):
     """Validation finds these scores and losses, look after look; what is lost is never kept."""
-    each, told = iter(looks), []
+    each, reported = iter(looks), []
     monkeypatch.setattr(
         fit,
         "score_members",
@@ -154,9 +154,9 @@ def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
     )
     schedule = epochs(len(looks), patience=patience)
     pair = [member("dft"), member("rope")]
-    found = fit.fit(held, SIZES, pair, schedule, lambda *now: told.append(now[:2]))
+    found = fit.fit(held, SIZES, pair, schedule, lambda *now: reported.append(now[:2]))
     assert [outcome.step for outcome in found] == [EPOCH * look for look in kept]
-    assert told == [(EPOCH * n, count) for n, count in enumerate(members, 1)]
+    assert reported == [(EPOCH * n, count) for n, count in enumerate(members, 1)]
 
 
 @pytest.mark.parametrize("own", [{"patience": 2}, {"patience": 3, "dropout": 0.2}, {}])
@@ -210,7 +210,7 @@ def test_patience_ends_a_member_and_changes_no_other(held):
     assert len(same) > 3
     for one, other in same:
         np.testing.assert_allclose(one.test, other.test, atol=1e-9)
-        np.testing.assert_allclose(one.codes, other.codes, atol=1e-9)
+        np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-9)
 
 
 @pytest.mark.parametrize("looks", [1, 3, 6, 8])
@@ -238,8 +238,8 @@ def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
     assert [taken for taken, _, _ in seen][:1] in ([], [EPOCH * (looks + 1)])
     for one, other in zip(whole, again, strict=True):
         assert one.step == other.step
-        assert one.codes.shape == one.member.injection.table().shape
-        for name in ("test", "curve", "codes"):
+        assert one.vectors.shape == one.member.injection.table().shape
+        for name in ("test", "curve", "vectors"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     Checkpoint(path).drop()
     assert not path.parent.exists()
@@ -263,7 +263,7 @@ def test_classes_count_the_same_whatever_their_size(rng):
     assert loss == pytest.approx((np.log1p(np.e) + np.log1p(1 / np.e)) / 2, abs=1e-12)
 
 
-def test_folds_of_unequal_size_are_alike_in_company_and_scaled_each_by_its_own(unequal):
+def test_folds_of_unequal_size_are_equal_in_company_and_scaled_each_by_its_own(unequal):
     assert len({len(fold.valid) for fold in unequal.folds}) > 1
     members = [member("dft", fold=fold) for fold in range(5)]
     together = program(unequal, members)

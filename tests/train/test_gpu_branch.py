@@ -165,19 +165,19 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
 
 def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     """By the bytes of a step of two members, of which a share of those that are free may be."""
-    asked, numbers = [], {"memory_allocated": 10, "max_memory_allocated": 210}
+    requested, numbers = [], {"memory_allocated": 10, "max_memory_allocated": 210}
     numbers |= {"mem_get_info": (1000, 2000), "reset_peak_memory_stats": 0, "empty_cache": 0}
     for name, number in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda number=number: number)
     for count, expected in ((2, 2), (9, 4), (3, 3)):
-        assert device_data.count_fitting(torch.device("cuda"), count, asked.append) == expected
-    assert (asked, device_data.count_fitting(CPU, 99, None)) == ([2, 2], 99)
+        assert device_data.count_fitting(torch.device("cuda"), count, requested.append) == expected
+    assert (requested, device_data.count_fitting(CPU, 99, None)) == ([2, 2], 99)
     held = data_on("cpu")
-    members, told = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
+    members, reported = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
     whole = fit.fit(held, SIZES, members, epochs(1))
     monkeypatch.setattr(device_data, "count_fitting", lambda *_: 3)
-    parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: told.append(now[1]))
-    assert told == [3, 3, 2]
+    parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: reported.append(now[1]))
+    assert reported == [3, 3, 2]
     for one, other in zip(whole, parts, strict=True):
         assert one.member is other.member
         np.testing.assert_allclose(one.test, other.test, atol=1e-5)

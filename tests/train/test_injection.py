@@ -30,7 +30,7 @@ def test_a_place_has_the_code_of_its_lag(name):
         assert (table[:, :8] != table[:, -8:]).any() == ("values" in name)
         return
     for query, key in ((0, 7), (5, 2), (3, 3)):
-        (code,) = enc.codes(np.array([key - query]))
+        (code,) = enc.vectors(np.array([key - query]))
         np.testing.assert_array_equal(table[8 * query + key], code)
 
 
@@ -41,7 +41,7 @@ def test_what_is_before_training_is_trained():
 
 
 @pytest.mark.parametrize(("name", "length"), [("dft", 24), ("sinusoidal", 8), ("ramp", 8)])
-def test_what_varies_of_matched_codes_has_the_root_mean_square_asked_for(name, length):
+def test_what_varies_of_matched_vectors_has_the_root_mean_square_requested(name, length):
     """About the mean over positions, also where some share a code."""
     own = injection(name, sizes=replace(SIZES, length=length))
     table, own = scale_to_rms(own, 0.25).table(), own.table()
@@ -82,7 +82,7 @@ def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
         load_injection(str(file), 12, 32, 4, 0)
 
 
-def test_codes_added_are_those_of_the_grid_or_of_one_axis():
+def test_vectors_added_are_those_of_the_grid_or_of_one_axis():
     own = build("axial", d=16, grid=GRID).table()
     np.testing.assert_array_equal(inject("axial").table(), own)
     for spec in ("axial", "sinusoidal", "alibi"):  # of which two know no grid
@@ -108,7 +108,7 @@ def test_rotations_depend_on_the_displacement_alone(spec):
 @pytest.mark.parametrize("spec", ["swin", "swin2", "beit"])
 def test_biases_are_those_of_displacements(spec):
     one, enc = inject(spec), build(spec, d=2, grid=GRID)
-    codes = enc.table()[enc.domain.prefix :].reshape(5, 7, 2)
+    vectors = enc.table()[enc.domain.prefix :].reshape(5, 7, 2)
     lag = PLACES - PLACES[:, None] + [2, 3]
-    np.testing.assert_array_equal(one.table().reshape(N, N, 2), codes[lag[..., 0], lag[..., 1]])
+    np.testing.assert_array_equal(one.table().reshape(N, N, 2), vectors[lag[..., 0], lag[..., 1]])
     assert one.learn

@@ -34,14 +34,14 @@ def outcome(spec, rms=None, *, learn=False, task=None):
     return next(o for o in found if o.member.injection is one), task
 
 
-def test_codes_of_lags_go_on_where_all_were_trained():
+def test_vectors_of_lags_go_on_where_all_were_trained():
     found, _ = outcome("shaw:clip=3")
     longer = lengths.lengthen(found, injection("shaw:clip=3", sizes=LONG), 24)
-    before, after = found.codes, longer.table()
+    before, after = found.vectors, longer.table()
     for lag in range(-23, 24):
         near = max(-7, min(7, lag))
         np.testing.assert_array_equal(after[lag + 23], before[near + 7])
-    assert (longer.codes != injection("shaw:clip=3", sizes=LONG).codes).any()
+    assert (longer.vectors != injection("shaw:clip=3", sizes=LONG).vectors).any()
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
         assert [scores["length"] for scores in row["tested"]] == [6, 12]
         adds = row["encoding"] in ("sinusoidal", "learned", "dft@rms=0.5")
         assert np.shape(row["terms"]) == ((2, 4) if adds else (0,))
-        lacks_codes = row["encoding"] in ("learned", "t5", "shaw", "dft@rms=0.5")
-        assert [bool(scores["reason"]) for scores in row["tested"]] == [False, lacks_codes]
-        for scores in row["tested"][: 2 - lacks_codes]:
+        lacks_vectors = row["encoding"] in ("learned", "t5", "shaw", "dft@rms=0.5")
+        assert [bool(scores["reason"]) for scores in row["tested"]] == [False, lacks_vectors]
+        for scores in row["tested"][: 2 - lacks_vectors]:
             p, r = scores["precision"], scores["recall"]
             assert scores["f1"] == pytest.approx(2 * p * r / (p + r) if p + r else 0)
     found = read_train_folder(str(trained)).summary

@@ -20,7 +20,7 @@ def test_threshold_and_average_precision_are_their_definitions(rng):
 
 
 @pytest.mark.parametrize(("classes", "macro"), [(2, False), (2, True), (3, True)])
-def test_what_is_said_is_what_is_scored(rng, classes, macro):
+def test_what_is_stated_is_what_is_scored(rng, classes, macro):
     """Of two classes from the threshold of validation on, of more the largest logit."""
     valid, test = rng.normal(size=(2, 60, classes))
     of_valid, labels = rng.integers(0, classes, (2, 60))

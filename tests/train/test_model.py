@@ -12,15 +12,15 @@ from pefourier.errors import PefourierError
 from pefourier.train import metrics, model
 
 
-def test_side_by_side_is_a_first_map_of_input_and_codes(rng):
+def test_side_by_side_is_a_first_map_of_input_and_vectors(rng):
     """[x ; e] W = x W_x + e W_e, and each starts as a map of its own."""
     sizes = replace(SIZES, inject="concat")
     p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
-    x, codes = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))), injection("dft")
-    injected = model.stack_codes([codes], CPU, torch.float64)
-    got = sizes.tokens_with_codes(p, injected["add"].table(None), x)[0]
+    x, vectors = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))), injection("dft")
+    injected = model.stack_vectors([vectors], CPU, torch.float64)
+    got = sizes.tokens_with_vectors(p, injected["add"].table(None), x)[0]
     wide = torch.cat([p["project.w"][0], p["inject.w"][0]])
-    both = torch.cat([x[0], torch.as_tensor(codes.table()).expand(4, -1, -1)], dim=2)
+    both = torch.cat([x[0], torch.as_tensor(vectors.table()).expand(4, -1, -1)], dim=2)
     assert (got - (both @ wide + p["project.b"][0])).abs().max() < 1e-12
     assert sizes.size == SIZES.size + SIZES.d**2
 
@@ -29,10 +29,10 @@ def test_side_by_side_is_a_first_map_of_input_and_codes(rng):
 def test_the_four_terms_of_scores_are_those_of_the_sums(rng, inject):
     sizes = replace(SIZES, inject=inject, patch=2)
     p = {k: v.numpy() for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
-    x, codes = rng.normal(size=(3, 8, 2)), injection("dft", sizes=sizes).table()
-    own = codes @ p["inject.w"] if inject == "concat" else codes
+    x, vectors = rng.normal(size=(3, 8, 2)), injection("dft", sizes=sizes).table()
+    own = vectors @ p["inject.w"] if inject == "concat" else vectors
     content = x.reshape(3, 4, 4) @ p["project.w"] + p["project.b"]
-    found = np.array(metrics.score_terms(sizes, p, codes, x))
+    found = np.array(metrics.score_terms(sizes, p, vectors, x))
     assert found.shape == (2, 4)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     for head in range(2):
@@ -63,11 +63,11 @@ def test_it_is_torchs_transformer_encoder(rng, patch, stride, ffn):
         if "norm" in key or key.endswith(".b"):
             p[key] = p[key] + torch.as_tensor(rng.normal(size=p[key].shape))
     x = torch.as_tensor(rng.normal(size=(1, 4, 8, 2)))
-    codes = torch.as_tensor(build("dft", length=sizes.tokens, d=16).table())
-    injected = model.stack_codes([injection("dft", sizes=sizes)], CPU, torch.float64)
+    vectors = torch.as_tensor(build("dft", length=sizes.tokens, d=16).table())
+    injected = model.stack_vectors([injection("dft", sizes=sizes)], CPU, torch.float64)
     starts = range(0, 9 - patch, stride or patch)
     cut = torch.stack([x[0, :, s : s + patch].flatten(1) for s in starts], dim=1)
-    h = cut @ p["project.w"][0] + p["project.b"][0] + codes
+    h = cut @ p["project.w"][0] + p["project.b"][0] + vectors
     for drop in (None, Changed()):
         g = h if drop is None else drop(h)
         for i in range(2):
@@ -98,7 +98,7 @@ def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
     p = {k: v[None] for k, v in model.draw_parameters(SIZES.shapes(), 0).items()}
     x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
     for name in ("none", "sinusoidal", "rope", "t5", "shaw", "shaw:values=true"):
-        injected = model.stack_codes([injection(name)], CPU, torch.float64)
+        injected = model.stack_vectors([injection(name)], CPU, torch.float64)
         apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
         assert (apart.abs().max() < 1e-12) == (name == "none"), name
 

@@ -46,7 +46,7 @@ def test_a_member_in_a_stack_of_other_settings_is_the_member_alone(held, own, na
 
 
 @pytest.mark.parametrize(("name", "warmup"), [("dft", 2 * EPOCH), ("learned", 0), ("t5", 5)])
-def test_warm_up_and_the_rate_of_codes_are_those_of_torch(held, name, warmup):
+def test_warm_up_and_the_rate_of_vectors_are_those_of_torch(held, name, warmup):
     found = trained(held, [member(name)], replace(PLAIN, warmup=warmup), 3)
     assert (found.pace is None) == (warmup == 0)
     twin = fit.Program(held, SIZES, [member(name)], PLAIN)

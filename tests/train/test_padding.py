@@ -50,11 +50,11 @@ def test_padding_changes_no_logit_with_any_encoding(rng, monkeypatch, few):
     other[:, 0, 5:], other[:, 1, 2:] = 9.0, -3.0
     lengths, acts = torch.tensor([[5, 2, 8]]), set()
     for name, one in injectable():
-        p, codes = drawn(SIZES), model.stack_codes([one], CPU, torch.float64)
-        got = SIZES.logits(p, codes, x, None, lengths)
-        assert (got - SIZES.logits(p, codes, other, None, lengths)).abs().max() < 1e-12, name
+        p, vectors = drawn(SIZES), model.stack_vectors([one], CPU, torch.float64)
+        got = SIZES.logits(p, vectors, x, None, lengths)
+        assert (got - SIZES.logits(p, vectors, other, None, lengths)).abs().max() < 1e-12, name
         for i, n in enumerate(lengths[0].tolist()):
-            alone = model.stack_codes([shortened(one, n)], CPU, torch.float64)
+            alone = model.stack_vectors([shortened(one, n)], CPU, torch.float64)
             own = replace(SIZES, length=n).logits(p, alone, x[:, i : i + 1, :n])
             assert (got[:, i] - own[:, 0]).abs().max() < 1e-12, (name, n)
         acts.add(one.act)
@@ -66,9 +66,11 @@ def test_padding_changes_no_logit_with_any_patch(rng):
     short, p = replace(sizes, length=8), drawn(sizes)
     x = torch.as_tensor(rng.normal(size=(1, 4, 12, 2)))
     x[:, :, 8:] = 7.0
-    codes = [model.stack_codes([injection("none", sizes=s)], CPU, x.dtype) for s in (sizes, short)]
-    got = sizes.logits(p, codes[0], x, None, torch.full((1, 4), 8))
-    assert (got - short.logits(p, codes[1], x[:, :, :8])).abs().max() < 1e-12
+    vectors = [
+        model.stack_vectors([injection("none", sizes=s)], CPU, x.dtype) for s in (sizes, short)
+    ]
+    got = sizes.logits(p, vectors[0], x, None, torch.full((1, 4), 8))
+    assert (got - short.logits(p, vectors[1], x[:, :, :8])).abs().max() < 1e-12
     blind = model.OrderFree(12, 2, 3, 4)
     p = drawn(blind)
     got = blind.logits(p, {}, x, None, torch.full((1, 4), 8))

@@ -66,7 +66,7 @@ def test_what_is_dropped_is_planned_and_noted(tmp_path):
     assert sum("are dropped" in line or "and dropped" in line for line in notes) == 2
 
 
-def test_the_plan_is_told_as_records(run):
+def test_the_plan_is_reported_as_records(run):
     task = ["train", "--plan", "--dataset", "order:count=40,length=4", "-e", "none", "-e", "dft"]
     assert "5." in run(*task, "--seeds", 2, "--beside", "trees").out.partition("\n")[0]
     (record,) = run(*task, "--seeds", 2, "--json", "--quiet").results

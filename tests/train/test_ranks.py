@@ -28,7 +28,7 @@ def alone():
     return sorted(numbers(run_comparison(Options(**SMALL)).runs))
 
 
-def assert_alike(found, whole):
+def assert_close(found, whole):
     """The same runs; in other stacks, with scores that are the same up to rounding."""
     found = sorted(numbers(found))
     assert [n[:4] for n in found] == [n[:4] for n in whole]
@@ -67,11 +67,11 @@ def test_ranks_share_the_grid(tmp_path, port, alone):
     nodes = [started(tmp_path / str(rank), rank, port) for rank in (0, 1)]
     assert "8" in [process.finished() for process in both]
     assert 0 < len(lines(tmp_path)) < 8
-    assert_alike(Store(tmp_path).rows(), alone)
+    assert_close(Store(tmp_path).rows(), alone)
     assert (tmp_path / "summary.json").is_file()
     assert [one.finished() for one in nodes] == ["8", "None"]
     assert not (tmp_path / "1").exists()
-    assert_alike(lines(tmp_path / "0"), alone)
+    assert_close(lines(tmp_path / "0"), alone)
     assert len(list((tmp_path / "0" / "scores").iterdir())) == 8
 
 
@@ -79,15 +79,15 @@ def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypa
     """The last one to come sums up, as does a run without ranks."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     for order, count in (("10", 8), ("0", 4)):
-        asked = Options(**SMALL, out=str(tmp_path / order), resume=True)
+        requested = Options(**SMALL, out=str(tmp_path / order), resume=True)
         for rank in order:
             monkeypatch.setenv("RANK", rank)
-            found = run_comparison(asked)
+            found = run_comparison(requested)
         assert (found is None) == (count == 4)
         assert len(kept := numbers(Store(tmp_path / order).rows())) == count
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name)
-    assert set(kept) <= set(numbers(run_comparison(asked).runs))
+    assert set(kept) <= set(numbers(run_comparison(requested).runs))
 
 
 @pytest.mark.long
@@ -103,14 +103,14 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
 
 
 @pytest.mark.long
-def test_a_rank_that_was_asked_otherwise_or_meets_nobody_says_so(tmp_path, port):
+def test_a_rank_that_was_requested_otherwise_or_meets_nobody_says_so(tmp_path, port):
     lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
     assert lone.startswith(f"rank 1 of 2 has not reached the others at 127.0.0.1:{port} within 2 s")
     first = started(tmp_path / "0", 0, port, timeout=3)
     second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)
     assert "rank 1 has epochs 2, now it is 3" in second.finished(2)
     first.process.join(120)
-    assert "epochs" in first.said or first.process.exitcode == 0  # it may have done all alone
+    assert "epochs" in first.stated or first.process.exitcode == 0  # it may have done all alone
 
 
 def test_a_rank_answers_with_a_result_or_an_error(monkeypatch):
@@ -184,12 +184,12 @@ def test_processes_are_started_where_it_is_worth_it(monkeypatch):
         ),
         *(({"processes": 3}, 1, None), ({"processes": 0}, 1, None), ({"processes": 2}, 4, None)),
     ):
-        asked = resolve(Options(**{**SMALL, **own})), number
+        requested = resolve(Options(**{**SMALL, **own})), number
         if expected is not None:
-            assert count_processes(*asked) == expected
+            assert count_processes(*requested) == expected
             continue
         with pytest.raises(PefourierError, match=r"^--processes"):
-            count_processes(*asked)
+            count_processes(*requested)
 
 
 @pytest.mark.long
@@ -197,7 +197,7 @@ def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone,
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     out, path = tmp_path / "out", str(tmp_path / "own.npy")
     shared = run_comparison(Options(**SMALL, processes=2, out=str(out)))
-    assert_alike(shared.runs, alone)
+    assert_close(shared.runs, alone)
     assert sorted(numbers(lines(out))) == sorted(numbers(shared.runs))
     assert (out / "summary.json").is_file()
     np.save(path, 1e30 * rng.normal(size=(6, 8)))

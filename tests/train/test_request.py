@@ -43,10 +43,10 @@ REFUSED = {  # what is typed, and the option or the value that is named
 
 def test_a_refusal_and_a_page_about_training_cost_no_torch(trained, tmp_path):
     page = ["report", str(trained), "--out", str(tmp_path / "a.html")]
-    asked = [["train", *typed.split()] for typed in REFUSED]
+    requested = [["train", *typed.split()] for typed in REFUSED]
     code = (
         "import sys; from pefourier.cli.main import main\n"
-        f"for one in {[*asked, page]!r}: print(main(one))\n"
+        f"for one in {[*requested, page]!r}: print(main(one))\n"
         "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

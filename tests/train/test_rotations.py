@@ -35,9 +35,9 @@ def members(specs):
     return [fit.Replica(spec, rotation(spec), 0, 0) for spec in specs]
 
 
-def turned(one, trained):
+def rotated(one, trained):
     """Attention of queries and keys (B, T, H, c) turned as complex numbers."""
-    length = torch.as_tensor(np.hypot(*np.split(one.codes, 2, axis=1)))  # of codes: xpos, yarn
+    length = torch.as_tensor(np.hypot(*np.split(one.vectors, 2, axis=1)))  # of codes: xpos, yarn
     angle = torch.as_tensor(one.places) @ trained
     for_query = torch.polar(length, angle)[:, None]
     for_key = torch.polar(length[:1] ** 2 / length, angle)[:, None]
@@ -82,7 +82,7 @@ def eager_logits(p, i, mix, x):
 
 
 @pytest.mark.parametrize("act", ["rotate", "key"])
-def test_gradients_of_codes_are_those_of_an_eager_twin(held, act):
+def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
     every = members(SPECS if act == "rotate" else KEYS)
     running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
     p, trained = running.parameters, running.parameters[f"codes.{act}"]
@@ -94,10 +94,10 @@ def test_gradients_of_codes_are_those_of_an_eager_twin(held, act):
         trained.grad = None
         running.loss(index).mean(1).sum().backward()
         for i, one in enumerate(member.injection for member in every):
-            start = one.frequencies if act == "rotate" else one.codes
+            start = one.frequencies if act == "rotate" else one.vectors
             rows, columns = map(slice, start.shape)
             own = before[i, rows, columns].clone().requires_grad_()
-            logits = eager_logits(p, i, (turned if act == "rotate" else with_lags)(one, own), x)
+            logits = eager_logits(p, i, (rotated if act == "rotate" else with_lags)(one, own), x)
             loss = F.cross_entropy(logits, y[i], running.weights[i], reduction="none").mean()
             (expected,) = torch.autograd.grad(loss, own)
             if act == "rotate":
@@ -111,13 +111,13 @@ def test_gradients_of_codes_are_those_of_an_eager_twin(held, act):
 @pytest.mark.parametrize("spec", SPECS)
 def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held, spec):
     one = rotation(spec)
-    np.testing.assert_allclose(one.turned(np.zeros_like(one.frequencies)).codes, one.codes)
+    np.testing.assert_allclose(one.rotated(np.zeros_like(one.frequencies)).vectors, one.vectors)
     (found,) = fit.fit(held, SIZES, members([spec]), epochs(2, 0.01))
     unrotated = one.frequencies == 0
     np.testing.assert_array_equal(found.frequencies[unrotated], 0)
     assert (np.abs(found.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
-    again = one.turned(found.frequencies - one.frequencies)
-    np.testing.assert_allclose(again.codes, found.codes, atol=1e-12)
+    again = one.rotated(found.frequencies - one.frequencies)
+    np.testing.assert_allclose(again.vectors, found.vectors, atol=1e-12)
 
 
 def test_only_rotations_that_say_their_frequencies_are_trained():
@@ -138,19 +138,19 @@ def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
             np.testing.assert_array_equal(one.frequencies, member.injection.frequencies)
 
 
-def test_other_commands_tell_what_became_of_them(held, tmp_path):
+def test_other_commands_report_what_became_of_them(held, tmp_path):
     added, found = fit.fit(held, SIZES, members(["learned", "rope"]), epochs(3, 0.02))
     for outcome in (added, found):
         saved_models.save_model(str(tmp_path), held.task, outcome, SIZES)
-    path, turned = (str(*tmp_path.glob(f"*{name}-*")) for name in ("learned", "rope"))
-    np.testing.assert_allclose(load(f"{path}#codes").table(), added.codes, atol=1e-6)
+    path, rotated = (str(*tmp_path.glob(f"*{name}-*")) for name in ("learned", "rope"))
+    np.testing.assert_allclose(load(f"{path}#codes").table(), added.vectors, atol=1e-6)
     with pytest.raises(PefourierError, match="has 8 positions, fewer than length=9"):
         pefourier.spectrum(f"{path}#codes", length=9)
-    saved, sizes = f"rope:inv_freq={turned}#frequencies", {"d": 8, "length": 8}
+    saved, sizes = f"rope:inv_freq={rotated}#frequencies", {"d": 8, "length": 8}
     omega = pefourier.spectrum(saved, sigma=0, **sizes).frequencies
     np.testing.assert_allclose(omega, found.frequencies.ravel(), rtol=1e-6)
     start = pefourier.spectrum("rope", sigma=0, **sizes).frequencies
     assert np.abs(np.asarray(start) - omega).max() > 1e-3
     longer = lengthen(found, rotation("rope", length=20), 20)
     angle = np.arange(20)[:, None] * found.frequencies
-    np.testing.assert_allclose(longer.codes, np.hstack([np.cos(angle), np.sin(angle)]))
+    np.testing.assert_allclose(longer.vectors, np.hstack([np.cos(angle), np.sin(angle)]))

@@ -13,7 +13,7 @@ from pefourier.train.options import Options, flag_of
 from pefourier.train.run import run_comparison
 
 
-def asked(**own):
+def requested(**own):
     return Options(**{**SMALL, **own})
 
 
@@ -31,7 +31,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     out = tmp_path / "a" / "b"
     own = {"out": str(out)}
     own["encoding"] = ("none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free")
-    found = run_comparison(asked(**own, positive=("A first",)))
+    found = run_comparison(requested(**own, positive=("A first",)))
     pictures = ["comparison.png", "curves.png"]
     others = ["config.json", "results.jsonl", "scores", "summary.json", "summary.md"]
     assert sorted(p.name for p in out.iterdir()) == sorted(pictures + others)
@@ -39,9 +39,9 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     arms = list(dict.fromkeys(row["encoding"] for row in found.runs))
     assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
     assert len(found.runs) == 2 * len(arms)
-    (told,) = json.loads((out / "summary.json").read_text())["datasets"]
-    assert told["scores"]["t5"]["f1"]["mean"] == found.datasets[0].scores["t5"]["f1"].mean
-    assert (told["positive"], found.reference) == ("A first", "sinusoidal")
+    (reported,) = json.loads((out / "summary.json").read_text())["datasets"]
+    assert reported["scores"]["t5"]["f1"]["mean"] == found.datasets[0].scores["t5"]["f1"].mean
+    assert (reported["positive"], found.reference) == ("A first", "sinusoidal")
 
 
 def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
@@ -54,7 +54,7 @@ def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
         for name, own in zip(("A-1", "B-1", "C-1"), rows, strict=True):
             path = tmp_path / folder / "msl" / f"{name}.npz"
             np.savez(path, train=own, test=own, label=label)
-        options = asked(**given, data=str(tmp_path / folder), resume=bool(found))
+        options = requested(**given, data=str(tmp_path / folder), resume=bool(found))
         if folder == "other":
             with pytest.raises(PefourierError, match=r"^--resume: 'msl' \(windows\) has changed"):
                 run_comparison(options)
@@ -65,38 +65,38 @@ def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
 
 
 def test_examples_and_tables_that_have_changed_are_not_gone_on_with(tmp_path, rng):
-    own, codes = str(tmp_path / "own.npz"), str(tmp_path / "own.npy")
+    own, vectors = str(tmp_path / "own.npz"), str(tmp_path / "own.npy")
     x, y, table = rng.normal(size=(40, 4, 2)), np.arange(40) % 2, rng.normal(size=(4, 8))
-    given = {"dataset": (f"{tmp_path}/./own.npz",), "encoding": ("none", codes), "seeds": 1}
+    given = {"dataset": (f"{tmp_path}/./own.npz",), "encoding": ("none", vectors), "seeds": 1}
     given |= {"folds": 1, "out": str(tmp_path / "out")}
     whole, kinds = {"X": x, "y": y * (np.arange(40) > 3)}, []
     np.savez(own, **whole)
-    np.save(codes, table)
-    first = run_comparison(asked(**given))
-    np.save(codes, np.nextafter(table, 9))  # rounding on another machine
-    assert numbers(run_comparison(asked(**given, resume=True)).runs) == numbers(first.runs)
+    np.save(vectors, table)
+    first = run_comparison(requested(**given))
+    np.save(vectors, np.nextafter(table, 9))  # rounding on another machine
+    assert numbers(run_comparison(requested(**given, resume=True)).runs) == numbers(first.runs)
     changes = [{"y": whole["y"][::-1]}, {"groups": np.arange(40) // 4}, {"X": x[:, ::-1]}, {}]
     for change in changes:
         np.savez(own, **{**whole, **change})
-        np.save(codes, table if change else 1.01 * table)
+        np.save(vectors, table if change else 1.01 * table)
         with pytest.raises(PefourierError, match="has changed") as caught:
-            run_comparison(asked(**given, resume=True))
+            run_comparison(requested(**given, resume=True))
         kinds += re.findall(r"\((\w+)\) has changed", str(caught.value))
     assert kinds == ["splits", "splits", "data", "tables"]
 
 
 def test_a_torn_line_is_trained_again_and_what_is_finished_is_not(tmp_path, monkeypatch):
     out = tmp_path / "out"
-    whole, file = run_comparison(asked(out=str(out))), out / "results.jsonl"
+    whole, file = run_comparison(requested(out=str(out))), out / "results.jsonl"
     before = file.read_bytes()
     with pytest.raises(PefourierError, match="--resume"):
-        run_comparison(asked(out=str(out)))
+        run_comparison(requested(out=str(out)))
     assert file.read_bytes() == before
     for cut in (1, 40, 900, 0):
         if not cut:
             monkeypatch.setattr(work, "fit", lambda *_: pytest.fail("trained again"))
         file.write_bytes(file.read_bytes()[: -cut or None])
-        again = run_comparison(asked(out=str(out), resume=True))
+        again = run_comparison(requested(out=str(out), resume=True))
         assert numbers(whole.runs) == numbers(again.runs)
         assert sorted(numbers(lines(out))) == sorted(numbers(whole.runs))
 
@@ -149,7 +149,7 @@ REFUSED = [
 def test_bad_options_are_refused_in_one_line_before_training(monkeypatch, options, named):
     monkeypatch.setattr(work, "fit", lambda *_: pytest.fail("trained"))
     with pytest.raises(PefourierError, match=named) as caught:
-        run_comparison(asked(**options))
+        run_comparison(requested(**options))
     assert "\n" not in str(caught.value)
 
 
@@ -160,16 +160,16 @@ def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, run, rng):
     np.save(table, rng.normal(size=(4, 8)))
     task = ["train", "--dataset", own, "-e", "none", "-e", table, "--epochs", 1, "--seeds", 1]
     task += ["--d", 8, "--heads", 2, "--out", "out"]
-    said = run(*task)
-    assert said.status == 0
-    for text in (said.out, said.err, (tmp_path / "out" / "summary.md").read_text()):
+    stated = run(*task)
+    assert stated.status == 0
+    for text in (stated.out, stated.err, (tmp_path / "out" / "summary.md").read_text()):
         assert [c for c in text if not c.isprintable() and c != "\n"] == []
-    assert r"\x1b[31mred\n.npz" in said.out
+    assert r"\x1b[31mred\n.npz" in stated.out
     assert run(*task, "--resume", "--json").results[1]["spec"] == table
 
 
 def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
-    out, said, whole = str(tmp_path / "out"), [], work.fit
+    out, stated, whole = str(tmp_path / "out"), [], work.fit
 
     def fit(data, sizes, *more):
         if isinstance(sizes, model.OrderFree):
@@ -179,14 +179,14 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "fit", fit)
     for own in ({"out": out}, {}):
         with pytest.raises(KeyboardInterrupt):
-            run_comparison(asked(**own), note=said.append)
-    kept, lost = [line for line in said if "--resume" in line]
+            run_comparison(requested(**own), note=stated.append)
+    kept, lost = [line for line in stated if "--resume" in line]
     assert f"{out}: 6;" in kept
     assert "--out DIR" in lost
     assert len(lines(tmp_path / "out")) == 6
 
 
-def test_codes_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
+def test_vectors_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
     tmp_path, monkeypatch, run, rng
 ):
     def full(path="", *_):
@@ -195,22 +195,22 @@ def test_codes_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
     own, out = str(tmp_path / "own.npy"), tmp_path / "out"
     np.save(own, 1e30 * rng.normal(size=(6, 8)))
     with pytest.raises(PefourierError, match=r"own.npy, seed 0, fold 0: non-finite logits"):
-        run_comparison(asked(encoding=(own, "none"), out=str(out)))
+        run_comparison(requested(encoding=(own, "none"), out=str(out)))
     assert [row["encoding"] for row in lines(out)] == ["none", "none"]
     monkeypatch.setattr("pefourier.train.saved_models.save_model", full)
     with pytest.raises(PefourierError, match="No space left"):
-        run_comparison(asked(out=str(tmp_path / "one"), save_models=str(tmp_path)))
+        run_comparison(requested(out=str(tmp_path / "one"), save_models=str(tmp_path)))
     assert not (tmp_path / "one" / "results.jsonl").exists()  # a run with a row has its model
     monkeypatch.setattr("pefourier.train.run.write_json", full)
     task = ["--dataset", "order:count=40,length=4", "--epochs", 1, "--seeds", 1, "--quiet"]
-    said = run("train", *task, "-e", "dft", "--out", tmp_path / "two")
-    assert (said.status, "P / R / F1" in said.out) == (2, True)
-    assert said.err.endswith("summary.json: No space left on device\n")
+    stated = run("train", *task, "-e", "dft", "--out", tmp_path / "two")
+    assert (stated.status, "P / R / F1" in stated.out) == (2, True)
+    assert stated.err.endswith("summary.json: No space left on device\n")
 
 
 def test_budget_and_patience_are_counted_in_steps_too(tmp_path):
     given = {"encoding": ("none",), "seeds": 1, "epochs": None, "patience_steps": 7}
     for batch, steps, every in ((8, 10, 10), (10**9, 30, 25)):  # 4 steps an epoch, or one of all
         out = tmp_path / str(batch)
-        run_comparison(asked(**given, steps=steps, batch_size=batch, out=str(out)))
+        run_comparison(requested(**given, steps=steps, batch_size=batch, out=str(out)))
         assert lines(out)[0]["budget"] == {"steps": steps, "patience": 7, "every": every}

@@ -19,7 +19,7 @@ from pefourier.train.saved_models import file_of_model, load_classifier, save_mo
 from pefourier.train.store import key_of
 
 
-def test_each_run_is_read_back_and_says_what_it_said(trained, options):
+def test_each_run_is_read_back_and_says_what_it_stated(trained, options):
     (name,) = options.dataset
     task = load_task(name)
     fold, (length, channels) = task.folds[0], (task.length, task.rows.shape[1])
@@ -81,7 +81,7 @@ def test_files_that_are_no_classifiers_are_refused(trained, tmp_path, rng):
             load_classifier(changed)
 
 
-def test_names_of_runs_tell_them_apart(tmp_path):
+def test_names_of_runs_report_them_apart(tmp_path):
     one, other = (file_of_run(tmp_path, (name, "é" * 300, 0, 0)) for name in ("a/b", "a_b"))
     assert one != other
     assert len(one.name) < 200

@@ -66,7 +66,7 @@ def test_average_ranks_are_scipys_also_of_ties(rng):
     assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
 
 
-def test_a_p_below_a_twentieth_tells_apart():
+def test_a_p_below_a_twentieth_reports_apart():
     for p, groups in ((0.0502, [["a", "b"]]), (0.0498, [])):
         assert statistics.cliques({"a": 1.0, "b": 2.0}, np.array([[1, p], [p, 1]])) == groups
 
@@ -116,22 +116,24 @@ def scores(rng, folds, seeds, arms, planted=0.0):
 
 
 @pytest.mark.parametrize(("folds", "seeds"), [(5, 4), (1, 8), (30, 1), (4, 2)])
-def test_noise_is_told_apart_as_seldom_as_said_and_a_difference_of_a_tenth_is_found(folds, seeds):
+def test_noise_is_distinguished_as_seldom_as_stated_and_a_difference_of_a_tenth_is_found(
+    folds, seeds
+):
     rng, wrong, right, n = np.random.default_rng(1), 0, 0, 300
     references = {f"arm {i}": "arm 0" for i in range(1, 4)}
     for _ in range(n):
         for planted in (0.0, 0.1):
             runs, of_fold = scores(rng, folds, seeds, 4, planted)
             found = differences(runs, references, Chance(of_fold))
-            told = [name for name, d in found.items() if d.p_holm < 0.05]
-            wrong += bool(told) and not planted
-            right += planted > 0 and "arm 1" in told
+            reported = [name for name, d in found.items() if d.p_holm < 0.05]
+            wrong += bool(reported) and not planted
+            right += planted > 0 and "arm 1" in reported
     assert wrong / n <= 0.07  # 5 % of 300, two deviations more
     assert folds == 4 or right / n > 0.7
 
 
 @pytest.mark.parametrize(("deviation", "ratio"), [(0.06, 0.0), (0.1, 0.0), (0.03, 1 / 3)])
-def test_enough_units_find_what_was_asked_about_as_often_as_said(deviation, ratio):
+def test_enough_units_find_what_was_requested_about_as_often_as_stated(deviation, ratio):
     rng = np.random.default_rng(2)
     units = statistics.units_needed(deviation, 0.1, Chance(FIVE, ratio) if ratio else ONE_FOLD)
     error = deviation * (1 / units + ratio) ** 0.5 * units**0.5
@@ -250,6 +252,6 @@ def test_much_more_is_tested_than_trained_and_a_difference_is_found():
 @pytest.mark.long
 @pytest.mark.parametrize("name", simulation.LEARNERS)
 @pytest.mark.parametrize(("folds", "ratio"), [(5, None), (10, 0.25), (10, 5), (30, 1), (10, 20)])
-def test_noise_of_learners_is_told_apart_in_a_twentieth_at_most(name, folds, ratio):
+def test_noise_of_learners_is_distinguished_in_a_twentieth_at_most(name, folds, ratio):
     noise = simulation.rates(simulation.LEARNERS[name], folds, ratio, 0.0, 150, seed=1)[1]
     assert noise[-1] <= 0.05 + 2 * (0.05 * 0.95 / 150) ** 0.5

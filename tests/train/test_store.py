@@ -18,7 +18,7 @@ CONFIG = {"dataset": ["order"], "encoding": ["dft"], "stack": 4}
 SCORES = dict.fromkeys(store.MEASURES, 0.5)
 
 
-def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path, monkeypatch):
+def test_a_full_disk_is_stated_and_what_is_finished_stays(tmp_path, monkeypatch):
     nothing = dict.fromkeys(SCORES)
     tested = [{"length": 9, **SCORES, "reason": ""}, {"length": 9, **nothing, "reason": "few"}]
     results, row = Store(tmp_path), line(tested=tested)

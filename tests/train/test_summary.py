@@ -57,8 +57,8 @@ CASES = {  # the verdicts of dft, rope and t5, and the one on the dataset
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_verdict_is_the_same_in_headline_table_records_and_files(case, tmp_path):
-    rows, codes, of_all = CASES[case]
-    expected = dict(zip(("dft", "rope", "t5"), codes.split("/"), strict=True))
+    rows, vectors, of_all = CASES[case]
+    expected = dict(zip(("dft", "rope", "t5"), vectors.split("/"), strict=True))
     found = summary.summarize_runs(rows)
     (one,) = found.datasets
     assert (one.verdicts, found.verdict) == (expected, of_all)
@@ -90,7 +90,7 @@ def test_too_few_says_how_many_seeds_it_takes():
     assert {d.over for d in found.datasets[0].differences.values()} == {"runs"}
 
 
-def test_the_best_is_named_with_those_that_are_not_told_apart_from_it():
+def test_the_best_is_named_with_those_that_are_not_distinguished_from_it():
     for arms, step, best in (
         ({**ARMS, "xpos": 0.699}, 40, {"dft", "xpos"}),
         ({**ARMS, "order-free": 0.9}, 40, {"dft"}),  # another model is no encoding
@@ -119,7 +119,7 @@ def test_a_scaled_encoding_is_compared_at_its_size():
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
 
 
-def test_average_ranks_over_datasets_and_who_is_not_told_apart(tmp_path):
+def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
     scores = (("sinusoidal", 0.5, 0.2), ("dft", 0.5, 0.6), ("none", 0.4, None))
     rows = [result(e, v, dataset=d) for e, *own in scores for d, v in zip("ab", own, strict=True)]
     rows = [row for row in rows if row["f1"] is not None]
@@ -210,8 +210,8 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes, positive):
     table = metrics.count_confusions(logits.argmax(axis=1), labels, classes)
     row = result("none", 0.5, confusion=table.tolist(), positive=positive)
     chance = summary.summarize_runs([row]).datasets[0].chance
-    said = metrics.decide(logits, labels, logits, macro=macro)
-    share, scores = labels.mean(), asdict(metrics.score(said, logits, labels, macro=macro))
+    stated = metrics.decide(logits, labels, logits, macro=macro)
+    share, scores = labels.mean(), asdict(metrics.score(stated, logits, labels, macro=macro))
     expected = {k: scores[k] for k in ("precision", "recall", "f1", "accuracy")}
     expected = expected if macro else {"f1": 2 * share / (1 + share), "auprc": share}
     assert {k: chance[k] for k in expected} == pytest.approx(expected)

@@ -36,11 +36,11 @@ def drawn_times(rng):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_times_in_even_steps_have_the_codes_of_positions(spec):
+def test_times_in_even_steps_have_the_vectors_of_positions(spec):
     one = at(spec, np.tile(np.arange(T), (3, 1)))
     expected = load_injection(spec, T, D, HEADS, 0)
     assert (one.act, one.learn) == (expected.act, spec in ("mtan", "time2vec"))
-    for window in one.codes[one.index]:
+    for window in one.vectors[one.index]:
         np.testing.assert_array_equal(window, expected.table())
 
 
@@ -72,10 +72,10 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("spec", FORMULAS)
-def test_uneven_times_have_the_codes_of_a_formula(spec, rng):
+def test_uneven_times_have_the_vectors_of_a_formula(spec, rng):
     times = drawn_times(rng)
     one = at(spec, times)
-    np.testing.assert_allclose(one.codes[one.index], FORMULAS[spec](times), atol=1e-8)
+    np.testing.assert_allclose(one.vectors[one.index], FORMULAS[spec](times), atol=1e-8)
 
 
 @pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
@@ -87,7 +87,7 @@ def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch,
     members = [at(spec, times) for spec in SPECS]
     p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 0).items()}
     several = {k: v.repeat(len(members), *[1] * (v.dim() - 1)) for k, v in p.items()}
-    stack = model.stack_codes(members, CPU, torch.float64)
+    stack = model.stack_vectors(members, CPU, torch.float64)
     order, lengths = [3, 0, 4, 1], [8, 3, 8, 6]
     x = torch.as_tensor(rng.normal(size=(1, len(order), T, 2)))
     windows = torch.tensor([order]).expand(len(members), -1)
@@ -96,9 +96,9 @@ def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch,
     got = sizes.logits(several, stack, whole, None, rows, windows)
     for m, one in enumerate(members):
         for b, (window, length) in enumerate(zip(order, lengths, strict=True)):
-            own = replace(one, codes=one.codes[one.index[window]])
-            own = replace(own, index=np.arange(len(own.codes)))
-            alone = model.stack_codes([own], CPU, torch.float64)
+            own = replace(one, vectors=one.vectors[one.index[window]])
+            own = replace(own, index=np.arange(len(own.vectors)))
+            alone = model.stack_vectors([own], CPU, torch.float64)
             expected = sizes.logits(p, alone, x[:, b : b + 1], None, torch.tensor([[length]]))
             assert (got[m, b] - expected[0, 0]).abs().max() < 1e-12, (SPECS[m], b)
 
@@ -195,7 +195,7 @@ def test_slopes_and_shifts_are_trained_at_the_times_of_each_window(held):
             straight = torch.as_tensor(times)[index[i], :, None] * lines[0] + lines[1]
             codes = torch.cat([straight[..., :1], straight[..., 1:].sin()], dim=2)
             places = torch.arange(4 * T).view(1, 4, T)
-            table = model.StackCodes(
+            table = model.StackVectors(
                 codes.flatten(0, 1)[None], places, trained=False, learn=lines, start=lines
             )
             logits = sizes.logits(
@@ -231,10 +231,10 @@ def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec
         assert np.abs(outcome.frequencies - member.injection.frequencies).max() > 1e-3
         expected = points[:, None] * slopes + shifts
         expected[:, 1:] = np.sin(expected[:, 1:])
-        np.testing.assert_allclose(found.codes, expected)
+        np.testing.assert_allclose(found.vectors, expected)
     if spec == "rope":
         expected = load_injection("rope", 16, D, HEADS, 0, times=points[None])
-        np.testing.assert_array_equal(found.codes, expected.codes)
+        np.testing.assert_array_equal(found.vectors, expected.vectors)
     assert row["reason"] == ""
 
 

@@ -209,7 +209,7 @@ def loud(seed=0):
     return tensors
 
 
-def test_the_command_tells_errors_and_pairs(run):
+def test_the_command_reports_errors_and_pairs(run):
     path = write_model(Path("m"), loud(), num_hidden_layers=4)
     (record,) = run("usage", path, "--json").results
     found = {(e["scheme"], e["granularity"], e["zero_point"]): e for e in record["quantisation"]}

@@ -84,7 +84,7 @@ def changed(tensors, change):
     return tensors | dict(zip((Q, K), own, strict=True))
 
 
-def test_planted_pairs_are_found_and_told(tmp_path):
+def test_planted_pairs_are_found_and_reported(tmp_path):
     """All heads have all of their product in the slowest pair, but one in the fastest."""
 
     def plant(q, k):
@@ -150,17 +150,19 @@ ROWS |= {"neighbours": np.exp([0.0, 2, 1, 0]).repeat(2)}
 ROWS |= {"both": np.tile([1.0, 1, 9, 9], 2)}
 
 
-@pytest.mark.parametrize(("kind", "told"), [("llama", "halves"), ("cohere", "neighbours")])
+@pytest.mark.parametrize(("kind", "reported"), [("llama", "halves"), ("cohere", "neighbours")])
 @pytest.mark.parametrize("rows", ROWS)
-def test_weights_in_another_order_than_the_config_tells_are_doubted(tmp_path, kind, told, rows):
+def test_weights_in_another_order_than_the_config_reports_are_doubted(
+    tmp_path, kind, reported, rows
+):
     tensors = louder(random_tensors({**CONFIG, "num_hidden_layers": 1}), ROWS[rows])
     path = write_model(tmp_path, tensors, model_type=kind, num_hidden_layers=1)
     usage = use_of_model(path)
-    is_doubted = rows not in (told, "both")
+    is_doubted = rows not in (reported, "both")
     for answer in (usage, pefourier.check(path)):
         assert ("usage-pairing-doubt" in {f.code for f in answer.findings}) == is_doubted
     assert (usage.verdict == "probably a mistake") == is_doubted
-    assert (usage.pairing.name, usage.pairing.source) == (told, "config")
+    assert (usage.pairing.name, usage.pairing.source) == (reported, "config")
     if rows == "both":
         path = write_model(tmp_path, tensors, model_type="nobody", num_hidden_layers=1)
         with pytest.raises(PefourierError, match="and as much above the other"):
@@ -329,7 +331,7 @@ def test_layers_that_are_not_there_and_weights_without_a_config_are_refused(tmp_
         use_of_model(path)
 
 
-def test_the_command_tells_what_the_function_finds(run):
+def test_the_command_reports_what_the_function_finds(run):
     write_model(Path("m"), num_key_value_heads=2, rope_theta=1e4)
     (record,) = run("usage", "m", "--json", "--all").results
     assert record == pefourier.usage("m").to_dict()
@@ -342,7 +344,7 @@ def test_the_command_tells_what_the_function_finds(run):
     assert run("usage", "m", "--length", "1k", "--json").results[0]["length"] == 1024
 
 
-def test_two_checkpoints_are_told_apart_by_what_moved(run):
+def test_two_checkpoints_are_distinguished_by_what_moved(run):
     planted = np.ones((4, 8, 1))
     planted[2, [0, 1, 2, 4, 5, 6]] = 0
     plain = random_tensors() | {NORM: ones(24), Q: ones(32, 24), K: ones(16, 24)}
@@ -360,7 +362,7 @@ def test_two_checkpoints_are_told_apart_by_what_moved(run):
 
 
 @pytest.mark.parametrize("keys", [0, 1, 2])
-def test_means_of_activations_are_told_like_weights(run, keys, rng):
+def test_means_of_activations_are_reported_like_weights(run, keys, rng):
     """Of two heads of queries with no keys, one head of keys for both, or one each."""
     path = write_model(Path("m"), num_attention_heads=2, num_key_value_heads=2)
     means = rng.uniform(1, 2, size=(2, 2, 4)) * [1.0, 2.0, 3.0, 9.0]  # (q or k, heads, pairs)
@@ -459,12 +461,12 @@ def model_of_family(family):
 
 def turned_by(model, attentions, monkeypatch):
     """What each attention is given, and the queries and keys that it turns."""
-    room, turned, inputs = import_module(type(model).__module__), [], []
+    room, rotated, inputs = import_module(type(model).__module__), [], []
     for name in [n for n in vars(room) if n.startswith("apply_rotary")]:
         plain = getattr(room, name)
 
         def recording(q, k, *rest, plain=plain, **more):
-            turned.append((q[0], k[0]))
+            rotated.append((q[0], k[0]))
             return plain(q, k, *rest, **more)
 
         monkeypatch.setattr(room, name, recording)
@@ -484,7 +486,7 @@ def turned_by(model, attentions, monkeypatch):
                 monkeypatch.setattr(norm, "forward", lambda x, gain=gain: x * gain)
         attention.register_forward_pre_hook(replace_input, with_kwargs=True)
     model(torch.randint(3, 200, (1, 120)))
-    return inputs, turned
+    return inputs, rotated
 
 
 def regressed_shares(heads, inputs, gains, halves):
@@ -505,16 +507,16 @@ SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of thes
     "family",
     [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES],
 )
-def test_rows_are_those_that_transformers_turns(tmp_path, family, monkeypatch):
+def test_rows_are_those_that_transformers_rotates(tmp_path, family, monkeypatch):
     """Queries and keys as the model turns them, regressed on what its attention is given."""
     model = model_of_family(family)
     model.save_pretrained(tmp_path)
     place = re.compile(r"\.\d+\.(self_)?att(entio)?n$")
     attentions = {name: part for name, part in model.named_modules() if place.search(name)}
-    inputs, turned = turned_by(model, attentions, monkeypatch)
+    inputs, rotated = turned_by(model, attentions, monkeypatch)
     usage = use_of_model(str(tmp_path))
     halves = usage.pairing.name == "halves"
-    for layer, (q, k) in zip(usage.shares, turned, strict=True):
+    for layer, (q, k) in zip(usage.shares, rotated, strict=True):
         name, attention = [*attentions.items()][layer.layer]
         x_k = x_q = inputs[layer.layer]
         gain_k = gain_q = norm_before(model, name, 32)
@@ -543,12 +545,12 @@ SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, heads of keys,
 @pytest.mark.parametrize("shape", SHAPES)
 def test_preferences_are_found_where_they_are_planted(rng, shape):
     """Not in weights at random; then queries are half as long again in a half of the pairs."""
-    told = [drawn_model(rng, shape).preference for _ in range(400)]
-    assert told.count("no preference") >= 0.99 * len(told)
+    reported = [drawn_model(rng, shape).preference for _ in range(400)]
+    assert reported.count("no preference") >= 0.99 * len(reported)
     half, few = shape[3] // 2, shape[0] * shape[2] < 4  # there chance passes an even tenth
     for of, expected in ((slice(half, None), "favoured"), (slice(half), "neglected")):
-        told = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50 * (not few))]
-        assert told.count(f"slow pairs {expected}") >= 0.95 * len(told)
+        reported = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50 * (not few))]
+        assert reported.count(f"slow pairs {expected}") >= 0.95 * len(reported)
 
 
 ONE = {

@@ -40,7 +40,7 @@ def test_a_table_fits_the_terminal_and_loses_nothing(monkeypatch, width, keys):
 
 
 @pytest.mark.parametrize("text", ["5.243e+05", "1e+05; 2e+04 smoothed", "e+0", "131071 (50 %)"])
-def test_a_text_is_told_as_it_is(text):
+def test_a_text_is_reported_as_it_is(text):
     assert number(text) == text
 
 

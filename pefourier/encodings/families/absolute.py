@@ -48,12 +48,12 @@ def none(length: int, d: int) -> Encoding:
 def onehot(length: int, d: int) -> Encoding:
     """The position function itself: 1 in column s mod d, 0 elsewhere."""
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         table = np.zeros((len(x), d))
         table[np.arange(len(x)), np.asarray(x) % d] = 1.0
         return table
 
-    return Encoding("onehot", positions(length), d, codes)
+    return Encoding("onehot", positions(length), d, vectors)
 
 
 @encoding("ramp", "position scaled to [0, 1], a baseline of surveys")
@@ -67,10 +67,10 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
     """
     top = max(length - 1, 1) if normalise else 1
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         return np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1)
 
-    return Encoding("ramp", positions(length), d, codes)
+    return Encoding("ramp", positions(length), d, vectors)
 
 
 def geometric_frequencies(
@@ -140,10 +140,10 @@ def sinusoidal(
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         return waves(plain.phases(x), layout, d=d)
 
-    return with_measure(Encoding("sinusoidal", domain, d, codes, params=noted), measure)
+    return with_measure(Encoding("sinusoidal", domain, d, vectors, params=noted), measure)
 
 
 @encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)
@@ -165,7 +165,7 @@ def dft(length: int, d: int) -> Encoding:
     weights = np.where(single, 1.0, 2.0) / d
     measure = KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         phases = measure.phases(x)
         cosines = np.sqrt(weights) * np.cos(phases)
         sines = np.sqrt(weights) * np.sin(phases)
@@ -173,7 +173,7 @@ def dft(length: int, d: int) -> Encoding:
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
     noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
-    return with_measure(Encoding("dft", positions(length), d, codes, findings=noted), measure)
+    return with_measure(Encoding("dft", positions(length), d, vectors, findings=noted), measure)
 
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)

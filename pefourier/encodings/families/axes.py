@@ -211,21 +211,21 @@ def geometric(axes: Axes, count: int, stretch: float = 1.0, trained: float = 0.0
     return scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
-def take_turns(counts: list[int]) -> NDArray[np.int64]:
+def alternate_axes(counts: list[int]) -> NDArray[np.int64]:
     """Deal pairs to axes cyclically until each axis has its count; return the axis of each pair.
 
-    >>> take_turns([3, 1, 2])
+    >>> alternate_axes([3, 1, 2])
     array([0, 1, 2, 0, 2, 0])
     """
-    turns = [(turn, axis) for axis, count in enumerate(counts) for turn in range(count)]
-    return np.array([axis for _, axis in sorted(turns)], dtype=int)
+    places = [(place, axis) for axis, count in enumerate(counts) for place in range(count)]
+    return np.array([axis for _, axis in sorted(places)], dtype=int)
 
 
 def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     """Return the axis and frequency of each pair."""
     counts, remaining = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
-    turns = take_turns(counts)
+    alternating = alternate_axes(counts)
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
@@ -234,10 +234,10 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
             [geometric(axes, *sizes) for sizes in zip(counts, stretch, trained, strict=True)]
         )
     else:
-        arrangement = blocks if axes.frequencies == "sections" else turns
+        arrangement = blocks if axes.frequencies == "sections" else alternating
         omega[:] = geometric(axes, len(blocks))[np.argsort(arrangement, kind="stable")]
     if axes.arrange == "alternate":
-        omega, blocks = omega[np.argsort(np.argsort(turns, kind="stable"))], turns
+        omega, blocks = omega[np.argsort(np.argsort(alternating, kind="stable"))], alternating
     idle = (remaining * (axes.rest == "front"), remaining * (axes.rest == "back"))
     sizes = [idle[0], *counts, idle[1]]
     return Pairs(np.pad(blocks, idle), np.pad(omega, idle), tuple(n for n in sizes if n))
@@ -290,30 +290,30 @@ def encoding_on_axes(
     places = ROWS[axes.rows if domain.grid else "raster"]
     if places is through_blocks:
         check_blocks(domain.sides)
-    codes = wave_codes(
+    vectors = wave_vectors(
         name,
         domain,
         measure,
         columns=columns_of_blocks(axes.layout, pairs.blocks),
         first=first,
-        turns=first == "cos",
+        rotates=first == "cos",
         places=places,
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
     remarks = (finding("not-a-rotation", "axes"),) if axes.layout == "mismatched" else ()
     facts = {"params": noted, "findings": remarks, **facts}
     ordered = measure if places is Domain.places else None
-    return with_measure(Encoding(name, domain, d, codes, **facts), ordered)
+    return with_measure(Encoding(name, domain, d, vectors, **facts), ordered)
 
 
-def wave_codes(
+def wave_vectors(
     name: str,
     domain: Domain,
     measure: Measure,
     *,
     columns: Columns,
     first: Wave = "cos",
-    turns: bool = True,
+    rotates: bool = True,
     places: Coordinates = Domain.places,
 ) -> Callable[[NDArray[Any]], Floats]:
     """Return the function from points to vectors: cosines and sines in their columns.
@@ -324,9 +324,9 @@ def wave_codes(
     columns_a, columns_b = columns
     functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     blank = np.zeros(d)
-    blank[columns_a if first == "cos" else columns_b] = float(turns)
+    blank[columns_a if first == "cos" else columns_b] = float(rotates)
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         x = np.asarray(x)
         check_points(name, domain, x)
         table = np.tile(blank, (len(x), 1))
@@ -336,7 +336,7 @@ def wave_codes(
             table[np.ix_(inside, where)] = function(phases)
         return table
 
-    return codes
+    return vectors
 
 
 def down_columns(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import numpy as np
 from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import stream
-from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_codes
+from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_vectors
 from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
@@ -135,6 +135,6 @@ def mixed_rope(
     columns = (2 * np.arange(m), 2 * np.arange(m) + 1)
     measure = equal_pairs(omega)
     noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": heads, "layout": "interleaved"}
-    codes = wave_codes("mixed-rope", domain, measure, columns=columns)
-    rotation = Encoding("mixed-rope", domain, 2 * m, codes, injection="rotate", params=noted)
+    vectors = wave_vectors("mixed-rope", domain, measure, columns=columns)
+    rotation = Encoding("mixed-rope", domain, 2 * m, vectors, injection="rotate", params=noted)
     return with_measure(rotation, measure)

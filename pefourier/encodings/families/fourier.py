@@ -21,7 +21,7 @@ from pefourier.encodings.families.axes import (
     Axes,
     axis_letters,
     split_dimensions,
-    wave_codes,
+    wave_vectors,
 )
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
@@ -41,11 +41,11 @@ def sinusoids(
     """Sines and cosines of positions or times at given frequencies, in radians per unit."""
     plain = equal_pairs(frequencies)
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         return waves(plain.phases(x), layout)
 
     measure = replace(plain, frequencies=frequencies * domain.spacing)
-    return with_measure(Encoding(name, domain, 2 * len(frequencies), codes, **facts), measure)
+    return with_measure(Encoding(name, domain, 2 * len(frequencies), vectors, **facts), measure)
 
 
 @encoding(
@@ -162,23 +162,23 @@ def fourier_features(
     frequencies = frequency_vectors(mapping, domain.sides, d, scale, seed)
     steps, starts = np.array([line_of(kind, side) for side in domain.sides]).T
     signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum has no signs of frequencies
-    turns, offset = frequencies * steps * signs[:, None], starts / steps
+    scaled_omega, offset = frequencies * steps * signs[:, None], starts / steps
     if len(domain.sides) == 1:
-        turns, offset = turns[:, 0], float(offset[0])
-    measure = equal_pairs(turns, offset=offset)
+        scaled_omega, offset = scaled_omega[:, 0], float(offset[0])
+    measure = equal_pairs(scaled_omega, offset=offset)
     first: Wave = "cos" if mapping == "gaussian" else "sin"
     columns = columns_of_blocks("interleaved" if mapping == "nerf" else "halves", [d // 2])
-    turned = wave_codes(
-        "fourier-features", domain, measure, columns=columns, first=first, turns=False
+    wave_table = wave_vectors(
+        "fourier-features", domain, measure, columns=columns, first=first, rotates=False
     )
 
-    def codes(x: NDArray[Any]) -> Floats:
-        table = turned(x)
+    def vectors(x: NDArray[Any]) -> Floats:
+        table = wave_table(x)
         table[:, columns[first == "cos"]] *= signs
         return table
 
     noted = {"length": len(domain), "coordinates": kind}
-    return with_measure(Encoding("fourier-features", domain, d, codes, params=noted), measure)
+    return with_measure(Encoding("fourier-features", domain, d, vectors, params=noted), measure)
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:

@@ -55,8 +55,8 @@ def line_and_sines(
     name: str, domain: Domain, slopes: Floats, shifts: Floats, params: dict[str, Any]
 ) -> Encoding:
     """Return the encoding of `LineAndSines`."""
-    codes = LineAndSines(slopes, shifts)
-    return Encoding(name, domain, len(slopes), codes, rates=slopes[1:], params=params)
+    vectors = LineAndSines(slopes, shifts)
+    return Encoding(name, domain, len(slopes), vectors, rates=slopes[1:], params=params)
 
 
 @encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)

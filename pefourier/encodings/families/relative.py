@@ -61,12 +61,12 @@ def shaw(
     size = (1 + values) * d
     check_size("shaw", 2 * clip + 1, size)
     bound = np.sqrt(6.0 / (2 * clip + 1 + d))
-    vectors = np.hstack([*stream(seed).uniform(-bound, bound, (1 + values, 2 * clip + 1, d))])
+    drawn = np.hstack([*stream(seed).uniform(-bound, bound, (1 + values, 2 * clip + 1, d))])
 
-    def codes(lag: NDArray[np.int64]) -> Floats:
-        return vectors[np.clip(lag, -clip, clip) + clip]
+    def vectors(lag: NDArray[np.int64]) -> Floats:
+        return drawn[np.clip(lag, -clip, clip) + clip]
 
-    return Encoding("shaw", lags_between(length, causal=causal), size, codes, injection="key")
+    return Encoding("shaw", lags_between(length, causal=causal), size, vectors, injection="key")
 
 
 def t5_buckets(
@@ -148,10 +148,10 @@ def t5(
     check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
 
-    def codes(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: NDArray[np.int64]) -> Floats:
         return bias[t5_buckets(lag, buckets, max_distance, causal=causal)]
 
-    return Encoding("t5", lags_between(length, causal=causal), d, codes, injection="bias")
+    return Encoding("t5", lags_between(length, causal=causal), d, vectors, injection="bias")
 
 
 def alibi_slopes(heads: int) -> Floats:
@@ -187,10 +187,10 @@ def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
     """
     slopes = alibi_slopes(d)
 
-    def codes(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: NDArray[np.int64]) -> Floats:
         return -np.abs(lag)[:, None] * slopes
 
-    return Encoding("alibi", lags_between(length, causal=causal), d, codes, injection="bias")
+    return Encoding("alibi", lags_between(length, causal=causal), d, vectors, injection="bias")
 
 
 @encoding("kerple", "Chi et al., 2022 (before training)", domain="lag", untrained=True)
@@ -224,11 +224,11 @@ def kerple(
     draw = stream(seed).uniform
     p, a = np.maximum(draw(0.0, 2.0, d), 0.01), np.maximum(draw(0.0, 1.0, d), 0.01)
 
-    def codes(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: NDArray[np.int64]) -> Floats:
         r = np.abs(lag)[:, None].astype(float)
         return np.asarray(-p * np.log1p(a * r) if kernel == "log" else -a * r**p)
 
-    return Encoding("kerple", lags_between(length, causal=causal), d, codes, injection="bias")
+    return Encoding("kerple", lags_between(length, causal=causal), d, vectors, injection="bias")
 
 
 @encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag", untrained=True)
@@ -258,11 +258,11 @@ def erpe(
     check_size("erpe", 2 * length - 1, d)
     bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
 
-    def codes(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: NDArray[np.int64]) -> Floats:
         within(np.abs(lag), length, "erpe")
         return bias[lag + length - 1]
 
-    return Encoding("erpe", lags_between(length, causal=causal), d, codes, injection="bias")
+    return Encoding("erpe", lags_between(length, causal=causal), d, vectors, injection="bias")
 
 
 @encoding("tupe", "Ke et al., 2021 (before training)", untrained=True)
@@ -320,7 +320,7 @@ def tupe(
         query, key = ((p @ u).reshape(length, heads, d // heads) for u in maps)
         return query, key, draw(0.0, scale, (buckets, heads))
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         query, key, bias = weights()
         bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # at lag + length
         i = np.arange(length)[within(x, length, "tupe")]
@@ -331,7 +331,7 @@ def tupe(
 
     noted = {"d": heads * length, "embedding": d}
     return Encoding(
-        "tupe", positions(length), heads * length, codes, injection="bias", params=noted
+        "tupe", positions(length), heads * length, vectors, injection="bias", params=noted
     )
 
 
@@ -359,7 +359,7 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
     def bias() -> Floats:
         return stream(seed).normal(0.0, scale, (len(domain), d))
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         x = np.asarray(x)
         check_points(name, domain, x)
         table, row = bias(), np.empty(len(x), dtype=int)
@@ -369,7 +369,7 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
         row[inside] = np.ravel_multi_index(tuple(places.T), domain.sides)
         return np.asarray(table[row])
 
-    return Encoding(name, domain, d, codes, injection="bias")
+    return Encoding(name, domain, d, vectors, injection="bias")
 
 
 @encoding("swin", "Liu et al., 2021 (before training)", domain="lag", untrained=True)
@@ -450,7 +450,7 @@ def of_network(
 ) -> Encoding:
     """Biases of SwinV2 from the W, b and V of a network, which also apply to other windows."""
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         x = np.asarray(x)
         check_points("swin2", domain, x)
         return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
@@ -458,7 +458,7 @@ def of_network(
     def rebuild_at(window: tuple[int, ...]) -> Encoding:
         return of_network(lags_on(window), sides, d, network)
 
-    return Encoding("swin2", domain, d, codes, injection="bias", rebuild_at=rebuild_at)
+    return Encoding("swin2", domain, d, vectors, injection="bias", rebuild_at=rebuild_at)
 
 
 @encoding(

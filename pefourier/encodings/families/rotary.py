@@ -145,8 +145,8 @@ def blend_by_parts(
     """
     check_above("rho", head.rho, 1.0)
     low, high = (
-        head.rotated * (log(original / (2 * pi)) - log(turns)) / (2 * log(head.rho))
-        for turns in (beta_fast, beta_slow)
+        head.rotated * (log(original / (2 * pi)) - log(rotations)) / (2 * log(head.rho))
+        for rotations in (beta_fast, beta_slow)
     )
     if truncate:
         low, high = floor(low), ceil(high)
@@ -193,10 +193,10 @@ def llama3(
     theta (t + (1 - t) / factor) with t = (n - low) / (high - low). Llama 4 has low = high.
     """
     theta = head.grid()
-    turns = original * theta / (2 * pi)
-    t = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor or 1.0)
+    rotations = original * theta / (2 * pi)
+    t = (rotations - low_freq_factor) / (high_freq_factor - low_freq_factor or 1.0)
     blended = (1 - t) * theta / factor + t * theta
-    unscaled, scaled = turns > high_freq_factor, turns < low_freq_factor
+    unscaled, scaled = rotations > high_freq_factor, rotations < low_freq_factor
     return np.where(scaled, theta / factor, np.where(unscaled, theta, blended)), 1.0
 
 
@@ -210,8 +210,8 @@ def original_of_llama3(params: Mapping[str, Any]) -> int | None:
     blended = (ratios < 1) & (ratios > 1.001 / factor)
     if not blended.any():
         return None
-    turns = 1 + 3 * (ratios[blended] - 1 / factor) / (1 - 1 / factor)
-    original = round(np.median(turns * 2 * pi / head.grid()[blended]))
+    rotations = 1 + 3 * (ratios[blended] - 1 / factor) / (1 - 1 / factor)
+    original = round(np.median(rotations * 2 * pi / head.grid()[blended]))
     frequencies, _ = llama3(head, factor=factor, original=original)
     return original if np.allclose(frequencies, head.grid() * ratios, rtol=1e-4, atol=0) else None
 
@@ -403,14 +403,14 @@ def refuse_unused(scaling: str, settings: Mapping[str, Any]) -> None:
             )
 
 
-def turning_share(turned: float, d: float) -> float:
+def rotated_share(rotated: float, d: float) -> float:
     """Share of a head for which int(share d) is a number of rotated dimensions.
 
-    >>> turning_share(64, 128), int(22 * turning_share(15, 22)), int(22 * (15 / 22))
+    >>> rotated_share(64, 128), int(22 * rotated_share(15, 22)), int(22 * (15 / 22))
     (0.5, 15, 14)
     """
-    share = turned / d
-    return share if int(share * d) == turned else nextafter(share, 2.0)
+    share = rotated / d
+    return share if int(share * d) == rotated else nextafter(share, 2.0)
 
 
 def check_head(name: str, d: int, partial: float) -> None:
@@ -508,14 +508,14 @@ def rope(
     pairs = len(frequencies)
     measure = equal_pairs(frequencies, amplitude=attention)
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         return attention * waves(measure.phases(x), layout, first="cos")
 
     return ShiftInvariantEncoding(
         "rope",
         positions(length),
         2 * pairs,
-        codes,
+        vectors,
         measure=measure,
         injection="rotate",
         params={**params, "attention_factor": attention, "rotated": 2 * pairs},
@@ -602,16 +602,16 @@ def xpos(
     plain = rope(length, d, rho=rho, layout=layout)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
         with np.errstate(all="ignore"):  # overflow is refused when the encoding is built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
-        table = plain.codes(x)
+        table = plain.vectors(x)
         for part in split_pairs(table, layout):
             np.multiply(part, decay, out=part)
         return table
 
     measure = Measure(plain.measure.frequencies, plain.measure.weights)
-    return with_measure(replace(plain, name="xpos", codes=codes, params={}), measure)
+    return with_measure(replace(plain, name="xpos", vectors=vectors, params={}), measure)
 
 
 @encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
@@ -640,10 +640,10 @@ def rope_imaginary(
     """
     plain = rope(length, d, rho=rho, layout=layout, partial=partial)
 
-    def codes(x: NDArray[Any]) -> Floats:
+    def vectors(x: NDArray[Any]) -> Floats:
         return waves(plain.measure.phases(x) - pi / 2, layout, first="cos")
 
-    return replace(plain, name="rope++", codes=codes)
+    return replace(plain, name="rope++", vectors=vectors)
 
 
 @encoding(
@@ -672,10 +672,10 @@ def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None 
     plain = rope(length, d, rho=rho, inv_freq=inv_freq)
     measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
 
-    def codes(x: NDArray[Any]) -> NDArray[np.floating]:
-        return plain.codes(-np.asarray(x, dtype=float))
+    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+        return plain.vectors(-np.asarray(x, dtype=float))
 
-    return replace(plain, name="grape", measure=measure, codes=codes)
+    return replace(plain, name="grape", measure=measure, vectors=vectors)
 
 
 @encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
@@ -701,7 +701,7 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     return replace(rope(length, 2 * d, rho=rho), name="pope", params={"d": 2 * d, "head": d})
 
 
-def columns_that_turn(enc: DeclaredEncoding) -> Columns:
+def rotated_columns(enc: DeclaredEncoding) -> Columns:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
     layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
     if layout == "axis-halves" and len(enc.domain.sides) > 1:

@@ -22,7 +22,7 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.rotary import (
     logits_gain,
     original_of_llama3,
-    turning_share,
+    rotated_share,
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
@@ -171,7 +171,7 @@ class GgufFile:
                 f"{shown(self.path)} sets no rotation: llama.cpp does not rotate in "
                 f"{shown(self.kind)}"
             )
-        head, turned = head_sizes(self, self.part, d)
+        head, rotated = head_sizes(self, self.part, d)
         unread = unread_in(self)
         rows = length or self.keys.count("context_length")
         local = self.part == PARTS[1]
@@ -182,14 +182,14 @@ class GgufFile:
                 d=head,
                 rho=window_base(self) if local else base_in(self),
                 layout="interleaved" if self.pairing == "interleaved" else "halves",
-                partial=turning_share(turned, head),
+                partial=rotated_share(rotated, head),
                 **(
                     {} if local and self.is_listed("windows", "unscaled") else scaling_of_file(self)
                 ),
             )
         except PefourierError as error:
             raise PefourierError(f"{shown(self.path)}: {error}") from error
-        axis = self.axis_of_pairs(turned // 2)
+        axis = self.axis_of_pairs(rotated // 2)
         noted: dict[str, Any] = {} if axis is None else {"mrope_section": describe_axes(axis)}
         noted |= {"unread": unread} if unread else {}
         longest = self.keys.count("context_length") or 0
@@ -227,16 +227,16 @@ def open_gguf(spec: str) -> GgufFile:
 def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
     """Return the size of a head of a type of layer, and the number of its rotated dimensions."""
     local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window have priority
-    turned = file.keys.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
+    rotated = file.keys.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     ends = (*local, "_mla", "")
     stated = file.keys.count(*(f"attention.key_length{end}" for end in ends))
     width, heads = file.keys.count("embedding_length"), file.keys.count("attention.head_count")
-    head = stated or (max(width // heads, 1) if width and heads else turned or d)
+    head = stated or (max(width // heads, 1) if width and heads else rotated or d)
     if head is None:
         raise PefourierError(
             f"{shown(file.path)} sets neither rope.dimension_count nor the size of heads; give --d"
         )
-    return head, min(turned or head, head)
+    return head, min(rotated or head, head)
 
 
 OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
@@ -307,9 +307,9 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind == "yarn" and original and mixed == 1 and not factors:
         attention = (file.number(ATTENTION) or 1.0) * yarn_attention(file, factor)
-        turns = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
-        turns = {key: x for key, x in turns.items() if x is not None}
-        return {"scaling": "yarn", **sizes, "attention_factor": attention, **turns}
+        betas = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
+        betas = {key: x for key, x in betas.items() if x is not None}
+        return {"scaling": "yarn", **sizes, "attention_factor": attention, **betas}
     if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))
         return {"scaling": "ntk", "factor": float(alpha)}
     if ((is_plain and not alpha) or (kind == "yarn" and mixed == 0)) and FREQS not in factors:

@@ -56,7 +56,7 @@ class VectorMap:
         return unfit(self.request, why)
 
     @property
-    def is_turning(self) -> bool:
+    def is_rotation(self) -> bool:
         """Return whether the parameters suit a rotation: vectors, optionally with positions."""
         roles = roles_of(self.names)
         return bool(roles & VECTORS) and roles <= VECTORS | PLACES
@@ -115,7 +115,7 @@ class VectorMap:
 
 
 @dataclass(frozen=True)
-class Turn:
+class PairRotation:
     """The pairs of columns that an operator rotates, and the kind of the operator."""
 
     kind: Kind
@@ -124,7 +124,7 @@ class Turn:
     seconds: np.ndarray
 
 
-def rotation_codes(
+def vectors_of_rotation(
     code: VectorMap, torch: Any
 ) -> tuple[NDArray[np.float64], float, tuple[Finding, ...], Operator] | None:
     """Return vectors, resolution, findings and operator of rotation code; None if nothing rotates.
@@ -142,8 +142,8 @@ def rotation_codes(
         sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
     query, key, _ = code.images(torch, units, sample)
-    turns = [read_turn(np.moveaxis(image, 0, 2)) for image in (query, key)]
-    kinds = [turn.kind for turn in turns]
+    rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in (query, key)]
+    kinds = [rotation.kind for rotation in rotations]
     if kinds == ["still", "still"]:
         return None
     if "other" in kinds:
@@ -154,25 +154,27 @@ def rotation_codes(
         )
     moving = kinds.index(next(kind for kind in kinds if kind != "still"))
     vector = np.zeros((1, length, d))
-    vector[..., turns[moving].firsts] = 1
+    vector[..., rotations[moving].firsts] = 1
     query, key, eps = code.images(torch, vector, np.arange(length))
-    codes = np.linalg.solve(turns[moving].start, (query, key)[moving][0].T).T
-    codes = codes[:, np.sort([turns[moving].firsts, turns[moving].seconds], axis=None)]
+    vectors = np.linalg.solve(rotations[moving].start, (query, key)[moving][0].T).T
+    vectors = vectors[:, np.sort([rotations[moving].firsts, rotations[moving].seconds], axis=None)]
 
     def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return probe(code, torch, turns, positions)
+        return probe(code, torch, rotations, positions)
 
-    notes = (*findings_on(code, turns), *compare_keys(code, kinds, operator))
-    return codes, eps, notes, operator
+    notes = (*findings_on(code, rotations), *compare_keys(code, kinds, operator))
+    return vectors, eps, notes, operator
 
 
-def findings_on(code: VectorMap, turns: list[Turn]) -> list[Finding]:
+def findings_on(code: VectorMap, rotations: list[PairRotation]) -> list[Finding]:
     """Return findings about rotation code."""
     notes = [finding("turns-its-input", axes=code.axes)]
-    if any(turn.kind == "lost-minus" for turn in turns):
+    if any(rotation.kind == "lost-minus" for rotation in rotations):
         notes.append(finding("lost-minus"))
-    for turn in [turn for turn in turns if turn.kind == "layouts-mixed"][:1]:
-        layouts = ["halves", "neighbours"][:: -1 if turn.seconds[0] == turn.firsts[0] + 1 else 1]
+    for rotation in [rotation for rotation in rotations if rotation.kind == "layouts-mixed"][:1]:
+        layouts = ["halves", "neighbours"][
+            :: -1 if rotation.seconds[0] == rotation.firsts[0] + 1 else 1
+        ]
         notes.append(finding("not-a-rotation", "code", turned=layouts[0], laid=layouts[1]))
     return notes
 
@@ -195,7 +197,7 @@ def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list
     return [finding("queries-keys-differ", "shifted")] if shift > tolerance else []
 
 
-def read_turn(operators: np.ndarray) -> Turn:
+def read_rotation(operators: np.ndarray) -> PairRotation:
     """Find the pairs that operators (n, d, d) rotate.
 
     A pair may have a factor that is equal at all positions, as in YaRN. Some operators also reorder
@@ -203,7 +205,7 @@ def read_turn(operators: np.ndarray) -> Turn:
     """
     identity, none = np.eye(operators.shape[1]), np.arange(0)
     if operators.any() and (operators == operators[0]).all():
-        return Turn("still", identity, none, none)
+        return PairRotation("still", identity, none, none)
     leading = operators[0] / (np.abs(operators[0]).max() or 1)
     is_order = np.abs(leading.T @ leading - identity).max() < NEARLY
     for start in [identity, leading] if is_order else [identity]:
@@ -211,8 +213,8 @@ def read_turn(operators: np.ndarray) -> Turn:
         pairs = find_pairs(blocks)
         kind = kind_of(blocks, *pairs) if pairs else "other"
         if pairs and kind != "other":
-            return Turn(kind, start, *pairs)
-    return Turn("other", identity, none, none)
+            return PairRotation(kind, start, *pairs)
+    return PairRotation("other", identity, none, none)
 
 
 def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -258,42 +260,44 @@ def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.nda
     pairings = [columns ^ 1, (columns + d // 2) % d]
     if d % 2 or 2 * len(firsts) != d:
         return False
-    turned = [bool((pairing[firsts] == seconds).all()) for pairing in pairings]
+    images_of_pair = [bool((pairing[firsts] == seconds).all()) for pairing in pairings]
     laid = [np.abs(cosines - cosines[:, pairing]).max() < NEARLY for pairing in pairings]
     sizes = [(operators**2).sum(axis=axis) for axis in (1, 2)]
     circles = any((np.abs(x - x[0]) < NEARLY * x[0].max()).all() for x in sizes)
-    return circles and sum(turned) == 1 and laid == turned[::-1]
+    return circles and sum(images_of_pair) == 1 and laid == images_of_pair[::-1]
 
 
 def probe(
-    code: VectorMap, torch: Any, turns: list[Turn], positions: np.ndarray
+    code: VectorMap, torch: Any, rotations: list[PairRotation], positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return R(p) of queries and of keys at some positions, each (n, d, d)."""
     d = code.request.d
     random = np.random.default_rng(0).standard_normal(d)
-    ends = [np.isin(np.arange(d), t.seconds) == second for t in turns for second in (False, True)]
+    ends = [
+        np.isin(np.arange(d), t.seconds) == second for t in rotations for second in (False, True)
+    ]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
     query, key, eps = code.images(torch, vectors, positions)
     images = (query, key)
     tripled_query, tripled_key, _ = code.images(torch, 3 * vectors[4:], positions)
     tripled = (tripled_query, tripled_key)
     answers = []
-    for k, turn in enumerate(turns):
-        firsts, seconds = turn.firsts, turn.seconds
-        turned = np.linalg.solve(turn.start, np.moveaxis(images[k], 0, 2))  # (n, d, 5)
-        first, second = turned[..., 2 * k], turned[..., 2 * k + 1]
+    for k, rotation in enumerate(rotations):
+        firsts, seconds = rotation.firsts, rotation.seconds
+        images_of_pair = np.linalg.solve(rotation.start, np.moveaxis(images[k], 0, 2))  # (n, d, 5)
+        first, second = images_of_pair[..., 2 * k], images_of_pair[..., 2 * k + 1]
         matrices = np.zeros((len(positions), d, d))
         rows = np.setdiff1d(np.arange(d), seconds)
         matrices[:, rows, rows] = first[:, rows]
         matrices[:, seconds, firsts] = first[:, seconds]
         matrices[:, firsts, seconds] = second[:, firsts]
         matrices[:, seconds, seconds] = second[:, seconds]
-        residual = np.abs(matrices @ random - turned[..., 4]).max()
+        residual = np.abs(matrices @ random - images_of_pair[..., 4]).max()
         residual = max(residual, np.abs(images[k][4] - tripled[k][0] / 3).max())
         if residual > 16 * eps * np.abs(random).max():
             raise code.unfit(
                 "maps a random vector in a batch differently from its components: it is not "
                 "linear, or it mixes the members of a batch"
             )
-        answers.append(turn.start @ matrices)
+        answers.append(rotation.start @ matrices)
     return answers[0], answers[1]

@@ -168,14 +168,14 @@ def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
            [0., 1.]]), 2.220446049250313e-16)
     """
     named_table = read_named_table(path, key)
-    return named_table.codes, named_table.eps
+    return named_table.vectors, named_table.eps
 
 
 class NamedTable(NamedTuple):
     """A table of a file."""
 
     name: str  # empty if the array has no name
-    codes: np.ndarray
+    vectors: np.ndarray
     eps: float
     paired: bool  # stored as complex numbers, an axis of 2, or arrays of cosines and of sines
     chosen: bool  # chosen among several arrays by its name
@@ -186,7 +186,7 @@ class NamedTable(NamedTuple):
 def read_named_table(path: str, key: str | None = None) -> NamedTable:
     """Read a table like `read_table`, with facts about its array."""
     with open_arrays(path) as file:
-        names = [] if key else waves_apart(file.arrays)
+        names = [] if key else waves_by_part(file.arrays)
         names = names or [choose_array(file.arrays, key, file.label)]
         stored = file.arrays[names[0]]
         kind, axes = float_type(stored.kind), stored.axes
@@ -201,7 +201,7 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         return NamedTable(names[0], table, eps, paired, chosen, sides, beside)
 
 
-def waves_apart(arrays: Mapping[str, Stored]) -> list[str]:
+def waves_by_part(arrays: Mapping[str, Stored]) -> list[str]:
     """Return the names of two arrays such as cos and sin, if the file has no other tables."""
     names = sorted(name for name, stored in arrays.items() if stored.is_table)
     is_pair = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
@@ -352,12 +352,12 @@ def array_names(path: str) -> list[str]:
         return list(file.arrays)
 
 
-def rows_of_codes(enc: Encoding, x: np.ndarray) -> RowBlocks:
+def rows_of_vectors(enc: Encoding, x: np.ndarray) -> RowBlocks:
     """Compute the vectors of points x in float64 in blocks, for files larger than memory."""
     check_size(f"a table of {shown(enc.spec)}", len(x), enc.dim, limit=NUMBERS)
     blocks = row_blocks(len(x), AT_ONCE, enc.dim)
-    codes = (np.ascontiguousarray(enc.table(x[part]), "<f8") for part in blocks)
-    return RowBlocks((len(x), enc.dim), np.dtype("<f8"), codes)
+    vectors = (np.ascontiguousarray(enc.table(x[part]), "<f8") for part in blocks)
+    return RowBlocks((len(x), enc.dim), np.dtype("<f8"), vectors)
 
 
 def write_table(

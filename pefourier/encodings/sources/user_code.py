@@ -44,7 +44,7 @@ from pefourier.encodings.sources.code_calls import (
     words_of,
     wrappers,
 )
-from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, rotation_codes
+from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, vectors_of_rotation
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # defaults
@@ -57,7 +57,7 @@ ANOTHER_SEED = 20240917  # shows whether parameters are drawn at random
 class CodeTable:
     """Vectors (n, d) from user code, or an intermediate array."""
 
-    codes: np.ndarray
+    vectors: np.ndarray
     eps: float  # resolution of its type
     findings: tuple[Finding, ...] = ()
     operator: Operator | None = None  # of rotation code
@@ -86,13 +86,13 @@ def read_code(
         doing = f"{shown(spec)}, called for length {length}, d {d},"
         with as_user_error(doing), seeded(seed), evaluating(code):  # the import may load torch
             table = tabulate_or_wrap(request, code)
-    width = table.codes.shape[1]
+    width = table.vectors.shape[1]
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     params |= {"rotated": width} if table.operator and width < d else {}
     params |= {} if seed is None else {"seed": seed}
-    from_array = from_bias if is_bias(table.codes.shape) else from_table
+    from_array = from_bias if is_bias(table.vectors.shape) else from_table
     enc = replace(
-        from_array(table.codes, spec, eps=table.eps, findings=table.findings),
+        from_array(table.vectors, spec, eps=table.eps, findings=table.findings),
         params=params,
         spec=spec if in_shell else "",
         untrained="untrained" in {f.code for f in table.findings},
@@ -157,7 +157,7 @@ def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
                 warnings.simplefilter("error")
                 exec(text, names)  # runs user code as the wrapper calls it
                 table = tabulate(request, [*names.values()][-1])
-                if np.ptp(table.codes, axis=0).any():
+                if np.ptp(table.vectors, axis=0).any():
                     error.add_note(text)
                     break
         raise
@@ -178,9 +178,9 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
     if isinstance(code, module):
         return table_of_module(request, torch, code)
     if torch is not None and not inspect.isclass(code):
-        turning = VectorMap(request, code, code, needed_names(code), torch.zeros(()))
-        if turning.is_turning:
-            return table_of_rotation(turning, torch)
+        vector_map = VectorMap(request, code, code, needed_names(code), torch.zeros(()))
+        if vector_map.is_rotation:
+            return table_of_rotation(vector_map, torch)
     answer = call_with_sizes(request, code)
     if isinstance(answer, module):
         return table_of_module(request, torch, answer.eval())
@@ -194,7 +194,7 @@ def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
     if any(p.requires_grad for p in module.parameters()):
         with seeded(ANOTHER_SEED):
             again = table_of_module(request, torch, call_with_sizes(request, code).eval())
-        if not np.array_equal(table.codes, again.codes):
+        if not np.array_equal(table.vectors, again.vectors):
             return replace(table, findings=(finding("untrained", "code"), *table.findings))
     return table
 
@@ -209,15 +209,15 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
     is_adding = len(names) == 1 and ROLE.get(names[0], "vectors") in ("vectors", "d")
     if is_adding:
         table = on_zeros(code, torch)
-        if np.ptp(table.codes, axis=0).max() > SAME * np.abs(table.codes).max():
+        if np.ptp(table.vectors, axis=0).max() > SAME * np.abs(table.vectors).max():
             return table
-        if not table.codes.any():
-            turned = rotation_codes(replace(code, names=["x"], call=module), torch)
-            if turned:
-                return CodeTable(*turned)
+        if not table.vectors.any():
+            rotation_table = vectors_of_rotation(replace(code, names=["x"], call=module), torch)
+            if rotation_table:
+                return CodeTable(*rotation_table)
         check_blind_to_order(code, torch)
         return table
-    if code.is_turning:
+    if code.is_rotation:
         return table_of_rotation(code, torch)
     raise unfit(request, f"takes {', '.join(names) or 'no input'}")
 
@@ -235,10 +235,10 @@ def check_blind_to_order(code: VectorMap, torch: Any) -> None:
 
 def table_of_rotation(code: VectorMap, torch: Any) -> CodeTable:
     """Tabulate rotation code."""
-    turned = rotation_codes(code, torch)
-    if turned is None:
+    rotation_table = vectors_of_rotation(code, torch)
+    if rotation_table is None:
         raise code.unfit("does not change with the position")
-    return CodeTable(*turned)
+    return CodeTable(*rotation_table)
 
 
 def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
@@ -254,8 +254,8 @@ def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
         table, axes = call_twice(code, torch, (length, batch, d))
     notes = axis_findings(code.code, axis) if len(axes) == 1 else []
     notes += [finding("batch-axis", "differ")] if len(axes) == 2 else []
-    rows = np.moveaxis(table.codes, 1 - axis, 0)[0]
-    along = replace(table, codes=rows, findings=(*notes, *table.findings))
+    rows = np.moveaxis(table.vectors, 1 - axis, 0)[0]
+    along = replace(table, vectors=rows, findings=(*notes, *table.findings))
     return in_two_axes(code.request, along)
 
 
@@ -270,28 +270,28 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[Cod
             table, again = (as_table(code.call(zeros)) for _ in range(2))
     except FAULTS as error:
         raise code.unfit(f"raised {words_of(error)} for zeros {shape}") from error
-    codes = table.codes
-    if codes.ndim == 2 and len(codes) in shape[:2]:
-        codes = np.expand_dims(codes, 0 if len(codes) == shape[1] else 1)
-    sizes = zip(codes.shape, shape[:2], strict=False)
-    if codes.ndim != 3 or any(k not in (1, n) for k, n in sizes):
-        raise code.unfit(f"returned an array of shape {codes.shape} for zeros {shape}")
-    if not np.array_equal(table.codes, again.codes):
-        worst = np.abs(table.codes - again.codes).max()
+    vectors = table.vectors
+    if vectors.ndim == 2 and len(vectors) in shape[:2]:
+        vectors = np.expand_dims(vectors, 0 if len(vectors) == shape[1] else 1)
+    sizes = zip(vectors.shape, shape[:2], strict=False)
+    if vectors.ndim != 3 or any(k not in (1, n) for k, n in sizes):
+        raise code.unfit(f"returned an array of shape {vectors.shape} for zeros {shape}")
+    if not np.array_equal(table.vectors, again.vectors):
+        worst = np.abs(table.vectors - again.vectors).max()
         changes = finding("changes-between-calls", worst=worst)
-        return replace(table, codes=codes, findings=(changes,)), set()
-    axes = {axis for axis in (0, 1) if np.ptp(codes, axis=axis).any()}
-    return replace(table, codes=codes), axes
+        return replace(table, vectors=vectors, findings=(changes,)), set()
+    axes = {axis for axis in (0, 1) if np.ptp(vectors, axis=axis).any()}
+    return replace(table, vectors=vectors), axes
 
 
 def in_two_axes(request: CodeRequest, table: CodeTable) -> CodeTable:
     """Drop axes of length 1 from a table, and check that it is (length, d)."""
-    codes, length = table.codes, request.length
-    while codes.ndim > 2 and 1 in codes.shape[:-1]:
-        codes = codes.squeeze(axis=codes.shape[:-1].index(1))
-    if is_bias(codes.shape) and codes.shape[-1] == length:
-        return replace(table, codes=codes)
-    if codes.ndim != 2 or len(codes) != length:
-        shapes = f"{table.codes.shape}, expected ({length}, {request.d})"
+    vectors, length = table.vectors, request.length
+    while vectors.ndim > 2 and 1 in vectors.shape[:-1]:
+        vectors = vectors.squeeze(axis=vectors.shape[:-1].index(1))
+    if is_bias(vectors.shape) and vectors.shape[-1] == length:
+        return replace(table, vectors=vectors)
+    if vectors.ndim != 2 or len(vectors) != length:
+        shapes = f"{table.vectors.shape}, expected ({length}, {request.d})"
         raise unfit(request, f"returned an array of shape {shapes}")
-    return replace(table, codes=codes)
+    return replace(table, vectors=vectors)

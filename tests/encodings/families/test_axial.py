@@ -46,7 +46,7 @@ PUBLIC += [("axial-rope", name) for name in ROTATIONS.split()]
 
 
 @pytest.mark.parametrize(("family", "name"), PUBLIC)
-def test_codes_are_those_of_the_public_implementation(public, family, name):
+def test_vectors_are_those_of_the_public_implementation(public, family, name):
     grid, d, make = (public.TABLES if family == "axial" else public.ROTATIONS)[name]
     enc, made = on(f"{family}:convention={name}", grid, d), make(grid, d)
     made = made if family == "axial" else np.hstack([np.asarray(part, float) for part in made])
@@ -120,7 +120,7 @@ def test_inner_products_are_the_kernel_declared(spec):
     np.testing.assert_array_equal(cos_and_sin(enc)[:2], [blank, blank])
 
 
-def test_vjepa2_turns_its_neighbours_by_cosines_in_halves(public):
+def test_vjepa2_rotates_its_neighbours_by_cosines_in_halves(public):
     """The numbers are those it multiplies with: q * cos + turned(q) * sin."""
     grid, d = (2, 3, 4), 32
     made = public.vjepa2_of_ones(grid, d)

@@ -27,7 +27,7 @@ def test_regular_times_are_positions(name):
 
 
 @pytest.mark.parametrize("name", TIMED)
-def test_codes_at_irregular_times_are_answered_by_their_table(name):
+def test_vectors_at_irregular_times_are_answered_by_their_table(name):
     enc = load(name, length=80, d=6, times=IRREGULAR)
     assert (enc.domain.kind, enc.params["length"], len(enc)) == ("time", 8, 8)
     assert enc.params["times"] == tuple(IRREGULAR)
@@ -39,7 +39,7 @@ def test_codes_at_irregular_times_are_answered_by_their_table(name):
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_declared_codes_depend_on_differences_of_times_alone(name):
+def test_declared_vectors_depend_on_differences_of_times_alone(name):
     """By the definition: each pair's inner product is the kernel at its difference of times."""
     table = pefourier.encode(name, d=6, times=IRREGULAR)
     found = pefourier.relations(name, d=6, times=IRREGULAR)

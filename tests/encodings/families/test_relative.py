@@ -50,7 +50,7 @@ TOLD_APART = [
 
 
 @pytest.mark.parametrize(("spec", "length", "verdict", "distinct"), TOLD_APART)
-def test_which_lags_can_be_told_apart(spec, length, verdict, distinct):
+def test_which_lags_can_be_distinguished(spec, length, verdict, distinct):
     enc = load(spec, length=length, d=4)
     found = check_faithful(enc)
     assert (found.verdict, found.distinct) == (verdict, distinct)

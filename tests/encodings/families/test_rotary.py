@@ -28,7 +28,7 @@ FACTORED = [
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
 @pytest.mark.parametrize(("spec", "factor"), FACTORED)
-def test_codes_are_cosines_and_sines_times_the_attention_factor(spec, factor, layout):
+def test_vectors_are_cosines_and_sines_times_the_attention_factor(spec, factor, layout):
     typed = f"{spec}{',' if ':' in spec else ':'}layout={layout}"
     enc = load(typed, length=20, d=64)
     assert enc.params["attention_factor"] == pytest.approx(factor, rel=1e-12)
@@ -163,7 +163,7 @@ def test_every_scaling_has_a_twin_and_a_case():
 
 
 @pytest.mark.parametrize(("partial", "d", "over"), [(0.25, 96, 24), (0.4, 96, 38), (0.5, 90, 45)])
-def test_partial_rotation_has_codes_for_the_rotated_dimensions_only(partial, d, over):
+def test_partial_rotation_has_vectors_for_the_rotated_dimensions_only(partial, d, over):
     """An odd share is rounded up to pairs, on a grid over what it is."""
     enc = load(f"rope:partial={partial}", length=9, d=d)
     pairs = (over + 1) // 2
@@ -203,7 +203,7 @@ def test_xpos_is_the_formula_and_its_products_with_keys_depend_on_the_lag(layout
     for lag in range(-11, 12):
         np.testing.assert_allclose(np.ptp(np.diagonal(products, lag)), 0, atol=1e-12)
     assert enc.measure.squared_length is None
-    assert not load("xpos", length=2, d=4).codes(np.array([10**6]))[:, [0, 2]].any()
+    assert not load("xpos", length=2, d=4).vectors(np.array([10**6]))[:, [0, 2]].any()
 
 
 def test_commuting_planes_turn_as_the_code_of_grape_has_them(tmp_path):
@@ -261,10 +261,10 @@ def test_polar_positions_are_those_of_x_transformers():
     n, d = 12, 8
     x = torch.randn(1, 1, n, d, generator=torch.Generator().manual_seed(0))
     freqs, bias = theirs.PolarEmbedding(d, 1)(torch.arange(n))
-    turned = theirs.apply_polar_pos_emb(x, (freqs + bias[0, 0]).detach())[0, 0]
-    codes = load("pope", n, d).table().reshape(n, 2, d)
-    products = np.logaddexp(0, x[0, 0].double().numpy())[:, None] * codes
-    np.testing.assert_allclose(products.reshape(n, -1), turned, atol=1e-5)
+    rotated = theirs.apply_polar_pos_emb(x, (freqs + bias[0, 0]).detach())[0, 0]
+    vectors = load("pope", n, d).table().reshape(n, 2, d)
+    products = np.logaddexp(0, x[0, 0].double().numpy())[:, None] * vectors
+    np.testing.assert_allclose(products.reshape(n, -1), rotated, atol=1e-5)
 
 
 def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():

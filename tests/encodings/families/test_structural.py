@@ -8,7 +8,7 @@ import pytest
 from pefourier.encodings import load
 
 
-def test_tree_codes_are_the_branches_to_the_root():
+def test_tree_vectors_are_the_branches_to_the_root():
     # root with children 1, 2; node 1 with 3, 4; node 4 with 5 (microsoft/icecaps, util/trees.py)
     table = load("tree:parents=-1;0;0;1;1;4,p=0.5", d=6).table()
     left, right, none = [1, 0], [0, 1], [0, 0]

@@ -73,4 +73,4 @@ def test_swin2_starts_from_its_formula(pretrained):
     hidden = np.maximum(np.sign(lag) * np.log2(1 + 8 * abs(lag) / (sides - 1)) / 3 @ weights, 0)
     at = (1 + 2) * 7 - 2 + 3
     by_hand = 16 / (1 + np.exp(-hidden @ heads))
-    np.testing.assert_allclose(enc.codes(np.array([at]))[0], by_hand, rtol=1e-12)
+    np.testing.assert_allclose(enc.vectors(np.array([at]))[0], by_hand, rtol=1e-12)

@@ -82,8 +82,10 @@ def test_windows_of_an_image_are_those_of_transformers(config, own):
     _, ends = utils.get_vision_window_index(torch.tensor([[1, 32, 32]]), *sizes)
     path = config("qwen2_5_vl_vision", depth=meant.depth, **own)
     (_, found), whole = describe_context(path), meant.fullatt_block_indexes
-    told = {i: run.window for run in found.layers for i in run.index}
-    assert told == {i: None if i in whole else int(ends.diff().max()) for i in range(meant.depth)}
+    reported = {i: run.window for run in found.layers for i in run.index}
+    assert reported == {
+        i: None if i in whole else int(ends.diff().max()) for i in range(meant.depth)
+    }
     assert open_model(config("sam_vision_model", num_hidden_layers=3)).layers[0].window == 14 * 14
     (swin,) = open_model(config("swin", window_size=9)).layers
     assert swin.window == 9 * 9
@@ -190,7 +192,7 @@ def test_a_table_of_another_size_wants_a_grid(weights):
 
 
 @pytest.mark.parametrize(
-    ("kind", "own", "said"),
+    ("kind", "own", "stated"),
     [
         ("dinov3_vit", {"image_size": 8}, "has no patch of 16 in 8; give grid"),
         ("dinov3_vit", {"hidden_size": 10, "num_attention_heads": 3}, "3 heads do not divide"),
@@ -209,10 +211,10 @@ def test_a_table_of_another_size_wants_a_grid(weights):
         ("detr", {"position_embedding_type": "learned"}, "is not supported"),
     ],
 )
-def test_what_a_config_cannot_mean_is_refused(config, kind, own, said):
+def test_what_a_config_cannot_mean_is_refused(config, kind, own, stated):
     with pytest.raises(PefourierError) as caught:
         load(config(kind, **own))
-    assert said in str(caught.value)
+    assert stated in str(caught.value)
 
 
 def test_rows_on_axes_say_where_they_are_from():

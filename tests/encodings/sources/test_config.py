@@ -41,8 +41,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("content", "said"), REFUSED.items(), ids=range(len(REFUSED)))
-def test_what_is_no_config_is_refused_in_one_line(content, said, tmp_path):
+@pytest.mark.parametrize(("content", "stated"), REFUSED.items(), ids=range(len(REFUSED)))
+def test_what_is_no_config_is_refused_in_one_line(content, stated, tmp_path):
     path = tmp_path / "config.json"
     for place in (path, tmp_path, tmp_path / "nowhere" / "config.json"):
         with pytest.raises(PefourierError, match=r"(no file|unknown file) '"):
@@ -50,7 +50,7 @@ def test_what_is_no_config_is_refused_in_one_line(content, said, tmp_path):
     path.write_bytes(content)
     with pytest.raises(PefourierError) as caught:
         load(str(path))
-    assert said in str(caught.value)
+    assert stated in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -92,7 +92,7 @@ def test_large_configs_take_seconds_and_not_minutes(name, config):
 
 
 @pytest.mark.parametrize("key", ["auto_map", "trust_remote_code"])
-def test_code_that_a_config_names_is_not_run_and_that_is_said(key, config, folder):
+def test_code_that_a_config_names_is_not_run_and_that_is_stated(key, config, folder):
     (folder / "modeling_mine.py").write_text("raise SystemExit('run')")
     path = config(
         {"model_type": "mine", "head_dim": 8, "rope_theta": 5.0, key: {"A": "modeling_mine.B"}}

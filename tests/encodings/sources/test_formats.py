@@ -205,8 +205,8 @@ def test_pickles_run_no_code(legacy):
 
 
 def test_odd_tensors():
-    codes = torch.nn.Parameter(torch.ones(2, 3).T)
-    torch.save({"a": {"codes": codes, 7: torch.ones(3)}, ("tuple",): torch.ones(2, 2)}, "x.pt")
+    vectors = torch.nn.Parameter(torch.ones(2, 3).T)
+    torch.save({"a": {"codes": vectors, 7: torch.ones(3)}, ("tuple",): torch.ones(2, 2)}, "x.pt")
     assert read_table("x.pt")[0].tolist() == [[1, 1]] * 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that such tensors are prototypes, or deprecated
@@ -217,7 +217,7 @@ def test_odd_tensors():
             "nested": torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)]),
             "complex": torch.ones(2, 3, 2, dtype=torch.complex64).conj(),
         }
-        torch.save({**odd, "table": torch.ones(2, 2), "k" * 1000: {"codes": codes}}, "y.pt")
+        torch.save({**odd, "table": torch.ones(2, 2), "k" * 1000: {"codes": vectors}}, "y.pt")
     for key in odd:
         refused("y.pt", key)
     assert read_table("y.pt")[0].tolist() == [[1, 1], [1, 1]]

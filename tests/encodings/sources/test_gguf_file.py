@@ -96,7 +96,7 @@ def test_two_lists_are_longrope(write):
 
 
 @pytest.mark.parametrize(
-    ("arch", "layout", "codes"),
+    ("arch", "layout", "vectors"),
     [
         ("llama", "interleaved", ["rope-scaling-lost"]),  # of base 5e5 and 131072 positions
         ("smollm3", "interleaved", ["gguf-unsaid"]),  # of layers without positions
@@ -105,18 +105,18 @@ def test_two_lists_are_longrope(write):
         ("nobody", "halves", ["gguf-unsaid"]),
     ],
 )
-def test_rows_are_paired_as_llama_cpp_pairs_them(write, arch, layout, codes):
+def test_rows_are_paired_as_llama_cpp_pairs_them(write, arch, layout, vectors):
     """Once halves were taken of all; with weights trained for the other, perplexity is 4419."""
     enc = load(write(arch=arch, **SIZES))
-    assert (enc.params["layout"], [f.code for f in enc.findings]) == (layout, codes)
+    assert (enc.params["layout"], [f.code for f in enc.findings]) == (layout, vectors)
 
 
-def axes_in_c(sections, pairs, by_turns):
+def axes_in_c(sections, pairs, by_rotations):
     """ggml_mrope_cache_init of llama.cpp, branch by branch."""
     found = ""
     for pair in range(pairs):
         sector = pair % sum(sections)
-        if by_turns:
+        if by_rotations:
             if sector % 3 == 1 and sector < 3 * sections[1]:
                 found += "y"
             elif sector % 3 == 2 and sector < 3 * sections[2]:
@@ -135,7 +135,7 @@ def axes_in_c(sections, pairs, by_turns):
 
 
 @pytest.mark.parametrize(
-    ("arch", "sections", "by_turns"),
+    ("arch", "sections", "by_rotations"),
     [
         ("qwen2vl", [16, 24, 24, 0], False),
         ("qwen2vl", [16, 24, 20, 4], False),
@@ -145,20 +145,22 @@ def axes_in_c(sections, pairs, by_turns):
         ("qwen35", [2, 3, 3, 0], True),
     ],
 )
-def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_turns):
+def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_rotations):
     pairs = sum(sections)
     sizes = SIZES | {"rope__dimension_count": 2 * pairs, "attention__key_length": 128}
     path = write(arch=arch, rope__dimension_sections=sections, **sizes)
     enc = load(path)
     found = ["tyxe"[i] for i in axis_in(enc)]
-    assert tuple(found) == axes_in_c(sections, pairs, by_turns)
-    ours = ["tyx"[i] for i in axes_of_sections(tuple(sections[:3]), by_turns, sum(sections[:3]))]
+    assert tuple(found) == axes_in_c(sections, pairs, by_rotations)
+    ours = [
+        "tyx"[i] for i in axes_of_sections(tuple(sections[:3]), by_rotations, sum(sections[:3]))
+    ]
     apart = [i for i, axis in enumerate(ours) if axis != found[i]]
     assert apart == [i for i in range(len(ours)) if found[i] == "e"]  # which have no axis there
     assert enc.params["layout"] == "halves"
     (rotation,) = describe_context(path)[1].rotations
-    told = {axis: tuple(i for i, own in enumerate(found) if own == axis) for axis in "tyx"}
-    assert rotation.axes == told
+    reported = {axis: tuple(i for i, own in enumerate(found) if own == axis) for axis in "tyx"}
+    assert rotation.axes == reported
 
 
 ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
@@ -225,8 +227,8 @@ def test_the_header_is_what_the_package_gguf_reads(tmp_path):
 
 def head(*items, keys=1, tensors=0):
     """The first bytes of a GGUF file, then text as it is written there and numbers of 4 bytes."""
-    told = (struct.pack("<Q", len(i)) + i.encode() if isinstance(i, str) else i for i in items)
-    numbers = (struct.pack("<I", i) if isinstance(i, int) else i for i in told)
+    reported = (struct.pack("<Q", len(i)) + i.encode() if isinstance(i, str) else i for i in items)
+    numbers = (struct.pack("<I", i) if isinstance(i, int) else i for i in reported)
     return b"GGUF" + struct.pack("<IQQ", 3, tensors, keys) + b"".join(numbers)
 
 
@@ -273,12 +275,12 @@ GEMMA |= {"attention__sliding_window": 512}
         ("gemma2", {}, None, (1, 3, 5, 7, 9, 11)),  # whose windows turn by the base of the others
     ],
 )
-def test_layers_with_a_window_are_told(write, arch, values, base, full):
+def test_layers_with_a_window_are_reported(write, arch, values, base, full):
     path = write(arch=arch, **GEMMA | values)
     _, found = describe_context(path)
     local = tuple(i for i in range(12) if i not in full)
-    told = {layer.index: (layer.kind, layer.window) for layer in found.layers}
-    assert told == {local: ("rotary", 512), full: ("rotary", None)}
+    reported = {layer.index: (layer.kind, layer.window) for layer in found.layers}
+    assert reported == {local: ("rotary", 512), full: ("rotary", None)}
     bases = {rotation.name: rotation.base for rotation in found.rotations}
     names = {"sliding_attention": base, "full_attention": 1e6} if base else {"": 1e6}
     assert bases == names
@@ -287,7 +289,7 @@ def test_layers_with_a_window_are_told(write, arch, values, base, full):
         assert load(f"{path}#sliding_attention", 8).params["rho"] == base
 
 
-def test_layers_without_positions_have_no_key_and_are_told(write):
+def test_layers_without_positions_have_no_key_and_are_reported(write):
     path = write(arch="smollm3", **SIZES, block_count=8)
     _, found = describe_context(path)
     assert [(layer.kind, layer.index) for layer in found.layers] == [
@@ -329,5 +331,5 @@ def test_keys_are_read_as_by_the_architecture(write, arch, values, spec, logits)
     factors = [e.params["attention_factor"] for e in (enc, wanted)]
     assert factors[0] == pytest.approx(factors[1], rel=1e-6)
     assert enc.params.get("softmax_factor", 1) == pytest.approx(logits, rel=1e-6)
-    codes = [f.code for f in enc.findings if f.code != "rope-scaling-lost"]
-    assert codes == ["gguf-unsaid"] * (arch == "deepseek32")
+    vectors = [f.code for f in enc.findings if f.code != "rope-scaling-lost"]
+    assert vectors == ["gguf-unsaid"] * (arch == "deepseek32")

@@ -72,7 +72,7 @@ def runs(config):
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_layers_that_are_alike_are_one_run(name, runs):
+def test_layers_that_are_equal_are_one_run(name, runs):
     values, wanted = SCHEDULES[name]
     padded = [(*run, *("", None)[len(run) - 2 :]) for run in wanted]
     assert runs(**values) == [LayerRun(*run) for run in padded]
@@ -97,8 +97,8 @@ def test_temperatures_are_those_of_the_code(config):
         ("llama", {}, 9, None),
     ):
         found = read_temperature(open_model(config({"model_type": kind, **own})).model, length)
-        told = found and (found.layers, found.floor, found.largest)
-        assert told == (wanted and (*wanted[:2], pytest.approx(wanted[2])))
+        reported = found and (found.layers, found.floor, found.largest)
+        assert reported == (wanted and (*wanted[:2], pytest.approx(wanted[2])))
 
 
 def transformers_windows(config):
@@ -175,8 +175,8 @@ def test_windows_are_those_of_transformers(config):
 )
 def test_windows_that_switches_set_are_those_of_transformers(runs, kind, own, windows):
     own = {**own, "sliding_window": 9} if 9 in windows else own
-    alike = runs(model_type=kind, num_hidden_layers=4, **own)
-    found = {i: run.window for run in alike for i in run.index}
+    equal_ones = runs(model_type=kind, num_hidden_layers=4, **own)
+    found = {i: run.window for run in equal_ones for i in run.index}
     assert [found[i] for i in range(4)] == windows
     with quiet():
         theirs = transformers_windows(config_class(kind)(**{"num_hidden_layers": 4, **own}))
@@ -185,7 +185,7 @@ def test_windows_that_switches_set_are_those_of_transformers(runs, kind, own, wi
     assert [w and w * both_sides for w in expected] == windows
 
 
-def test_a_spec_that_names_a_part_of_a_config_tells_that_part(config):
+def test_a_spec_that_names_a_part_of_a_config_reports_that_part(config):
     """Once everything behind the # was cut off, and another model answered."""
     text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
     other = {"model_type": "llama", "num_hidden_layers": 2}
@@ -217,7 +217,7 @@ V4_YARN = {"factor": 16.0, "original_max_position_embeddings": 4096, "beta_fast"
         None,
     ],
 )
-def test_deepseek_v4_turns_as_its_own_module(scaling, config):
+def test_deepseek_v4_rotates_as_its_own_module(scaling, config):
     """Layers of ratio 0 slide and turn plainly; no factor before cosines unless it is set."""
     from transformers.models.deepseek_v4 import configuration_deepseek_v4, modeling_deepseek_v4
 
@@ -243,7 +243,7 @@ TRIED = {kind: rows for kind, rows in RECORDED.items() if "R" in (rows[0][1] or 
 UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; both are built by timm alone
 
 
-def told_letters(path):
+def reported_letters(path):
     """A letter for each layer of a config, as the record has them; none where none is told."""
     runs = open_model(path).layers
     letters = {i: "R" if run.kind == "rotary" else "." for run in runs for i in run.index}
@@ -266,11 +266,11 @@ def test_the_layers_that_turn_are_those_of_the_modules(config):
                     forms.append(changed(kind, **settings).to_dict())
             several |= {kind} if "." in letters else set()
             for form in forms:
-                told = told_letters(config(json.dumps(form, default=str)))
-                seen["told" if told else "without an order"] += 1
-                pairs = zip(told, letters, strict=True) if told else ()
+                reported = reported_letters(config(json.dumps(form, default=str)))
+                seen["told" if reported else "without an order"] += 1
+                pairs = zip(reported, letters, strict=True) if reported else ()
                 if any(own != theirs for own, theirs in pairs if theirs != "?"):
-                    different.append((kind, letters, told))
+                    different.append((kind, letters, reported))
     assert different == []
     assert RECORDED.keys() - TRIED.keys() == UNTRIED
     assert seen["without an order"] <= 16

@@ -98,14 +98,16 @@ def verdict(values, path, tolerance=1e-6):
         if enc.name == "none" and values["model_type"] in SWITCHED_OFF:
             yield "is none"
             continue
-        told, frequencies = told_frequencies(enc), waves
+        reported, frequencies = reported_frequencies(enc), waves
         if text_row(values).get("interleaved") == "rows":
             wanted = np.sort(frequencies)[::-1]  # it puts their waves back into order
         elif enc.name == "axial-rope":
             wanted = np.unique(frequencies / frequencies.max())
         else:
             wanted = frequencies
-        same = told.shape == wanted.shape and np.allclose(told, wanted, rtol=tolerance, atol=0)
+        same = reported.shape == wanted.shape and np.allclose(
+            reported, wanted, rtol=tolerance, atol=0
+        )
         close = same and abs(enc.params.get("attention_factor", 1.0) / factor - 1) < tolerance
         yield "agrees" if close else "differs"
 
@@ -113,11 +115,11 @@ def verdict(values, path, tolerance=1e-6):
 SWITCHED_OFF = {"granitemoehybrid", "zamba2"}  # whose model asks for a rotation only by a key
 
 
-def told_frequencies(enc):
+def reported_frequencies(enc):
     """Frequencies of a rotation; on axes, whatever their unit, those of any axis over the first."""
     if enc.name == "axial-rope":
-        turning = np.abs(enc.measure.frequencies).max(axis=1)
-        return np.unique((turning / turning.max()).round(12))
+        rotating = np.abs(enc.measure.frequencies).max(axis=1)
+        return np.unique((rotating / rotating.max()).round(12))
     return enc.measure.frequencies if enc.name == "rope" else np.empty(0)
 
 
@@ -158,8 +160,8 @@ def turned_by_its_model(module, config, layer, q, k, layout):
         waves = made(q, positions, layer) if layer else made(q, positions)
     if not isinstance(waves, tuple):  # complex numbers
         if config.model_type.startswith("llama4"):  # heads behind positions
-            turned = code.apply_rotary_emb(q.transpose(1, 2), k.transpose(1, 2), waves)
-            return [x.transpose(1, 2) for x in turned]
+            rotated = code.apply_rotary_emb(q.transpose(1, 2), k.transpose(1, 2), waves)
+            return [x.transpose(1, 2) for x in rotated]
         return code.apply_rotary_emb(q, k, waves)
     beside = getattr(code, "apply_rotary_pos_emb_interleave", None)
     turn = beside if beside and layout == "interleaved" else code.apply_rotary_pos_emb
@@ -169,8 +171,8 @@ def turned_by_its_model(module, config, layer, q, k, layout):
         return turn(q, k, *waves)
     except RuntimeError:  # what turns is cut out before
         r = waves[0].shape[-1]
-        turned = turn(q[..., :r], k[..., :r], *waves)
-        return [torch.cat([y, x[..., r:]], -1) for y, x in zip(turned, (q, k), strict=True)]
+        rotated = turn(q[..., :r], k[..., :r], *waves)
+        return [torch.cat([y, x[..., r:]], -1) for y, x in zip(rotated, (q, k), strict=True)]
 
 
 def turned_alike(kind, path):
@@ -332,7 +334,7 @@ ROTARY.sort(key=lambda kind: type_row(kind).get("layout", "halves"))  # some of 
 
 
 @some_and_all(ROTARY, 150)
-def test_the_module_turns_as_the_model_does(kinds, least, tmp_path):
+def test_the_module_rotates_as_the_model_does(kinds, least, tmp_path):
     found = {kind: list(turned_alike(kind, tmp_path / "config.json")) for kind in kinds}
     print(json.dumps(found, indent=1))
     assert [kind for kind, ways in found.items() if "differs" in ways] == []
@@ -390,12 +392,12 @@ def test_a_table_ends_where_the_model_refuses_more(kind, config):
     own |= {"n_positions": 12, "sinusoidal_embeddings": True, "sinusoidal_pos_embds": True}
     own |= {"use_learned_position_embeddings": False, "hidden_size": 16, "d_model": 16}
     path = config({"model_type": kind, **own})
-    told = [context(path, length=n).verdict for n in (12, 13)]
-    assert told == (["any length"] * 2 if kind in GROWING else ["fixed length", "too few rows"])
+    reported = [context(path, length=n).verdict for n in (12, 13)]
+    assert reported == (["any length"] * 2 if kind in GROWING else ["fixed length", "too few rows"])
 
 
 @pytest.mark.parametrize("kind", ["informer", "autoformer", "time_series_transformer"])
-def test_series_have_rows_for_what_is_known_and_what_is_asked(kind, config):
+def test_series_have_rows_for_what_is_known_and_what_is_requested(kind, config):
     module = modeling(config_class(kind).__module__)
     values = {"context_length": 10, "prediction_length": 7, "d_model": 16}
     encoders = ("TransformerEncoder", "InformerEncoder", "AutoformerEncoder")
@@ -448,10 +450,10 @@ def test_models_without_a_rotary_module_turn_by_their_own_table(kind, own, confi
     else:
         table = module.create_sinusoidal_positions(30, own.get("rotary_dim", 64)).numpy()
     path = config({"model_type": kind, **own})
-    codes = load(path, length=30).table()  # cosine and sine of a pair by turns
+    vectors = load(path, length=30).table()  # cosine and sine of a pair by turns
     pairs = table.shape[1] // 2
-    np.testing.assert_allclose(codes[:, 1::2], table[:, :pairs], atol=3e-6)
-    np.testing.assert_allclose(codes[:, 0::2], table[:, pairs:], atol=3e-6)
+    np.testing.assert_allclose(vectors[:, 1::2], table[:, :pairs], atol=3e-6)
+    np.testing.assert_allclose(vectors[:, 0::2], table[:, pairs:], atol=3e-6)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -461,7 +463,7 @@ def test_published_configs_are_answered_as_transformers_computes(name, tmp_path)
     assert set(found) == {"agrees"}
 
 
-def told(spec):
+def reported(spec):
     """What a SPEC is answered with, or why it is refused."""
     try:
         enc = load(spec, length=32)
@@ -489,7 +491,7 @@ def test_a_part_of_a_config_is_what_its_own_type_is(kinds, least, tmp_path):
             if not isinstance(inner, dict) or type_row(inner.get("model_type", usual)) is None:
                 continue
             alone.write_text(json.dumps({"model_type": usual, **inner}))
-            one, other = told(f"{path}#{part}"), told(str(alone))
+            one, other = reported(f"{path}#{part}"), reported(str(alone))
             seen[other if isinstance(other, str) else f"is {other[0]}"] += 1
             if one != other:
                 different.append(f"{kind}#{part}: {one} for {other}")

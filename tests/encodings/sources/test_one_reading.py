@@ -131,9 +131,9 @@ def test_of_two_spellings_that_contradict_both_values_are_named(new, names, writ
     enc = load(written({**LLAMA31, "rope_parameters": new}))
     taken = load(written(LLAMA31, "one.json")).measure.frequencies
     assert np.array_equal(enc.measure.frequencies, taken)
-    told = [f for f in enc.findings if f.code == "rope-spellings"]
-    assert [f.severity for f in told] == ["warning"] * (names is not None)
-    assert all(name in told[0].message for name in names or ())
+    reported = [f for f in enc.findings if f.code == "rope-spellings"]
+    assert [f.severity for f in reported] == ["warning"] * (names is not None)
+    assert all(name in reported[0].message for name in names or ())
 
 
 VENDORS = dict.fromkeys(["deepseek_yarn", "telechat3-yarn", "Vendor-YARN"], "yarn")
@@ -190,15 +190,15 @@ def test_a_params_json_is_read_as_its_models_code_reads_it(written):
 def test_nearer_scores_higher_is_the_count_of_all_lags():
     omega = 100.0 ** (-np.arange(4) / 4)
     kernel = np.cos(np.outer(np.arange(60), omega)).sum(axis=1)
-    told = [kernel[m] > kernel[n] for m in range(1, 60) for n in range(2 * m, 60)]
-    assert nearer_scores_higher(omega, 60) == pytest.approx(np.mean(told))
+    reported = [kernel[m] > kernel[n] for m in range(1, 60) for n in range(2 * m, 60)]
+    assert nearer_scores_higher(omega, 60) == pytest.approx(np.mean(reported))
 
 
-def test_many_configs_are_told_in_a_line_each(written, run):
+def test_many_configs_are_reported_in_a_line_each(written, run):
     paths = [written(LLAMA31, "a.json"), written({"model_type": "resnet"}, "b.json")]
     paths.append(written(LLAMA2, "c.json"))
     done = run("context", *paths, "--brief", "--skip-unknown")
     assert done.status == 0
-    told = [f"{paths[0]}: within the stated length", f"{paths[2]}: no new angles"]
-    assert done.out.splitlines() == told
+    reported = [f"{paths[0]}: within the stated length", f"{paths[2]}: no new angles"]
+    assert done.out.splitlines() == reported
     assert run("context", *paths, "--brief").status == 2

@@ -77,5 +77,5 @@ def test_a_module_is_what_its_package_says(run, folder, module, wrapper, known):
     (result,) = run("check-faithful", spec, "-S", LENGTH, "--d", D, "--json").results
     assert {f["severity"] for f in result["findings"]} <= {"note"}
     assert result["identified"]["encoding"] == ("rope" if "rope" in known else "sinusoidal")
-    codes = load(spec, LENGTH, D).table()
-    np.testing.assert_allclose(codes, codes_of(known), atol=2e-5 * max(1.0, abs(codes).max()))
+    vectors = load(spec, LENGTH, D).table()
+    np.testing.assert_allclose(vectors, codes_of(known), atol=2e-5 * max(1.0, abs(vectors).max()))

@@ -52,7 +52,7 @@ def test_a_model_rotates_as_the_spec_says(name, config):
     same = build("rope", **{"length": length, "d": d, **parse_parameters("rope", spec)})
     np.testing.assert_array_equal(enc.measure.frequencies, same.measure.frequencies)
     x = np.array([0, 1, length - 1])
-    np.testing.assert_array_equal(enc.codes(x), same.codes(x))
+    np.testing.assert_array_equal(enc.vectors(x), same.vectors(x))
     noted = {"path": path, "model_type": enc.params["model_type"], "partial": enc.params["partial"]}
     for key in ("softmax_factor", "unread", "length"):
         noted |= {key: enc.params[key]} if key in enc.params else {}
@@ -140,11 +140,11 @@ REFUSED = [  # config, part, what the message names
 ]
 
 
-@pytest.mark.parametrize(("values", "part", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_what_transformers_cannot_use_is_refused_in_one_line(values, part, said, config):
+@pytest.mark.parametrize(("values", "part", "stated"), REFUSED, ids=range(len(REFUSED)))
+def test_what_transformers_cannot_use_is_refused_in_one_line(values, part, stated, config):
     with pytest.raises(PefourierError) as caught:
         load(config(values) + part, length=9)
-    assert said in str(caught.value)
+    assert stated in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -158,7 +158,9 @@ def test_d_is_for_configs_that_set_none(config):
 
 def test_a_key_that_clips_is_not_read_as_plain_rope(config):
     own = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5}
-    plain, clipped = (load(config({**own, "use_cope": asked}), 9) for asked in (False, True))
+    plain, clipped = (
+        load(config({**own, "use_cope": requested}), 9) for requested in (False, True)
+    )
     assert (plain.params["scaling"], clipped.params["scaling"]) == ("none", "clip")
     meant = load("rope:rho=5e5,scaling=clip,clipped=20", 9, 128)
     np.testing.assert_array_equal(clipped.table(), meant.table())
@@ -168,9 +170,11 @@ def test_a_key_that_clips_is_not_read_as_plain_rope(config):
 def test_all_commands_take_the_length_that_a_scaling_reaches(run, config):
     """Where YaRN's settings leave the original length, context took 4 times as many, others not."""
     path = config({**LLAMA, "rope_scaling": YARN, "max_position_embeddings": 1024})
-    told = [run(command, path, "--json").results[0] for command in ("check-faithful", "context")]
-    assert [one["length"] for one in told] == [4096, 4096]
-    assert told[1]["trained"] == {"length": 1024, "source": "assumed"}
+    reported = [
+        run(command, path, "--json").results[0] for command in ("check-faithful", "context")
+    ]
+    assert [one["length"] for one in reported] == [4096, 4096]
+    assert reported[1]["trained"] == {"length": 1024, "source": "assumed"}
     assert (len(load(path)), len(load(path, 1024))) == (4096, 1024)
 
 
@@ -195,7 +199,7 @@ def test_text_is_not_laid_out_as_an_image(run, written, arguments):
 
 
 @pytest.mark.parametrize("other", [{"mrope_section": [24, 20, 20]}, {"mrope_interleaved": True}])
-def test_rotations_that_read_text_alike_and_images_by_other_axes_are_not_the_same(written, other):
+def test_rotations_that_read_text_equal_and_images_by_other_axes_are_not_the_same(written, other):
     """Codes of text agree to the bit, those of an image from its first rows on."""
     known = {"rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     text = {"model_type": "qwen2_vl_text", "hidden_size": 128, "num_attention_heads": 1}

@@ -66,9 +66,9 @@ def test_swinv2_computes_its_biases_from_its_network(tmp_path, pretrained, part)
     made = (16 * raw.sigmoid()).reshape(-1, enc.dim).detach().numpy()
     np.testing.assert_allclose(enc.table()[::-1], made, atol=2e-6)
     assert len(enc) == (2 * (4 if part else 5) - 1) ** 2
-    anew = pefourier.resize(f"{path}#{part}" if part else path, (6, 6))
+    rebuilt = pefourier.resize(f"{path}#{part}" if part else path, (6, 6))
     coordinates = attention.relative_coords_table
-    assert (anew.method, anew.table.shape) == ("anew", (121, enc.dim))
+    assert (rebuilt.method, rebuilt.table.shape) == ("anew", (121, enc.dim))
     assert coordinates.shape[0] == 1
 
 

@@ -44,8 +44,8 @@ def test_single_axes_are_dropped():
 @pytest.mark.parametrize("key", SINGLE_AXES)
 def test_axes_beside_a_batch_are_named_where_they_are_dropped(key):
     np.save("x.npy", SINGLE_AXES[key])
-    codes = [finding.code for finding in load("x.npy").findings]
-    assert codes == ["single-axes"] * (SINGLE_AXES[key].ndim > 3 or key == 1)
+    vectors = [finding.code for finding in load("x.npy").findings]
+    assert vectors == ["single-axes"] * (SINGLE_AXES[key].ndim > 3 or key == 1)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ NO_TABLES += [np.array([[None] * 90] * 90)]
 def test_arrays_that_are_no_tables(array):
     np.save("x.npy", array)
     refused("x.npy")
-    np.savez("x.npz", odd=array, codes=TABLE)
+    np.savez("x.npz", odd=array, vectors=TABLE)
     np.testing.assert_array_equal(read_table("x.npz")[0], TABLE)
 
 
@@ -95,14 +95,14 @@ def test_which_array_is_meant():
     np.save("x.npy", TABLE)
     refused("x.npy", "wpe")
     torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
-    told = refused("x.pt")
-    assert [f"'{i}'" in told for i in range(12)] == [True] * 10 + [False] * 2
+    reported = refused("x.pt")
+    assert [f"'{i}'" in reported for i in range(12)] == [True] * 10 + [False] * 2
 
 
 @pytest.mark.parametrize(
     "name", ["wpe.weight", "embeddings.position_embeddings.weight", "pos_embed", "pos_encoding.pe"]
 )
-def test_the_one_table_that_is_named_as_positions_is_read_and_said_to_be(run, name):
+def test_the_one_table_that_is_named_as_positions_is_read_and_stated_to_be(run, name):
     arrays = {name: TABLE, "wte.weight": np.ones((7, 3))}
     np.savez("x.npz", **arrays)
     for command in ("check-faithful", "spectrum"):
@@ -310,7 +310,7 @@ def test_a_list_without_numbers_is_refused(folder):
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_an_array_that_ends_early_is_said(suffix):
+def test_an_array_that_ends_early_is_stated(suffix):
     (np.save if suffix == "npy" else np.savez)(f"x.{suffix}", np.ones((10_000, 9)))
     with open_arrays(f"x.{suffix}") as file:
         put(f"x.{suffix}", b"")  # somebody empties it meanwhile
@@ -334,16 +334,16 @@ def test_rows_of_a_mapped_file_are_those_of_its_table(copied, monkeypatch):
     np.save("x.npy", LARGE)
     enc = load("x.npy")
     for x in ([5, 2, 2, 3999], [7, 8, 9], [0], range(4000)):
-        found = enc.codes(np.array(x))
+        found = enc.vectors(np.array(x))
         np.testing.assert_array_equal(found, LARGE[list(x)])
 
 
 @pytest.mark.usefixtures("everything_is_large")
-def test_a_file_that_becomes_shorter_is_said(monkeypatch):
+def test_a_file_that_becomes_shorter_is_stated(monkeypatch):
     np.save("x.npy", LARGE)
     enc = load("x.npy")
     os.truncate("x.npy", 999)
-    for ask in (enc.table, lambda: list(enc.blocks()), lambda: enc.codes(np.array([3]))):
+    for ask in (enc.table, lambda: list(enc.blocks()), lambda: enc.vectors(np.array([3]))):
         with pytest.raises(PefourierError, match=SHORTER):
             ask()
     np.save("x.npy", LARGE)

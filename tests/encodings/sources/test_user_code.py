@@ -16,7 +16,7 @@ import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.sources import rotation_code
 from pefourier.errors import PefourierError
-from pefourier.nn import turn
+from pefourier.nn import rotate_pairs
 from pefourier.questions.operators import operator_at
 
 PACKAGE = str(Path(__file__).parents[3])
@@ -368,16 +368,16 @@ def of(x, **given):
     return angles(*x.shape[-2:], **given)
 
 
-def turn_x(x):
+def rotate_x(x):
     return halves(x, of(x))
 
 
-def turn_both(q, k):
+def rotate_both(q, k):
     return halves(q, of(q)), halves(k, of(k))
 
 
 def heads_last(q, k):
-    return tuple(turn_x(x.transpose(1, 2)).transpose(1, 2) for x in (q, k))
+    return tuple(rotate_x(x.transpose(1, 2)).transpose(1, 2) for x in (q, k))
 
 
 def at_places(x, positions):
@@ -386,7 +386,7 @@ def at_places(x, positions):
 
 class OfX(torch.nn.Module):
     def forward(self, x):
-        return turn_x(x)
+        return rotate_x(x)
 
 
 class OfPlaces(torch.nn.Module):
@@ -397,7 +397,7 @@ class OfPlaces(torch.nn.Module):
 PLAIN = ["turns-its-input"]
 
 
-@pytest.mark.parametrize("code", [turn_both, at_places, OfX, OfX(), OfPlaces()])
+@pytest.mark.parametrize("code", [rotate_both, at_places, OfX, OfX(), OfPlaces()])
 def test_a_rotation_is_called_by_the_names_of_what_it_takes(code):
     enc, rope = load(code, LENGTH, D), load("rope:layout=halves", LENGTH, D)
     assert [f.code for f in enc.findings] == PLAIN
@@ -411,7 +411,7 @@ def lost_minus(q, k):
 
 
 def lost_minus_in_keys(q, k):
-    return turn_both(q, k)[0], lost_minus(q, k)[1]
+    return rotate_both(q, k)[0], lost_minus(q, k)[1]
 
 
 def keys_apart(name):
@@ -421,7 +421,7 @@ def keys_apart(name):
             "by neighbours": neighbours(k, of(k)),
             "backward": halves(k, -of(k)),
             "by another base": halves(k, of(k, base=5e5)),
-            "half of them": torch.cat([turn_x(k[..., : D // 2]), k[..., D // 2 :]], -1),
+            "half of them": torch.cat([rotate_x(k[..., : D // 2]), k[..., D // 2 :]], -1),
             "shifted": halves(k, of(k, start=1)),
         }
         return halves(q, of(q)), keys[name]
@@ -430,12 +430,12 @@ def keys_apart(name):
 
 
 def mixed_layouts(q, k):
-    def turned(x):
+    def rotated(x):
         angle = of(x).repeat_interleave(2, -1)
         a, b = x.chunk(2, -1)
         return x * angle.cos() + torch.cat([-b, a], -1) * angle.sin()
 
-    return turned(q), turned(k)
+    return rotated(q), rotated(k)
 
 
 KEYS = ("not turned", "by neighbours", "backward", "by another base", "half of them")
@@ -448,7 +448,7 @@ WRONG += [(mixed_layouts, [*PLAIN, "not-a-rotation"], "error")]
 
 
 @pytest.mark.parametrize(("code", "findings", "severity"), WRONG)
-def test_queries_and_keys_that_are_not_rotated_alike_are_findings(code, findings, severity):
+def test_queries_and_keys_that_are_not_rotated_equal_are_findings(code, findings, severity):
     """All of them had rope's table, and were told to be rope."""
     enc = load(code, LENGTH, D)
     assert [f.code for f in enc.findings] == findings
@@ -456,7 +456,7 @@ def test_queries_and_keys_that_are_not_rotated_alike_are_findings(code, findings
 
 
 @pytest.mark.parametrize("code", [lost_minus, mixed_layouts, keys_apart("by neighbours")])
-def test_the_operator_is_the_codes_own_map(code):
+def test_the_operator_is_the_vectors_own_map(code):
     units = torch.eye(D)[:, None].expand(D, LENGTH, D)
     for own, image in zip(load(code, LENGTH, D).operator(AT), code(units, units), strict=True):
         np.testing.assert_allclose(own, np.moveaxis(image.numpy(), 0, 2)[AT], atol=1e-6)
@@ -467,7 +467,7 @@ def by_factors(q, k):
 
 
 def growing(x):
-    return turn_x(x) * (1 + torch.arange(x.shape[-2]) / 10)[:, None]
+    return rotate_x(x) * (1 + torch.arange(x.shape[-2]) / 10)[:, None]
 
 
 def unrotated(q, k):
@@ -475,7 +475,7 @@ def unrotated(q, k):
 
 
 def endless(q, k):
-    return tuple(turn_x(x) / 0 for x in (q, k))
+    return tuple(rotate_x(x) / 0 for x in (q, k))
 
 
 NO_ROTATIONS = [by_factors, growing, unrotated, endless]
@@ -549,7 +549,7 @@ def square_rotation(q, k):
     assert side**2 == q.shape[2], f"{q.shape[2]} tokens are no square"
     axial = load("axial-rope", d=8, grid=(side, side), layout="interleaved")
     cos, sin = (torch.tensor(axial.table()[:, i::2], dtype=q.dtype) for i in (0, 1))
-    return tuple(turn(x, cos, sin, "interleaved") for x in (q, k))
+    return tuple(rotate_pairs(x, cos, sin, "interleaved") for x in (q, k))
 
 
 @pytest.mark.parametrize("spread", [2**23, 2**6])

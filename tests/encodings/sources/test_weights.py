@@ -21,9 +21,9 @@ BIAS = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, rng, run):
     """The doctor looks at what came from weights, however it was reached."""
-    codes = rng.normal(size=(12, 8)).astype(np.float32)
-    codes[5:] = codes[5] if broken else codes[5:]
-    safetensors(folder / "model.safetensors", {TABLE: codes})
+    vectors = rng.normal(size=(12, 8)).astype(np.float32)
+    vectors[5:] = vectors[5] if broken else vectors[5:]
+    safetensors(folder / "model.safetensors", {TABLE: vectors})
     config(BERT)
     (by_folder,) = run("check-faithful", str(folder), "--json").results
     (by_file,) = run("check-faithful", f"{folder}/model.safetensors#{TABLE}", "--json").results
@@ -34,14 +34,14 @@ def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, r
 
 
 def test_shards_are_found_by_their_index(config, folder, rng):
-    codes = rng.normal(size=(12, 8)).astype(np.float32)
-    safetensors(folder / "part-a.safetensors", {"other": codes})
-    safetensors(folder / "part-b.safetensors", {TABLE: codes})
+    vectors = rng.normal(size=(12, 8)).astype(np.float32)
+    safetensors(folder / "part-a.safetensors", {"other": vectors})
+    safetensors(folder / "part-b.safetensors", {TABLE: vectors})
     placed = {"other": "part-a.safetensors", TABLE: "part-b.safetensors"}
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": placed}))
     config(BERT)
-    np.testing.assert_array_equal(load(str(folder)).table(), codes)
+    np.testing.assert_array_equal(load(str(folder)).table(), vectors)
     index.write_text(json.dumps({"weight_map": {TABLE: "../elsewhere.safetensors"}}))
     with pytest.raises(PefourierError, match=r"a file in the same folder; got '\.\./"):
         load(str(folder))
@@ -87,9 +87,9 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     own = {"relative_attention": True, "position_biased_input": False, "num_hidden_layers": 2}
     own |= {"position_buckets": buckets, "max_relative_positions": longest}
     path = config({"model_type": kind, "max_position_embeddings": 512, **own})
-    (told,) = run("context", path, "--json").results
-    assert [one["kind"] for one in told["layers"]] == ["deberta"]
-    assert (told["verdict"], told["rotations"]) == ("limited distance", [])
+    (reported,) = run("context", path, "--json").results
+    assert [one["kind"] for one in reported["layers"]] == ["deberta"]
+    assert (reported["verdict"], reported["rotations"]) == ("limited distance", [])
     enc = open_config(path).table_without_weights()
     states = torch.zeros(1, 600, 6)
     longest = longest if longest > 0 else 512
@@ -100,7 +100,7 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     for side in (met[0], met[:, 0]):
         assert len(set(side[far:])) == 1
     assert any(side[far - 1] != side[far] for side in (met[0], met[:, 0]))
-    np.testing.assert_array_equal(enc.codes(np.arange(-99, 100))[:, 0], met[300, 201:400])
+    np.testing.assert_array_equal(enc.vectors(np.arange(-99, 100))[:, 0], met[300, 201:400])
     assert run("check-faithful", path).status == 2
 
 
@@ -145,10 +145,10 @@ def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng, run):
     config({"model_type": "umt5", "num_heads": 3, "num_layers": 12, "d_model": 12})
     spec = f"{folder}#{side}" if side == "decoder" else str(folder)
     other = BIAS.format(side, 11)
-    for table, asked in ((biases[0], spec), (biases[11], f"{folder}#{other}")):
+    for table, requested in ((biases[0], spec), (biases[11], f"{folder}#{other}")):
         safetensors(folder / "one.safetensors", {"table": table})
-        enc = load(asked, length=5)
-        np.testing.assert_array_equal(enc.codes(np.array([0]))[0], table[0])
+        enc = load(requested, length=5)
+        np.testing.assert_array_equal(enc.vectors(np.array([0]))[0], table[0])
     (answer,) = run("context", spec, "--json").results
     (note,) = [f["message"] for f in answer["findings"] if f["code"] == "biases-by-layer"]
     assert "each of 12 layers" in note
@@ -178,7 +178,7 @@ def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
     path = config(values)
     formula = load(path, length=30)
     first = formula.params["offset"]
-    rows = load(path, length=30 + first).codes(np.arange(-first, 30)).astype(np.float16)
+    rows = load(path, length=30 + first).vectors(np.arange(-first, 30)).astype(np.float16)
     safetensors(folder / "model.safetensors", {tensor: rows.astype(np.float32)})
     own = load(path, length=30)
     np.testing.assert_array_equal(rows[first:], own.table().astype(np.float16))
@@ -188,7 +188,7 @@ def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
         found = load(path)
         np.testing.assert_array_equal(found.table(), np.asarray(other, dtype=np.float32)[first:])
         assert warned(found)
-    safetensors(folder / "model.safetensors", {tensor: formula.codes(np.arange(-first, 30))})
+    safetensors(folder / "model.safetensors", {tensor: formula.vectors(np.arange(-first, 30))})
     assert not warned(load(path, length=99))
     assert load(path, length=99).measure is not None
     safetensors(folder / "model.safetensors", {tensor: np.ones((30 + first, 4), "float32")})
@@ -196,7 +196,7 @@ def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
 
 
 @pytest.fixture
-def codes(rng):
+def vectors(rng):
     return rng.normal(size=(10, 4)).astype(np.float32)
 
 
@@ -212,11 +212,11 @@ def codes(rng):
     ],
     ids=str,
 )
-def test_learned_positions_come_from_the_weights(values, tensor, offset, config, tmp_path, codes):
+def test_learned_positions_come_from_the_weights(values, tensor, offset, config, tmp_path, vectors):
     others = {"wte.weight": np.zeros((3, 4)), "token_type_embeddings.weight": np.zeros((2, 4))}
-    safetensors(tmp_path / "model.safetensors", {**others, tensor: codes})
+    safetensors(tmp_path / "model.safetensors", {**others, tensor: vectors})
     enc = load(config(values))
-    np.testing.assert_array_equal(enc.table(), codes[offset:])
+    np.testing.assert_array_equal(enc.table(), vectors[offset:])
     assert enc.eps == 2**-23
     assert enc.params["array"] == tensor
     assert enc.params["offset"] == offset
@@ -243,15 +243,15 @@ def test_each_config_inside_another_has_its_own_table(config, tmp_path):
         np.testing.assert_allclose(load(f"{path}{part}").table(), expected, atol=1e-6)
 
 
-def test_one_of_several_learned_tables_is_named(config, tmp_path, codes):
+def test_one_of_several_learned_tables_is_named(config, tmp_path, vectors):
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
-    safetensors(tmp_path / "model-1.safetensors", {names[0]: codes})
-    safetensors(tmp_path / "model-2.safetensors", {names[1]: -codes})
+    safetensors(tmp_path / "model-1.safetensors", {names[0]: vectors})
+    safetensors(tmp_path / "model-2.safetensors", {names[1]: -vectors})
     path = config({"model_type": "bart", "d_model": 4})
     with pytest.raises(PefourierError, match=f"name one, .*#{names[0]}"):
         load(path)
-    np.testing.assert_array_equal(load(f"{path}#decoder").table(), -codes[2:])
-    np.testing.assert_array_equal(load(f"{tmp_path}#{names[0]}").table(), codes[2:])
+    np.testing.assert_array_equal(load(f"{path}#decoder").table(), -vectors[2:])
+    np.testing.assert_array_equal(load(f"{tmp_path}#{names[0]}").table(), vectors[2:])
 
 
 @pytest.mark.parametrize("d", [8, 9])
@@ -262,22 +262,22 @@ def test_musicgen_has_cosines_first_and_then_perhaps_a_column_of_zeros(d, config
     np.testing.assert_allclose(table, wanted, atol=1e-14)
 
 
-def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, codes):
+def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, vectors):
     tensor = "model.decoder.embed_positions.weight"
-    safetensors(tmp_path / "model.safetensors", {tensor: codes})
+    safetensors(tmp_path / "model.safetensors", {tensor: vectors})
     path = config({"model_type": "whisper", "d_model": 4, "max_source_positions": 12})
     assert load(path).params["length"] == 12
-    np.testing.assert_array_equal(load(f"{path}#decoder").table(), codes)
+    np.testing.assert_array_equal(load(f"{path}#decoder").table(), vectors)
 
 
-def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_path, codes):
-    safetensors(tmp_path / "other.safetensors", {"wpe.weight": codes})
+def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_path, vectors):
+    safetensors(tmp_path / "other.safetensors", {"wpe.weight": vectors})
     path = config({"model_type": "gpt2", "n_embd": 4, "n_positions": 16})
     with pytest.raises(PefourierError, match=r"put model\.safetensors in its folder"):
         load(path)
 
 
-def test_biases_without_weights_are_said_to_be_random(config, run):
+def test_biases_without_weights_are_stated_to_be_random(config, run):
     """A note at the end said so, behind a verdict on random numbers."""
     (record,) = run(
         "check-faithful", config({"model_type": "t5", "num_heads": 4}), "--json"

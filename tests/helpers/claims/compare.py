@@ -198,11 +198,13 @@ def rows_moved(finding, answer, truth):
     return bool(equal and all(lone))
 
 
-def moves_said(finding, answer, truth):
+def reported_moves(finding, answer, truth):
     """The first row of each run in the sentence is at the position that it says."""
-    said = re.findall(r"rows? (\d+)[-\d]* (?:are|is) (?:positions?|rows?) (-?\d+)", finding.message)
+    stated = re.findall(
+        r"rows? (\d+)[-\d]* (?:are|is) (?:positions?|rows?) (-?\d+)", finding.message
+    )
     places = positions_of(answer.positions, len(truth.b))
-    fair = all(places[int(row)] == int(place) for row, place in said)
+    fair = all(places[int(row)] == int(place) for row, place in stated)
     return fair and rows_moved(finding, answer, truth)
 
 
@@ -225,8 +227,8 @@ def numbers_differ(finding, answer, truth):
     fair &= not (sorted(rows) == list(range(len(a))) and np.abs(a[rows] - b).max() < 1e-12)
     centred = [x - x.mean(axis=0) for x in (a, b)]
     units = [x / np.maximum(np.linalg.norm(x, axis=0), 1e-12) for x in centred]
-    alike = np.abs(units[0].T @ units[1]) > 1 - 1e-13
-    return fair and not alike.any(axis=0).all()
+    equal_ones = np.abs(units[0].T @ units[1]) > 1 - 1e-13
+    return fair and not equal_ones.any(axis=0).all()
 
 
 def sizes_differ(finding, answer, truth):
@@ -251,9 +253,9 @@ def pairs_differ(finding, answer, truth):
         return True
     is_equal = np.array_equal(first, second)
     ratios = second / first
-    said = [pair for pair in answer.pairs if pair.ratio is not None]
-    turning = [p for p in said if second[p.index] * len(truth.b) > 0.1]
-    close = all(np.isclose(p.ratio, ratios[p.index], rtol=2e-2) for p in turning)
+    stated = [pair for pair in answer.pairs if pair.ratio is not None]
+    rotating = [p for p in stated if second[p.index] * len(truth.b) > 0.1]
+    close = all(np.isclose(p.ratio, ratios[p.index], rtol=2e-2) for p in rotating)
     return not is_equal and close
 
 
@@ -282,7 +284,7 @@ def read_at_length(finding, answer, truth):
 
 VERDICTS = {"the same": same, "equivalent": equivalent, "different": different}
 FINDINGS = {
-    "rows-moved": moves_said,
+    "rows-moved": reported_moves,
     "rows-reordered": rows_moved,
     "numbers-differ": numbers_differ,
     "numbers-unchanged": unchanged,

@@ -175,12 +175,12 @@ def is_different(answer, truth):
         return numbers_differ(truth)
     if meaning.startswith("The attention factor"):
         return differing(truth, answer.length) == (0, True)
-    told = re.match(r"(\d+) of (\d+) pairs(?: at (\d+) positions)? differs?\.", meaning)
-    told_at = int(told[3] or answer.length)
-    return (int(told[1]), int(told[2])) == (differing(truth, told_at)[0], WIDTH // 2)
+    reported = re.match(r"(\d+) of (\d+) pairs(?: at (\d+) positions)? differs?\.", meaning)
+    reported_at = int(reported[3] or answer.length)
+    return (int(reported[1]), int(reported[2])) == (differing(truth, reported_at)[0], WIDTH // 2)
 
 
-def settings_are_told(message, truth):
+def settings_are_reported(message, truth):
     """Each setting that is named differs so, and nothing else makes a difference."""
     first, second = truth
     mixed = json.loads(json.dumps(first))
@@ -192,36 +192,36 @@ def settings_are_told(message, truth):
     kinds = [scaling.get("rope_type") for scaling in scalings]
     for words in re.finditer(r"(\w+) scaling(?: \(([^)]*)\))?", message):
         holder = scalings[kinds.index(words[1])]
-        said = dict(part.split(" ", 1) for part in (words[2] or "").split(", ") if part)
-        assert float(said.get("factor", 1)) == holder["factor"]
-        assert int(said.get("original", LONGEST)) == holder.get(ORIGINAL, LONGEST)
+        stated = dict(part.split(" ", 1) for part in (words[2] or "").split(", ") if part)
+        assert float(stated.get("factor", 1)) == holder["factor"]
+        assert int(stated.get("original", LONGEST)) == holder.get(ORIGINAL, LONGEST)
         mixed["rope_scaling"] = second.get("rope_scaling")
     for key, name in (("factor", "factor"), ("original", ORIGINAL)):
         one = re.search(rf"(?:: |; ){key} ({NUMBER}) in the first, ({NUMBER}) in", message)
         if one:
-            told = [float(x) for x in one.groups()]
+            reported = [float(x) for x in one.groups()]
             known = [scaling.get(name, LONGEST) for scaling in scalings]
-            assert told == known or kinds == ["longrope"] * 2
+            assert reported == known or kinds == ["longrope"] * 2
             mixed["rope_scaling"][name] = second["rope_scaling"].get(name)
     for n in (64, LONGEST, 2 * LONGEST):
         assert np.allclose(frequencies(mixed, n)[0], frequencies(second, n)[0], rtol=2e-6)
     return True
 
 
-def layers_are_told(finding, answer, truth):
+def layers_are_reported(finding, answer, truth):
     assert finding.message.startswith("all 3 layers differ in the same way: ")
-    return settings_are_told(finding.message, truth)
+    return settings_are_reported(finding.message, truth)
 
 
-def misreading_is_told(finding, answer, truth):
+def misreading_is_reported(finding, answer, truth):
     if is_config(truth):
         if "attention factor" in finding.message:
-            told = re.search(
+            reported = re.search(
                 rf"attention factor ({NUMBER}) in the first, ({NUMBER})", finding.message
             )
             known = [frequencies(config, 1)[1] for config in truth]
-            return np.allclose([float(x) for x in told.groups()], known, rtol=1e-6)
-        return settings_are_told(finding.message, truth)
+            return np.allclose([float(x) for x in reported.groups()], known, rtol=1e-6)
+        return settings_are_reported(finding.message, truth)
     windows = re.findall(r"(\d+) before and (\d+) after the query", finding.message)
     if not windows:
         return "slopes" in finding.message
@@ -232,21 +232,21 @@ def misreading_is_told(finding, answer, truth):
     return True
 
 
-def lengths_are_told(finding, answer, truth):
+def lengths_are_reported(finding, answer, truth):
     n = [int(x) for x in re.findall(r"\d+", finding.message)]
     if "beyond" in finding.message:
-        limit, told_at, count, of = n
+        limit, reported_at, count, of = n
         lengths = np.unique(np.geomspace(1, limit, 20).astype(int))
         assert not any(differing(truth, m)[0] for m in lengths)
         assert differing(truth, limit + 1)[0]
     else:
-        length, told_at, count, of = n
+        length, reported_at, count, of = n
         assert not differing(truth, length)[0]
-        assert all(differing(truth, m)[0] for m in (1, told_at))
-    return (count, of) == (differing(truth, told_at)[0], WIDTH // 2)
+        assert all(differing(truth, m)[0] for m in (1, reported_at))
+    return (count, of) == (differing(truth, reported_at)[0], WIDTH // 2)
 
 
-def heads_are_told(finding, answer, truth):
+def heads_are_reported(finding, answer, truth):
     worst = float(re.search(rf"differ by up to ({NUMBER}\d)", finding.message)[1])
     a, b = truth
     indices = [i for i in range(len(a)) if abs(a[i] - b[i]).max() > 1e-5 * abs(a).max()]
@@ -258,21 +258,21 @@ def heads_are_told(finding, answer, truth):
     return np.isclose(worst, abs(a - b).max(), rtol=5e-3)
 
 
-def pairs_are_told(finding, answer, truth):
+def pairs_are_reported(finding, answer, truth):
     ratios = re.search(rf"are ({NUMBER})(?: to ({NUMBER}))? times", finding.message)
     (one, _), (two, _) = (frequencies(config, answer.length) for config in truth)
     apart = (two / one)[abs(two - one) > 2e-6 * one]
-    told = [float(x) for x in ratios.groups() if x]
-    return np.allclose([told[0], told[-1]], [apart.min(), apart.max()], rtol=1e-5)
+    reported = [float(x) for x in ratios.groups() if x]
+    return np.allclose([reported[0], reported[-1]], [apart.min(), apart.max()], rtol=1e-5)
 
 
 VERDICTS = {"the same": is_the_same, "different": is_different}
 FINDINGS = {
-    "layers-differ": layers_are_told,
-    "misread": misreading_is_told,
-    "length-dependent": lengths_are_told,
-    "heads-differ": heads_are_told,
-    "pairs-differ": pairs_are_told,
+    "layers-differ": layers_are_reported,
+    "misread": misreading_is_reported,
+    "length-dependent": lengths_are_reported,
+    "heads-differ": heads_are_reported,
+    "pairs-differ": pairs_are_reported,
 }
 ACTIONS = {}
 WITHOUT = {

@@ -203,12 +203,12 @@ def sentences(answer):
     return renderer_of(answer).conclude(answer)[1:3]
 
 
-def told_pairs(answer):
+def reported_pairs(answer):
     """Counts of pairs in the meaning."""
     return tuple(map(int, re.search(PAIRS, sentences(answer)[0]).groups()))
 
 
-def told_lengths(answer):
+def reported_lengths(answer):
     """Numbers of positions in the meaning."""
     return [
         int(n.replace(",", "")) for n in re.findall(r"([\d,]+) positions", sentences(answer)[0])
@@ -220,23 +220,23 @@ def unseen_is_true(answer, truth):
     covered = truth["section"] and known_before(truth) and "trained" not in truth
     longest, before = truth["config"].get(LONGEST, 0), answer.trained.length
     assert not (covered and before < longest and answer.length <= longest)
-    assert told_lengths(answer) == [answer.length, before]
-    return told_pairs(answer) == (new_pairs(answer, truth), truth["config"]["head_dim"] // 2)
+    assert reported_lengths(answer) == [answer.length, before]
+    return reported_pairs(answer) == (new_pairs(answer, truth), truth["config"]["head_dim"] // 2)
 
 
 def within_is_true(answer, truth):
     """The config states at least the length, above that before its scaling; pairs go beyond."""
-    stated, original = told_lengths(answer)
+    stated, original = reported_lengths(answer)
     assert stated == truth["config"][LONGEST] >= answer.length
     assert original < stated
     assert original == truth["section"].get(ORIGINAL, original)
-    return told_pairs(answer)[0] == new_pairs(answer, truth) > 0
+    return reported_pairs(answer)[0] == new_pairs(answer, truth) > 0
 
 
 def seen_is_true(answer, truth):
     """No pair reaches new angles; so many do not complete a rotation."""
     idle = (frequencies(truth, answer.length) * answer.length < TURN).sum()
-    assert told_pairs(answer)[0] == idle
+    assert reported_pairs(answer)[0] == idle
     return new_pairs(answer, truth) == 0
 
 
@@ -246,7 +246,7 @@ def hidden_is_true(answer, truth):
     earliest = 0
     for window in truth["windows"]:
         earliest -= window - 1
-    return told_lengths(answer)[2] == 1 - earliest and new_pairs(answer, truth) == 0
+    return reported_lengths(answer)[2] == 1 - earliest and new_pairs(answer, truth) == 0
 
 
 def cosines(truth, count):
@@ -271,8 +271,8 @@ def alike_is_true(answer, truth):
 def far_is_true(answer, truth):
     """Distances from a number on have the same bias on each side, the one before another."""
     far = int(re.search(r"distances from (\d+) on", sentences(answer)[0])[1])
-    codes = answer.encodings[0].codes
-    side = [codes(sign * np.arange(far - 1, far + 300)) for sign in (1, -1)]
+    vectors = answer.encodings[0].vectors
+    side = [vectors(sign * np.arange(far - 1, far + 300)) for sign in (1, -1)]
     assert all((one[1:] == one[1]).all() for one in side)
     return any((one[0] != one[1]).any() for one in side)
 
@@ -319,19 +319,20 @@ VERDICTS = {
     "read alike": alike_is_true,
     "limited distance": far_is_true,
     "too few rows": lambda answer, truth: (
-        told_numbers(answer) == (truth["rows"], truth["length"] - truth["rows"], truth["length"])
+        reported_numbers(answer)
+        == (truth["rows"], truth["length"] - truth["rows"], truth["length"])
     ),
     "any length": lambda answer, truth: np.isfinite(
-        answer.encodings[0].codes(np.array([2**20]))
+        answer.encodings[0].vectors(np.array([2**20]))
     ).all(),
-    "no positions": lambda answer, truth: not answer.encodings[0].codes(np.arange(9)).any(),
+    "no positions": lambda answer, truth: not answer.encodings[0].vectors(np.arange(9)).any(),
     "fixed length": lambda answer, truth: (
-        len(answer.encodings[0].table()) == told_numbers(answer)[0]
+        len(answer.encodings[0].table()) == reported_numbers(answer)[0]
     ),
 }
 
 
-def told_numbers(answer):
+def reported_numbers(answer):
     """All numbers of the meaning."""
     return tuple(int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", sentences(answer)[0]))
 

@@ -13,7 +13,7 @@ SCALINGS = ["linear,factor=4", "ntk,factor=3.7", "yarn,factor=6,original=40", "c
 SCALINGS += ["llama3,factor=8,original=64", "dynamic,factor=2,original=64", "none", "none"]
 SCALINGS += ["proportional,factor=2,partial=.5", "yarn,factor=40,original=8,truncate=false"]
 NUMBER = r"(\d[\d.]*(?:e[-+]\d+)?)"
-WHOLE_TURN = 6.283185307179586
+FULL_ROTATION = 6.283185307179586
 
 
 def draws(rng, count):
@@ -41,7 +41,7 @@ def sums(rho, d, length):
     return np.cos(np.arange(length)[:, None] * frequencies(rho, d)).sum(axis=1)
 
 
-def codes(rho, d, length):
+def vectors(rho, d, length):
     phases = np.arange(length)[:, None] * frequencies(rho, d)
     return np.hstack([np.cos(phases), np.sin(phases)])
 
@@ -65,23 +65,23 @@ def base_is_true(name, words, answer, length, d):
     """What one criterion is said to ask for."""
     if words.startswith("none"):
         if name in ("turns", "wavelength=2.5"):
-            return length * (2.5 if "=" in name else 1) < WHOLE_TURN
-        tables = [codes(c.rho, d, length) for c in answer.candidates]
+            return length * (2.5 if "=" in name else 1) < FULL_ROTATION
+        tables = [vectors(c.rho, d, length) for c in answer.candidates]
         return f"none of the {len(tables)} tried" in words and all(
             np.linalg.matrix_rank(t) < min(t.shape) or condition(t) > 1e12 for t in tables
         )
     rho = float(re.match(NUMBER, words)[1])
     slowest = frequencies(rho, d)[-1] * length
     if name == "turns":  # the largest
-        return slowest >= WHOLE_TURN > frequencies(rho * (1 + 1e-5), d)[-1] * length
+        return slowest >= FULL_ROTATION > frequencies(rho * (1 + 1e-5), d)[-1] * length
     if name == "wavelength=2.5":
-        return abs(slowest * 2.5 / WHOLE_TURN - 1) < 1e-5
+        return abs(slowest * 2.5 / FULL_ROTATION - 1) < 1e-5
     if name == "phase=.8":  # the least
         return np.cos(slowest) >= 0.8 > np.cos(frequencies(rho * (1 - 1e-4), d)[-1] * length)
     if name == "bound":
         return sums(rho, d, length).min() >= -1e-9
     measure = {"distance": closest, "stable_rank": stable_rank}.get(name, lambda t: -condition(t))
-    values = {c.rho: measure(codes(c.rho, d, length)) for c in answer.candidates}
+    values = {c.rho: measure(vectors(c.rho, d, length)) for c in answer.candidates}
     tried = re.search(r"best of (\d+) tried", words)[1]
     best = max(values.values())
     return int(tried) == len(values) and best - values[rho] <= 1e-6 * abs(best)
@@ -109,7 +109,7 @@ def unseen(spec, answer, at):
     trained = load(at, answer.trained).measure.frequencies
     new = load(spec, answer.length).measure.frequencies
     beyond = new * answer.length > trained * answer.trained * (1 + 1e-9)
-    return int((beyond & (trained * answer.trained < WHOLE_TURN)).sum())
+    return int((beyond & (trained * answer.trained < FULL_ROTATION)).sum())
 
 
 def takes_to_new_angles(answer, truth):

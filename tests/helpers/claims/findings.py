@@ -256,7 +256,7 @@ def shift_holds(finding, answer, truth):
     return follows(answer, truth, offset=int(sign + value))
 
 
-def turned_back(finding, answer, truth):
+def rotated_back(finding, answer, truth):
     (first,) = numbers_in(r"position ([-\d.]+) - s", finding)
     return follows(answer, truth, offset=first, backwards=True)
 
@@ -264,31 +264,31 @@ def turned_back(finding, answer, truth):
 def clip_holds(finding, answer, truth):
     table = truth[1]
     (start,) = map(int, numbers_in(r"from (\d+) on", finding))
-    alike = distances(table) <= SAME
-    return alike[start, start:].all() and not alike[start - 1, start]
+    equal_ones = distances(table) <= SAME
+    return equal_ones[start, start:].all() and not equal_ones[start - 1, start]
 
 
 def repeats(finding, answer, truth):
     """So many rows repeat an earlier one, and the rows that are named do."""
-    alike, message = np.tril(distances(truth[1]) <= SAME, -1), finding.message
+    equal_ones, message = np.tril(distances(truth[1]) <= SAME, -1), finding.message
     if "mirror" in message:
         middle = int(numbers_in(r"row (\d+)", finding)[0])
-        reach = min(middle, len(alike) - 1 - middle)
-        return all(alike[middle + k, middle - k] for k in range(1, reach + 1))
+        reach = min(middle, len(equal_ones) - 1 - middle)
+        return all(equal_ones[middle + k, middle - k] for k in range(1, reach + 1))
     again, n = numbers_in(r"(\d+) of (\d+) rows", finding)
     pairs = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) = (\d+)", message)]
-    assert (again, n) == (alike.any(axis=1).sum(), len(alike))
+    assert (again, n) == (equal_ones.any(axis=1).sum(), len(equal_ones))
     assert ("1 of" in message and "rows repeats" in message) == (again == 1)
     if "positions rounded to" in message:
         (digits,) = numbers_in(r"above (\d+)", finding)
-        return not alike[: int(digits)].any() and all(alike[j, i] for j, i in pairs)
-    return all(alike[j, i] for j, i in pairs)
+        return not equal_ones[: int(digits)].any() and all(equal_ones[j, i] for j, i in pairs)
+    return all(equal_ones[j, i] for j, i in pairs)
 
 
 def runs_of(finding, answer, truth):
     by, distinct = numbers_in(r"every (\d+) successive rows share a vector, (\d+)", finding)
-    alike = distances(truth[1]) <= SAME
-    runs = np.diff(np.flatnonzero(np.append(True, ~alike.diagonal(1))), append=len(alike))
+    equal_ones = distances(truth[1]) <= SAME
+    runs = np.diff(np.flatnonzero(np.append(True, ~equal_ones.diagonal(1))), append=len(equal_ones))
     return (runs[1:-1] == by).all() and runs.max() == by and len(runs) == distinct
 
 
@@ -360,9 +360,9 @@ def ratio_of(table):
 
 def lags_of(finding, answer, truth):
     (middle,) = map(int, numbers_in(r"around row (\d+)", finding))
-    alike = distances(truth[1]) <= SAME
-    reach = min(middle, len(alike) - 1 - middle)
-    return all(alike[middle + k, middle - k] for k in range(reach + 1))
+    equal_ones = distances(truth[1]) <= SAME
+    reach = min(middle, len(equal_ones) - 1 - middle)
+    return all(equal_ones[middle + k, middle - k] for k in range(reach + 1))
 
 
 def toeplitz(table, sides, points=None):
@@ -427,9 +427,11 @@ def points_repeat(finding, answer, truth):
     enc, table = truth
     count, n = numbers_in(r"(\d+) of (\d+) points", finding)
     b, a = (tuple(map(int, pair)) for pair in re.findall(r"\((\d+), (\d+)\)", finding.message))
-    alike = np.tril(distances(table) <= SAME, -1)
+    equal_ones = np.tril(distances(table) <= SAME, -1)
     i, j = (np.ravel_multi_index(place, enc.domain.sides) for place in (a, b))
-    return (count, n) == (alike.any(axis=1).sum(), len(table)) and alike[max(i, j), min(i, j)]
+    return (count, n) == (equal_ones.any(axis=1).sum(), len(table)) and equal_ones[
+        max(i, j), min(i, j)
+    ]
 
 
 def no_rule(finding, answer, truth):
@@ -447,8 +449,8 @@ def divided_by_frequencies(finding, answer, truth):
 VERDICTS = OF_CHECK
 FINDINGS = {
     "offset": shift_holds,
-    "reversed-positions": turned_back,
-    "negative-positions": turned_back,
+    "reversed-positions": rotated_back,
+    "negative-positions": rotated_back,
     "base": names("rho", r"base is ([\d.e+]+),"),
     "scale": names("scale", r"multiplied by ([\d.e+-]+)"),
     "step": names("step", r"multiplied by ([\d.e+-]+)"),

@@ -80,7 +80,7 @@ def table(rng):
     if rng.random() < 0.4:
         sides = (n // 2, 2)
         enc = as_encoding(rows[: 2 * (n // 2)])
-        enc = Encoding("g", lattice(sides), enc.dim, enc.codes, spec="g", origin="code")
+        enc = Encoding("g", lattice(sides), enc.dim, enc.vectors, spec="g", origin="code")
     return f"table {kind} {rows.shape} {enc.domain.grid}", {}, enc
 
 

@@ -59,8 +59,8 @@ def same(picture, table):
 
 def unrotated(answer, truth):
     norms = [np.sqrt((t**2).sum(axis=1).mean()) for t in (answer.table, truth[0])]
-    said = [answer.after.norm, answer.before.norm]
-    return counts(answer, truth) == (True, True) and np.allclose(said, norms)
+    stated = [answer.after.norm, answer.before.norm]
+    return counts(answer, truth) == (True, True) and np.allclose(stated, norms)
 
 
 def no_longer(answer, truth):

@@ -56,12 +56,12 @@ def of_waves(rng):
     omega[rng.random(len(omega)) < 0.3] = rng.choice([0.0, omega[0], np.pi / 2, np.pi / 2 + 1e-3])
     n = int(rng.integers(2, 100))
 
-    def codes(x):
+    def vectors(x):
         return np.hstack([np.cos(np.outer(x, omega)), np.sin(np.outer(x, omega))])
 
     m = len(omega)
     return f"waves {omega} {n}", ShiftInvariantEncoding(
-        "waves", positions(n), 2 * m, codes, measure=equal_pairs(omega), spec="w"
+        "waves", positions(n), 2 * m, vectors, measure=equal_pairs(omega), spec="w"
     )
 
 
@@ -96,7 +96,7 @@ def on_grid(rng):
         table = np.cos(kx * x)[:, None] + rng.choice([0.01, 0.1]) * table
     enc = as_encoding(table)
     return f"grid {h}x{w} {kind}", Encoding(
-        "grid", lattice((h, w)), table.shape[1], enc.codes, spec="g", origin="code"
+        "grid", lattice((h, w)), table.shape[1], enc.vectors, spec="g", origin="code"
     )
 
 

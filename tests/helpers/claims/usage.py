@@ -83,7 +83,7 @@ def kinds(truth):
     return used, turns < 1, turns > 32
 
 
-def said_numbers(answer):
+def reported_values(answer):
     from pefourier.report.render import renderer_of
 
     meaning = renderer_of(answer).conclude(answer)[1]
@@ -91,9 +91,12 @@ def said_numbers(answer):
     return meaning, counts, [float(x) for x in re.findall(r"([\d.]+)%", meaning)]
 
 
-def near(said, share):
+def near(stated, share):
     """Whether a percentage in two digits is that of a share."""
-    return abs(said - 100 * share) <= 0.051 * max(said, 1e-9) or f"{100 * share:.2g}" == f"{said:g}"
+    return (
+        abs(stated - 100 * share) <= 0.051 * max(stated, 1e-9)
+        or f"{100 * share:.2g}" == f"{stated:g}"
+    )
 
 
 def prefers(which, sign):
@@ -101,10 +104,10 @@ def prefers(which, sign):
         used, *members = kinds(truth)
         member = members[which]
         held, even = used[:, member].sum(axis=1).mean(), member.mean()
-        _, counts, said = said_numbers(answer)
+        _, counts, stated = reported_values(answer)
         assert counts[0] == member.sum()
-        assert near(said[0], held)
-        assert near(said[1], even)
+        assert near(stated[0], held)
+        assert near(stated[1], even)
         return sign * (held - even) > 0.1 * even and not by_chance(truth, member)
 
     return predicate
@@ -125,11 +128,11 @@ def by_chance(truth, member, slack=0.85):
 
 def no_preference(answer, truth):
     used, slow, fast = kinds(truth)
-    _, _, said = said_numbers(answer)
+    _, _, stated = reported_values(answer)
     expected = [
         f(m) for m in (slow, fast) for f in (lambda m: used[:, m].sum(axis=1).mean(), np.mean)
     ]
-    assert all(map(near, said, expected)), (said, expected)
+    assert all(map(near, stated, expected)), (stated, expected)
     for member in (slow, fast):
         excess = used[:, member].sum(axis=1).mean() - member.mean()
         assert abs(excess) <= 0.1001 * member.mean() or by_chance(truth, member, 1.15)
@@ -147,10 +150,10 @@ def few(used):
 
 def few_pairs(answer, truth):
     used, slow, _ = kinds(truth)
-    meaning, _, said = said_numbers(answer)
+    meaning, _, stated = reported_values(answer)
     no_wider = float(re.search(r"no wider than ([\d.]+) evenly", meaning)[1])
     assert (spread(used) <= no_wider * 1.01).mean() >= 0.5
-    assert near(said[0], used[:, slow].sum(axis=1).mean())
+    assert near(stated[0], used[:, slow].sum(axis=1).mean())
     return few(used)
 
 

@@ -90,7 +90,7 @@ def test_bad_archives_are_refused_in_one_line(tmp_path, name):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_archive_is_said(tmp_path):
+def test_what_is_no_archive_is_stated(tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
     (tmp_path / "folder.npz").mkdir()
     (tmp_path / "text.npz").write_bytes(b"X,y\n1,2\n")
@@ -206,15 +206,15 @@ def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, cla
     task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels)
     (found,) = load.name_positives([task], names)
     assert (found.classes, found.positive) == (classes, positive)
-    told = [classes[label] for label in found.labels]
-    assert told == [f"{x:.0f}" if labels.dtype.kind == "f" else str(x) for x in labels]
+    reported = [classes[label] for label in found.labels]
+    assert reported == [f"{x:.0f}" if labels.dtype.kind == "f" else str(x) for x in labels]
     for wrong in (classes[:2], ("upp",)):
         with pytest.raises(PefourierError, match=r"names both|'upp'|has 3"):
             load.name_positives([task], wrong)
 
 
 @pytest.mark.parametrize("kind", ["X", "rows", "parts"])
-def test_missing_numbers_are_named_or_dealt_with_as_asked(tmp_path, rng, kind):
+def test_missing_numbers_are_named_or_dealt_with_as_requested(tmp_path, rng, kind):
     x, y = rng.normal(size=(40, 6, 2)), np.arange(40) % 2
     rows, label = rng.normal(size=(4000, 2)), (np.arange(4000) % 200 < 5).astype(int)
     x[7, [0, 3], 1] = rows[[4, 7], 1] = np.nan

@@ -127,7 +127,7 @@ def test_labels_of_msl_are_whole_or_refused(tmp_path, text):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_missing_or_of_another_dataset_is_said(tmp_path, rng):
+def test_what_is_missing_or_of_another_dataset_is_stated(tmp_path, rng):
     found = archives(tmp_path / "smd", rng)
     as_published(tmp_path / "nasa", HEAD)
     (tmp_path / "empty").mkdir()
@@ -153,7 +153,7 @@ def test_what_is_missing_or_of_another_dataset_is_said(tmp_path, rng):
 
 
 @pytest.mark.parametrize("part", ["train", "test", "test_label"])
-def test_a_machine_without_one_of_its_files_is_said(tmp_path, part):
+def test_a_machine_without_one_of_its_files_is_stated(tmp_path, part):
     for folder in ("train", "test", "test_label"):
         (tmp_path / folder).mkdir()
         for machine in (1, 2):

@@ -207,11 +207,11 @@ def test_the_difference_of_a_plan_is_what_its_runs_find(seeds):
 def test_a_default_model_is_as_wide_as_a_window_has_tokens(length, heads, d):
     """No encoding collides then, and a smaller --d says which do."""
     arms = ("none", "sinusoidal", "dft", "onehot")
-    asked = {"dataset": (f"order:count=40,length={length}",), "encoding": arms, "heads": heads}
+    requested = {"dataset": (f"order:count=40,length={length}",), "encoding": arms, "heads": heads}
     for own, colliding in ({}, set()), ({"d": 4 * heads}, {"dft", "onehot"}):
-        (entry,) = resolve(Options(**asked, **own)).resolved
+        (entry,) = resolve(Options(**requested, **own)).resolved
         assert entry.model.d == own.get("d", d)
         found = {arm for arm, params in parameters(entry).items() if params.get("collides")}
         assert found == colliding
-        (plan,) = plan_training(Options(**asked, **own, seeds=1))
+        (plan,) = plan_training(Options(**requested, **own, seeds=1))
         assert plan.d == entry.model.d

@@ -37,7 +37,7 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     is_named = bool(weights.DISPLACED.search(model.part))
     if not (block or is_named) and ("relative" not in kinds or weights.grid_tensors(model)):
         return None
-    tensors = weights.tensors_beside(model, weights.DISPLACED)
+    tensors = weights.sibling_tensors(model, weights.DISPLACED)
     if not tensors:
         if block is None:
             return None
@@ -63,10 +63,10 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     if name.endswith(".0.weight"):
         trained = pretrained(model, block, len(window), place) if block else ()
         return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
-    rows, heads = stored.codes.shape[0], stored.codes.shape[-1]
+    rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
-    if not fits or stored.codes.ndim > 2 or (model.grid and fits != tuple(model.grid)):
+    if not fits or stored.vectors.ndim > 2 or (model.grid and fits != tuple(model.grid)):
         raise PefourierError(
             f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window"
             f"{' of ' + size_of(window) if window else ''}"
@@ -78,7 +78,7 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     params = {"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind}
     facts: dict[str, Any] = {"params": params, "eps": stored.eps, "findings": doubts}
     facts["injection"] = "key" if is_of_lags else "bias"
-    return biases_within(fits, stored.codes, "lags" if is_of_lags else "biases", **facts)
+    return biases_within(fits, stored.vectors, "lags" if is_of_lags else "biases", **facts)
 
 
 def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, ...]:

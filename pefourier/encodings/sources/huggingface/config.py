@@ -53,7 +53,7 @@ class Rotary:
     shares: tuple[str, ...] = ()  # keys of the rotated share of a head
     share: float = 1.0
     scaled_share: float | None = None  # default share with scaling, if different
-    turned: int | None = None  # default number of rotated dimensions
+    rotated: int | None = None  # default number of rotated dimensions
     whole: bool = False  # without scaling the whole head is rotated
     fixed: bool = False  # the whole size is rotated, with or without scaling
     added: Mapping[str, Any] = field(default_factory=dict)  # default keys by rope_type

@@ -200,7 +200,7 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     enc = weights.load_tensor(replace(model, length=None), name, path)
     is_set = "sides" in block or model.grid
     sides, findings = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
-    if others := [] if model.part else sorted(weights.tensors_beside(model, weights.DISPLACED)):
+    if others := [] if model.part else sorted(weights.sibling_tensors(model, weights.DISPLACED)):
         slots = {"name": shown(name), "count": len(others), "last": shown(others[-1])}
         enc = replace(enc, findings=(finding("biases-by-layer", "beside", **slots), *enc.findings))
     if is_set and "patched" not in block.get("when", ()) and not (model.grid or model.prefix):

@@ -61,15 +61,15 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
         kinds, laid = list(sections), False
     unrotated, dense = layers_without_positions(model, number), dense_layers(model)
     kinds = kinds or [""] * max(number, 1)
-    turning = {kind for kind in set(kinds) if turns_by_type(model, kind)}
+    rotating = {kind for kind in set(kinds) if rotates_by_type(model, kind)}
     windows = {kind: windows_of(model, kind, len(kinds)) for kind in dict.fromkeys(kinds)}
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds):
         part = called.get(kind, kind) if by_type else ""
         has_rotation = part in sections or not model.row  # else without positions
-        turns = rotary and has_rotation and (i < dense or kind in turning) and i not in unrotated
-        run_kind = "rotary" if turns else "none" if rotary else ""
-        run = LayerRun((), run_kind, part if turns else "", windows[kind][i])
+        rotates = rotary and has_rotation and (i < dense or kind in rotating) and i not in unrotated
+        run_kind = "rotary" if rotates else "none" if rotary else ""
+        run = LayerRun((), run_kind, part if rotates else "", windows[kind][i])
         runs.setdefault(run, []).append(i)
     placed = number and laid
     placed_runs = [
@@ -84,7 +84,7 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
     Without a number of layers, each type is listed once. Empty if there are no types.
     """
-    stated = told_types(model.config.values) or by_code(model)
+    stated = stated_types(model.config.values) or by_source(model)
     if stated:
         return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
     pattern = model.row.get("layer_types", "")
@@ -108,7 +108,7 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     return ([*first, *islice(cycle(once), number - len(first))] if once else []), True
 
 
-def by_code(model: ModelConfig) -> list[str]:
+def by_source(model: ModelConfig) -> list[str]:
     """Return the type of each layer from a list with a number per layer, as in DeepSeek-V4."""
     key, types = model.row.get("coded", ("", {}))
     codes = model.config.values.get(key)
@@ -140,7 +140,7 @@ def dense_layers(model: ModelConfig) -> int:
     return model.config.count(keys[0], minimum=0) or 0
 
 
-def told_types(values: Mapping[str, Any]) -> list[str]:
+def stated_types(values: Mapping[str, Any]) -> list[str]:
     """Return the type of each layer from a config, including GPT-Neo's types with repetitions."""
     for key in TYPES:
         types = values.get(key)
@@ -218,7 +218,7 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     )
     flags = next(filter(None, map(model.config.values.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, if a layer rotates
-        return {i for i, turns in enumerate(flags) if not turns}
+        return {i for i, rotates in enumerate(flags) if not rotates}
     if "from_end" in row:
         return set(range(number - 1, -1, -row["from_end"]))
     usual = row.get("unrotated", [])
@@ -228,7 +228,7 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     return set(range(step - 1, number, step)) if usual and step else set(usual)
 
 
-def turns_by_type(model: ModelConfig, kind: str) -> bool:
+def rotates_by_type(model: ModelConfig, kind: str) -> bool:
     """Return whether layers of a type rotate.
 
     Some model types decide by the window: without a window, all layers of EXAONE rotate, and no
@@ -291,7 +291,7 @@ def inverted(model: ModelConfig) -> Iterator[Finding]:
     step = model.row.get("unrotated", ())
     if not isinstance(switches, list) or not number or len(step) < 2:
         return
-    unrotated, usual = sum(not turns for turns in switches), number // (step[1] - step[0])
+    unrotated, usual = sum(not rotates for rotates in switches), number // (step[1] - step[0])
     if unrotated > max(number / 2, usual):
         details = {"config": model.config.label, "kind": shown(model.kind)}
         yield finding("layers-inverted", unrotated=unrotated, number=number, usual=usual, **details)
@@ -300,8 +300,8 @@ def inverted(model: ModelConfig) -> Iterator[Finding]:
 def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
     """Report windows in all layers of a model type that has layers with full attention."""
     windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
-    is_told = FULL in model.row.get("layer_types", "") and told_types(model.config.values)
-    if is_told and windows and max(windows) < trained:
+    is_stated = FULL in model.row.get("layer_types", "") and stated_types(model.config.values)
+    if is_stated and windows and max(windows) < trained:
         details = {"config": model.config.label, "kind": shown(model.kind), "trained": trained}
         details |= {"layers": len(windows), "widest": max(windows)}
         yield finding("layers-no-global", reach=sum(windows) - len(windows), **details)

@@ -149,7 +149,7 @@ class ModelFile:
                 own, named = self.model.config.key, split_spec(self.spec)[1]
                 notes = () if named else tower_notes(self.spec, self.section, own)
                 enc = note_unread(enc, model, self.section)
-                notes = (*enc.findings, *notes, *code_notes(model.config))
+                notes = (*enc.findings, *notes, *source_notes(model.config))
                 return replace(enc, spec=self.spec, findings=notes)
         raise no_answer(model)
 
@@ -202,7 +202,7 @@ def tower_notes(spec: str, section: Section, own: str) -> list[Finding]:
     return [finding("vision-tower", asked=" or ".join(towers))] if towers else []
 
 
-def code_notes(config: Section) -> tuple[Finding, ...]:
+def source_notes(config: Section) -> tuple[Finding, ...]:
     """Return a finding if a config names remote code."""
     keys = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
     details = {"config": config.label, "version": version()}
@@ -263,7 +263,7 @@ def read_sinusoid(model: ModelConfig) -> Encoding | None:
     )
     if not row.get("cosines_first"):
         return weights.read_stored_sinusoid(model, enc)
-    return replace(enc, codes=lambda x: exchanged(enc.codes(x), row["table"]["layout"]))
+    return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), row["table"]["layout"]))
 
 
 OF_POSITIONS = re.compile(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pefourier.encodings.columns import axes_of_sections, describe_axes
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.families.rotary import scaling_parameters, turning_share
+from pefourier.encodings.families.rotary import rotated_share, scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface.config import (
@@ -28,7 +28,7 @@ from pefourier.encodings.sources.huggingface.config import (
 )
 from pefourier.encodings.sources.huggingface.layers import (
     layers_without_positions,
-    turns_by_type,
+    rotates_by_type,
 )
 from pefourier.encodings.sources.huggingface.scaling import (
     SEEN,
@@ -68,21 +68,21 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     """Read rotary positions from the new ``rope_parameters`` or the old ``rope_scaling``."""
     if not rotates(model):
         return None
-    if len(model.grid) > 1 and turns_on_axes(model):
+    if len(model.grid) > 1 and rotates_on_axes(model):
         raise PefourierError(f"{shown(model.file)} rotates text by one position; leave out --grid")
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
-    layer, section, turns = choose_layer(model, layer_sections(model))
-    d = find_head(model, turns, layer)
+    layer, section, type_keys = choose_layer(model, layer_sections(model))
+    d = find_head(model, type_keys, layer)
     scaling, scaled, allowed = read_scaling(model, section, layered=bool(layer))
     unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
     scaling = read_clipping(model.config, scaling)
-    theta, doubts = reconcile(section, THETA, model.config, turns.bases)
-    partial, unlike = find_share(model, section, turns, d, scaling)
+    theta, doubts = reconcile(section, THETA, model.config, type_keys.bases)
+    partial, unlike = find_share(model, section, type_keys, d, scaling)
     findings = [] if layer else [*doubts, *unlike]
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
     findings += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
-    rho = turns.base if theta is None else theta
+    rho = type_keys.base if theta is None else theta
     settings = {"rho": rho, "partial": partial, "layout": layout_of(model), "scaling": scaling}
     enc = model.build("rope", d, *findings, **settings, **scaled)
     # backwards: by -p at position p; trailing: the last rows of a head
@@ -98,7 +98,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
         facts |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **facts})
     written = replace(model, config=model.config.untracked)
-    case = ConfigCase(written, layer, section, turns, enc)
+    case = ConfigCase(written, layer, section, type_keys, enc)
     mistakes = tuple(lint(case))
     is_lost = any(mistake.code == "rope-scaling-lost" for mistake in mistakes)
     inferred = None if trained_as_stated(enc.params) else inferred_original(case, is_lost=is_lost)
@@ -116,9 +116,9 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
         return None
     inherited = {key: enc.params[key] for key in ("rho", "scaling", "length")}
     inherited |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
-    turned, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
-    width = max(width, turned)
-    head = {"d": width, "partial": turning_share(turned, width), "layout": model.row["indexer"]}
+    rotated, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
+    width = max(width, rotated)
+    head = {"d": width, "partial": rotated_share(rotated, width), "layout": model.row["indexer"]}
     built = build("rope", spec=enc.spec, **inherited, **head)
     carried = {key: value for key, value in enc.params.items() if key not in built.params}
     return replace(built, params={**carried, **built.params, "softmax_factor": 1.0})
@@ -128,8 +128,8 @@ def rotates(model: ModelConfig) -> bool:
     """Return whether a model rotates queries and keys, by its type or the keys of its config."""
     config, row = model.config, model.row
     if row:
-        key, turning, usual = row.get("switch", ("", (), None))
-        is_on = not key or config.values.get(key, usual) in turning
+        key, switch_values, usual = row.get("switch", ("", (), None))
+        is_on = not key or config.values.get(key, usual) in switch_values
         return bool(row.get("kind") == "rotary" and is_on)
     has_evidence = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
     usual = "rotary" if has_evidence else None
@@ -147,14 +147,14 @@ def layout_of(model: ModelConfig) -> str:
     return "interleaved" if interleaved is not False else "halves"
 
 
-def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
+def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     config, row, key = model.config, model.row, "per_layer_config"
-    if "layers" not in row or key not in config.values or turns.size not in HEAD_BY_LAYER:
+    if "layers" not in row or key not in config.values or type_keys.size not in HEAD_BY_LAYER:
         return None
     section, kinds = config.section(key), config.values.get("layer_types")
     sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    if not any(sizes.values()) and turns.size == HEAD_BY_LAYER[0]:
+    if not any(sizes.values()) and type_keys.size == HEAD_BY_LAYER[0]:
         return None
     if any(sizes.values()) and not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
@@ -171,33 +171,33 @@ def head_by_layer(model: ModelConfig, turns: Rotary, layer: str) -> int | None:
 HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the first has priority
 
 
-def find_head(model: ModelConfig, turns: Rotary, layer: str = "") -> int:
+def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
     config = model.config
-    if size := head_by_layer(model, turns, layer):
+    if size := head_by_layer(model, type_keys, layer):
         return model.dimension(size, "head_dim")
-    head = config.count(*turns.size) if turns.size else None
-    width, heads = model.sized(turns.width), model.sized(turns.heads)
+    head = config.count(*type_keys.size) if type_keys.size else None
+    width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
     stated = head is not None
-    nulled = turns.null and config.values.get(turns.size[0], ...) is None
-    if (nulled or (head is None and turns.head is None)) and width and heads:
-        head = max((1 if nulled else turns.times) * width // heads, 1)
-        stated = config.first(*turns.width[0])[1] is not None
-    head = head or turns.head
+    nulled = type_keys.null and config.values.get(type_keys.size[0], ...) is None
+    if (nulled or (head is None and type_keys.head is None)) and width and heads:
+        head = max((1 if nulled else type_keys.times) * width // heads, 1)
+        stated = config.first(*type_keys.width[0])[1] is not None
+    head = head or type_keys.head
     return model.dimension(head, "head_dim") if stated or head is None else model.d or head
 
 
 def find_share(
-    model: ModelConfig, section: Section, turns: Rotary, d: int, scaling: str
+    model: ModelConfig, section: Section, type_keys: Rotary, d: int, scaling: str
 ) -> tuple[float, list[Finding]]:
     """Return the rotated share of a head, with findings."""
-    ignored = turns.fixed or (turns.whole and scaling == "none")
-    keys = tuple(key for key in turns.shares if key not in DIMENSIONS)
-    if "layers" not in model.row and (turns.whole or scaling != "none"):
+    ignored = type_keys.fixed or (type_keys.whole and scaling == "none")
+    keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
+    if "layers" not in model.row and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model.config, keys)
     if ignored:
-        if partial not in (None, 1.0) and not turns.fixed:
+        if partial not in (None, 1.0) and not type_keys.fixed:
             key, inside = section.first(*SHARE)
             key = model.config.first(*keys)[0] if inside is None else key
             details = {"key": key, "value": partial, "config": model.config.label}
@@ -206,12 +206,12 @@ def find_share(
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
         return 1.0, findings  # the default share of the class applies only without a section
-    dimensions = [key for key in turns.shares if key in DIMENSIONS]
-    turned = (model.config.count(*dimensions) if dimensions else None) or turns.turned
+    dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
+    rotated = (model.config.count(*dimensions) if dimensions else None) or type_keys.rotated
     if partial is None:
-        scaled_share = turns.scaled_share if scaling != "none" else None
-        partial = turning_share(turned, d) if turned else scaled_share
-    return turns.share if partial is None else partial, findings
+        scaled_share = type_keys.scaled_share if scaling != "none" else None
+        partial = rotated_share(rotated, d) if rotated else scaled_share
+    return type_keys.share if partial is None else partial, findings
 
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
@@ -225,19 +225,21 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
-    turning = [kind for kind in kinds if turns_by_type(model, kind)]
+    switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
     partial = {
         "still": first_few(list(map(str, unrotated))),
-        "types": first_names(turning) if "turning" in row and len(turning) < len(kinds) else "",
+        "types": first_names(switch_values)
+        if "turning" in row and len(switch_values) < len(kinds)
+        else "",
         "heads": row.get("heads_turned"),
     }
     findings += [
         finding("rope-some-layers", key, names=names) for key, names in partial.items() if names
     ]
-    return [*findings, finding("rope-axes")] if turns_on_axes(model) else findings
+    return [*findings, finding("rope-axes")] if rotates_on_axes(model) else findings
 
 
-def turns_on_axes(model: ModelConfig) -> bool:
+def rotates_on_axes(model: ModelConfig) -> bool:
     """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
     row, section = model.row, model.config.values.get(model.rope_key) or {}
     return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
@@ -278,17 +280,17 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     names = [name for name, value in section.values.items() if isinstance(value, dict)]
     if "layers" in row:
         return dict(known_layers(model, key, section, names))
-    turns = rotary(row) if row else UNKNOWN
+    type_keys = rotary(row) if row else UNKNOWN
     if names:
-        return {name: (section.section(name), turns) for name in names}
-    if not section.values and turns.rope:
-        return {"": (replace(section, values=turns.rope), turns)}
+        return {name: (section.section(name), type_keys) for name in names}
+    if not section.values and type_keys.rope:
+        return {"": (replace(section, values=type_keys.rope), type_keys)}
     local = None if row else config.number(*LOCAL_THETA)
     if local is None:
-        return {"": (section, turns)}
+        return {"": (section, type_keys)}
     full = {"rope_theta": config.number(GLOBAL_THETA, "rope_theta"), **section.values}
     bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
-    return {k: (replace(section, values=values), turns) for k, values in bases.items()}
+    return {k: (replace(section, values=values), type_keys) for k, values in bases.items()}
 
 
 def known_layers(
@@ -303,7 +305,7 @@ def known_layers(
             f"a section for each type of layer: {first_names(row['layers'])}"
         )
     for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
-        turns = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
+        type_keys = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
         if names and layer in outer.values and outer.values[layer] is None:
             continue  # layers of this type have no positions
         if layer in names:
@@ -313,12 +315,12 @@ def known_layers(
             shared = {k: v for k, v in outer.values.items() if k not in ignored}
             section = replace(outer, values=shared)
         else:
-            section = Section(f"{layer} of {outer.label}", turns.rope)
+            section = Section(f"{layer} of {outer.label}", type_keys.rope)
         spelling, kind = section.first("rope_type", "type")
         if not isinstance(kind, str | None):
             raise section.wrong(spelling, kind, "a string")
-        added = turns.added.get(kind, {}) if kind and layer not in names else {}
-        yield layer, (replace(section, values={**added, **section.values}), turns)
+        added = type_keys.added.get(kind, {}) if kind and layer not in names else {}
+        yield layer, (replace(section, values={**added, **section.values}), type_keys)
 
 
 def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
@@ -331,14 +333,16 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
     if not sections:
         raise PefourierError(f"{file} sets no rotation for any type of layer")
     name = part or next(iter(sections))
-    section, turns = sections[name]
-    is_same = ((s.values, turned) == (section.values, turns) for s, turned in sections.values())
+    section, type_keys = sections[name]
+    is_same = (
+        (s.values, rotated) == (section.values, type_keys) for s, rotated in sections.values()
+    )
     if not part and not all(is_same):
         raise PefourierError(
             f"{file} rotates by type of layer: {first_names(sections)}; "
             f"choose a type, such as {shown(model.file + '#' + name)}"
         )
-    return name, section, turns
+    return name, section, type_keys
 
 
 def reconcile(

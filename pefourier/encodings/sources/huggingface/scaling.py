@@ -31,7 +31,7 @@ from pefourier.encodings.sources.huggingface.config import (
 from pefourier.encodings.sources.json_object import HEADS, Section
 from pefourier.errors import PefourierError, shown, unknown
 
-TURNED = "qk_rope_head_dim"
+ROTATED_SIZE = "qk_rope_head_dim"
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
 LONG = 4  # ratio to the trained length from which a context needs scaling
 DIFFERENCES = 4  # largest number of differences in a finding
@@ -226,7 +226,7 @@ class ConfigCase:
     model: ModelConfig
     layer: str  # type of layer; empty if there is one rotation for all
     section: Section
-    turns: Rotary
+    type_keys: Rotary
     enc: Encoding
 
     @property
@@ -252,7 +252,7 @@ class ConfigCase:
             "kind": shown(self.model.kind),
             "params": self.params,
             "known": self.published,
-            "turns": self.turns,
+            "turns": self.type_keys,
             "original": ORIGINAL,
         }
         return finding(code, variant, **{**facts, **values})
@@ -276,12 +276,14 @@ def lint(case: ConfigCase) -> Iterator[Finding]:
 def new_keys(case: ConfigCase) -> Iterator[Finding]:
     """Report base and scaling under keys that only transformers 5 reads."""
     values, new = case.values, case.values.get("rope_parameters")
-    old = ("rope_scaling", "rope_theta", *case.turns.bases)
+    old = ("rope_scaling", "rope_theta", *case.type_keys.bases)
     is_new = case.model.row.get("since") == 5  # unknown to older readers
     if is_new or not isinstance(new, dict) or any(values.get(key) is not None for key in old):
         return
     base, scaled = case.params["rho"], case.params["scaling"] != "none"
-    if (base == case.turns.base and not scaled) or case.section.values.get("rope_theta") is None:
+    if (base == case.type_keys.base and not scaled) or case.section.values.get(
+        "rope_theta"
+    ) is None:
         return
     major = str(values.get("transformers_version", "")).partition(".")[0]
     older = major.isdigit() and int(major) < 5
@@ -384,11 +386,14 @@ def length_of_training(case: ConfigCase) -> Iterator[Finding]:
 
 def size_of_head(case: ConfigCase) -> Iterator[Finding]:
     """Report an unusual size of a head that is derived as hidden size / heads."""
-    config, turns, head = case.model.config, case.turns, case.params["d"]
-    stated = any(case.values.get(key) is not None for key in turns.size)
-    if stated or turns.head is not None or not turns.size or case.model.d is not None:
+    config, type_keys, head = case.model.config, case.type_keys, case.params["d"]
+    stated = any(case.values.get(key) is not None for key in type_keys.size)
+    if stated or type_keys.head is not None or not type_keys.size or case.model.d is not None:
         return
-    width, heads = config.count(*turns.width[0], *WIDTH), config.count(*turns.heads[0], *HEADS)
+    width, heads = (
+        config.count(*type_keys.width[0], *WIDTH),
+        config.count(*type_keys.heads[0], *HEADS),
+    )
     if width and heads and (width % heads or (head not in USUAL_HEADS and head > 32)):
         variant = "split" if width % heads else "unusual"
         yield case.says("rope-head-guessed", variant, width=width, heads=heads)
@@ -396,10 +401,10 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
 
 def two_heads(case: ConfigCase) -> Iterator[Finding]:
     """Report qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim."""
-    turned, size = (case.values.get(key) for key in (TURNED, "head_dim"))
+    rotated, size = (case.values.get(key) for key in (ROTATED_SIZE, "head_dim"))
     is_guessed = any(f.code == "model-type-unknown" for f in case.enc.findings)
-    if is_guessed and is_number(turned) and is_number(size) and turned != size:
-        yield case.says("rope-two-heads", key=TURNED, turned=turned, size=size)
+    if is_guessed and is_number(rotated) and is_number(size) and rotated != size:
+        yield case.says("rope-two-heads", key=ROTATED_SIZE, turned=rotated, size=size)
 
 
 def sections(case: ConfigCase) -> Iterator[Finding]:
@@ -413,7 +418,7 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
 
 def default_base(case: ConfigCase) -> Iterator[Finding]:
     """Report a base that the config leaves to its model type."""
-    keys = ("rope_theta", "rotary_emb_base", *case.turns.bases)
+    keys = ("rope_theta", "rotary_emb_base", *case.type_keys.bases)
     places = (case.section.values, case.values)
     if not case.layer and all(values.get(key) is None for key in keys for values in places):
         yield case.says("rope-theta-default", "usual" if case.params["rho"] == 1e4 else "other")

@@ -46,7 +46,7 @@ Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # phase error per position that float32 causes
 
 
-def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
+def sibling_tensors(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
     """Return the matching tensors of the selected part in the config's folder, with their files.
 
     A part is a section of a name between dots: a layer, a module, or the whole name.
@@ -61,7 +61,7 @@ def tensors_beside(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, st
 
 def grid_tensors(model: ModelConfig) -> dict[str, str]:
     """Return tensors of positions on a grid, by their usual names."""
-    return tensors_beside(model, GRID_TENSOR) or tensors_beside(model, TENSOR)
+    return sibling_tensors(model, GRID_TENSOR) or sibling_tensors(model, TENSOR)
 
 
 def folder_of(model: ModelConfig) -> str:
@@ -114,7 +114,7 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     embedding_type = model.config.values.get("position_embedding_type", "absolute")
     if embedding_type != "absolute" and "switch" not in row:
         raise model.config.wrong("position_embedding_type", embedding_type, "absolute or rotary")
-    table = only_one(of_section(tensors_beside(model, TENSOR), model), model, "positions")
+    table = only_one(of_section(sibling_tensors(model, TENSOR), model), model, "positions")
     if table is not None:
         return load_tensor(model, *table)
     if not row:
@@ -147,14 +147,14 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     from pefourier.encodings.sources.tables import read_named_table
 
     stored = read_named_table(path, name)
-    offset, shape = first_row(model), stored.codes.shape
+    offset, shape = first_row(model), stored.vectors.shape
     findings = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, shape))
     model.dimension(shape[1], f"tensor {name}")
-    codes = rows_up_to(stored.codes[offset:], model.length, f"{name} of {shown(path)}")
-    params = {"length": len(codes), "d": codes.shape[1], "path": path, "array": name}
+    vectors = rows_up_to(stored.vectors[offset:], model.length, f"{name} of {shown(path)}")
+    params = {"length": len(vectors), "d": vectors.shape[1], "path": path, "array": name}
     params |= {"offset": offset, "model_type": model.kind}
     facts = {"eps": stored.eps, "findings": findings, "origin": "weights"}
-    enc = from_table(codes, "learned", params=params, **facts)
+    enc = from_table(vectors, "learned", params=params, **facts)
     return replace(enc, domain=lattice(stored.sides)) if stored.sides else enc
 
 
@@ -198,7 +198,7 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
     float32, the table is returned, with a warning.
     """
     learned = model.row.get("learned_part", "") if not model.part else ""
-    for name, path in of_section(tensors_beside(model, TENSOR), model).items():
+    for name, path in of_section(sibling_tensors(model, TENSOR), model).items():
         if learned and learned in name.split("."):
             continue
         stored = load_tensor(replace(model, length=None), name, path)
@@ -217,7 +217,7 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
     rows = np.arange(len(stored))
     if stored.dim != enc.dim:
         return False
-    difference = np.abs(stored.table() - enc.codes(rows)).max(axis=1)
+    difference = np.abs(stored.table() - enc.vectors(rows)).max(axis=1)
     return bool((difference <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
@@ -242,7 +242,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     """Read T5's trained biases, one column per head, by default the encoder's."""
     from pefourier.encodings.sources.tables import read_table
 
-    tensors = tensors_beside(model, T5_BIAS)
+    tensors = sibling_tensors(model, T5_BIAS)
     tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
@@ -260,7 +260,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         rows = f"{settings['buckets']} rows (relative_attention_num_buckets), got {len(bias)}"
         raise PefourierError(f"{name} of {shown(path)} must have {rows}")
 
-    def codes(lag: NDArray[Any]) -> NDArray[np.float64]:
+    def vectors(lag: NDArray[Any]) -> NDArray[np.float64]:
         rows: NDArray[np.float64] = table[t5_buckets(lag, **settings)]
         return rows
 
@@ -272,7 +272,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         doubts = (*doubts, finding("biases-by-layer", "plain", **slots, count=len(layers)))
     d = model.dimension(bias.shape[1], f"tensor {name}")
     domain = lags_between(length, causal=settings["causal"])
-    enc = Encoding("t5", domain, d, codes, injection="bias")
+    enc = Encoding("t5", domain, d, vectors, injection="bias")
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
     params["model_type"] = model.kind
     return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
@@ -295,7 +295,7 @@ def declared_table(model: ModelConfig) -> Encoding | None:
     embedding_type = model.config.values.get("position_embedding_type", "absolute")
     is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
     is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
-    elsewhere = model.computes or model.part or not longest or tensors_beside(model, TENSOR)
+    elsewhere = model.computes or model.part or not longest or sibling_tensors(model, TENSOR)
     if not is_table or elsewhere:
         return None
     first = first_row(model)  # rows before position 0
@@ -318,7 +318,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     is_logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
     span = buckets if is_logarithmic else longest
 
-    def codes(lag: NDArray[Any]) -> NDArray[np.float64]:
+    def vectors(lag: NDArray[Any]) -> NDArray[np.float64]:
         distance = -np.asarray(lag)
         if is_logarithmic:
             distance = deberta_buckets(distance, buckets, longest)
@@ -327,7 +327,7 @@ def untrained_distances(model: ModelConfig) -> Encoding | None:
     length = model.positions()[0]
     sizes = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
     params = {**sizes, "model_type": model.kind, "path": model.file}
-    enc = Encoding("deberta", lags_between(length), 1, codes, injection="key")
+    enc = Encoding("deberta", lags_between(length), 1, vectors, injection="key")
     return replace(enc, params=params)
 
 
