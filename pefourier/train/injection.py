@@ -75,12 +75,12 @@ class Injection:
     def rotated(self, change: np.ndarray) -> "Injection":
         """Injection with other frequencies, or slopes and shifts, changed by `change`."""
         if self.act == "add":
-            slopes, shifts = frequencies = self.frequencies + change
-            vectors = LineAndSines(slopes, shifts)(self.places[:, 0])
-            return replace(self, vectors=vectors, frequencies=frequencies)
-        cosine, sine = np.split(self.vectors, 2, axis=1)
-        rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
-        vectors = np.hstack([rotation.real, rotation.imag])
+            lines = self.places @ (self.frequencies + change)
+            vectors = np.hstack([lines[:, :1], np.sin(lines[:, 1:])])
+        else:
+            cosine, sine = np.split(self.vectors, 2, axis=1)
+            rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
+            vectors = np.hstack([rotation.real, rotation.imag])
         return replace(self, vectors=vectors, frequencies=self.frequencies + change)
 
 
@@ -150,8 +150,8 @@ def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
     index, lines = index.reshape(times.shape), enc.vectors
     if not isinstance(lines, LineAndSines):
         return Injection(enc.injection, table, index, learn=False, params=enc.params)
-    known = np.stack([points, np.ones(len(points))], axis=1), np.stack([lines.slopes, lines.shifts])
-    return Injection(enc.injection, table, index, enc.untrained, enc.params, *known)
+    places, waves = np.vander(points, 2), np.stack([lines.slopes, lines.shifts])
+    return Injection(enc.injection, table, index, enc.untrained, enc.params, places, waves)
 
 
 def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:

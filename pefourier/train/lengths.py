@@ -45,8 +45,7 @@ def score_lengths(
         except PefourierError as error:
             reason = str(error)
         else:
-            x = task.rows.reshape(len(task.starts), task.length, -1)
-            x = (x - fold.mean) / fold.scale
+            x = (task.windows_at(np.arange(len(task.starts))) - fold.mean) / fold.scale
             logits = apply_classifier(longer, outcome.parameters, injection, x)
             predicted = decide(outcome.valid, labels, logits, macro=macro)
             scores = asdict(score(predicted, logits, task.labels, macro=macro))

@@ -77,7 +77,7 @@ def trace_of(task: Task, outcome: "Outcome") -> bytes:
         "threshold": np.array(threshold),
         "test_probabilities": probabilities.astype(np.float32),
         "mistakes": np.column_stack([fact[worst] for fact in facts]),
-        "mistaken": task.windows(fold.test[worst]),
+        "mistaken": task.windows_at(fold.test[worst]),
         "classes": np.array(task.classes, dtype=str),
         "curve": np.asarray(outcome.curve, np.float32),
         **{name: np.array(value) for name, value in zip(KEY, key, strict=True)},

@@ -101,23 +101,18 @@ class TrainedClassifier:
         if self.injection is not None and (times is None) != (self.rate is None):
             way_out = "row numbers; omit times" if times is not None else "times; pass times"
             raise PefourierError(f"this classifier encodes {way_out} of shape {x.shape[:2]}")
-        if times is None or self.injection is None:
+        if times is None or self.rate is None or not isinstance(self.model, Transformer):
             return apply_classifier(self.model, self.parameters, self.injection, scaled, lengths)
-        times = check_times("x", times, *x.shape[:2], lengths)
+        tokens = check_times("x", times, x.shape[:2], lengths)[:, :: self.model.step]
+        tokens = (tokens[:, : self.model.tokens] - tokens[:, :1]) * self.rate
+        lines = None if self.injection is None else self.injection.frequencies
         logits = []
         for start in range(0, len(x), AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
             rest = scaled[part], None if lengths is None else lengths[part]
-            injection = self.injection_at(times[part])
+            injection = inject_at(self.encoding, self.model, self.seed, lines, tokens[part])
             logits.append(apply_classifier(self.model, self.parameters, injection, *rest))
         return np.concatenate(logits)
-
-    def injection_at(self, times: np.ndarray) -> Injection | None:
-        """Return the injection of windows with times (n, length)."""
-        if not isinstance(self.model, Transformer) or self.injection is None or self.rate is None:
-            return None
-        tokens = times[:, :: self.model.step][:, : self.model.tokens] - times[:, :1]
-        return inject_at(self.encoding, self.model, self.seed, self.injection, tokens * self.rate)
 
     def predict(
         self, x: np.ndarray, lengths: np.ndarray | None = None, times: np.ndarray | None = None
@@ -130,31 +125,26 @@ class TrainedClassifier:
 
 
 def inject_at(
-    spec: str, model: Transformer, seed: int, trained: Injection, times: np.ndarray
+    spec: str, model: Transformer, seed: int, lines: np.ndarray | None, times: np.ndarray
 ) -> Injection:
-    """Return the injection of a SPEC at times (n, tokens), with lines as trained."""
-    sizes = model.tokens, model.d, model.heads, seed
-    injection = load_injection(spec, *sizes, times=times)
-    if trained.frequencies is None or injection.frequencies is None:
+    """Return the injection of a SPEC at times (n, tokens), with slopes and shifts as trained."""
+    injection = load_injection(spec, model.tokens, model.d, model.heads, seed, times=times)
+    if lines is None or injection.frequencies is None:
         return injection
-    return injection.rotated(trained.frequencies - injection.frequencies)
+    return injection.rotated(lines - injection.frequencies)
 
 
 def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
     """Write the trained classifier of a run into a folder."""
     m, fold, injection, rate = outcome.member, task.folds[outcome.member.fold], None, None
     if isinstance(model, Transformer):
-        vectors, places, rates = (
-            outcome.vectors,
-            np.arange(len(outcome.vectors)),
-            outcome.frequencies,
-        )
-        injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
+        vectors, rates = outcome.vectors, outcome.frequencies
         if task.times is not None:
             rate, even = token_rate(model, task), np.arange(model.tokens)[None]
-            at_even = inject_at(m.encoding, model, m.seed, injection, even)
-            injection = replace(injection, vectors=at_even.vectors[at_even.index[0]])
-            injection = replace(injection, index=np.arange(len(injection.vectors)))
+            at_even = inject_at(m.encoding, model, m.seed, rates, even)
+            vectors = at_even.vectors[at_even.index[0]]
+        places = np.arange(len(vectors))
+        injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
     threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
     settings = task.classes, threshold, rate, m.seed

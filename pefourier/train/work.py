@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train import ensembles, request
+from pefourier.train import baselines, ensembles, lengths, request, run_artifacts, saved_models
 from pefourier.train.compiling import Compiler, seconds_of_step
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, batch_and_steps, put_on_device
@@ -93,10 +93,8 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
 
 def note_lost_models(folder: str, planned: Sequence[Ensemble], done: set[Key], say: Note) -> None:
     """Report how many previously finished runs have no model in the folder."""
-    from pefourier.train.saved_models import file_of_model
-
     keys = {key for stack in planned if stack.model is not None for key in stack.keys}
-    if lost := sum(not file_of_model(folder, key).is_file() for key in keys & done):
+    if lost := sum(not saved_models.file_of_model(folder, key).is_file() for key in keys & done):
         say(f"no model in {shown(folder)} for {lost} of the runs that finished before")
 
 
@@ -162,10 +160,8 @@ class Work:
     def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
         """Store rows and traces of runs."""
         if self.store.path is not None:
-            from pefourier.train.run_artifacts import write_trace
-
             for row, trace in zip(rows, traces, strict=True):
-                write_trace(self.store.path, key_of(row), trace)
+                run_artifacts.write_trace(self.store.path, key_of(row), trace)
         self.store.append(row for row in rows if key_of(row) not in self.done)
         self.rows += rows
 
@@ -200,10 +196,8 @@ class Work:
             for tuning in tunings
         ]
         if stack.model is None:
-            from pefourier.train.baselines import fit_method
-
             method = stack.runs[0].arm.spec
-            return [Outcome(m, *fit_method(method, stack.task, m.fold)) for m in members]
+            return [Outcome(m, *baselines.fit_method(method, stack.task, m.fold)) for m in members]
         if self.resident is None or self.resident.task is not stack.task:
             self.resident = put_on_device(stack.task, self.experiment.device)
         schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
@@ -242,19 +236,13 @@ class Work:
         task, folder, traces = stack.task, self.options.save_models, list[bytes]()
         rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
         if longer := self.longer.get(task.name):
-            from pefourier.train.lengths import score_lengths
-
             for row, outcome in zip(rows, outcomes, strict=True):
-                row["tested"] = score_lengths(stack, outcome, longer, self.load)
+                row["tested"] = lengths.score_lengths(stack, outcome, longer, self.load)
         if self.store.path is not None or self.group is not None:
-            from pefourier.train.run_artifacts import trace_of
-
-            traces = [trace_of(task, outcome) for outcome in outcomes]
+            traces = [run_artifacts.trace_of(task, outcome) for outcome in outcomes]
         if folder is not None and stack.model is not None:
-            from pefourier.train.saved_models import save_model
-
             for outcome in outcomes:
-                save_model(folder, task, outcome, stack.model)
+                saved_models.save_model(folder, task, outcome, stack.model)
         self.put_away(rows, traces)  # last: a run with a row is never trained again
         return rows, traces
 
@@ -303,6 +291,5 @@ def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
     if not isinstance(stack.model, Transformer) or not added:
         return []
     fold = task.folds[outcome.member.fold]
-    starts = task.starts[fold.test[:AT_ONCE]]
-    windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
+    windows = (task.windows_at(fold.test[:AT_ONCE]) - fold.mean) / fold.scale
     return score_terms(stack.model, outcome.parameters, outcome.vectors, windows)

@@ -39,7 +39,11 @@ def from_examples(
     Independent examples have no neighbours to leak from, so blocks and random split them equally.
     Examples of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
-    refuse_cutting(name, options)
+    if options.window is not None or options.stride is not None:
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
+            "length of built-in tasks by name: order:length=24)"
+        )
     labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
@@ -67,15 +71,6 @@ def from_examples(
     )
     split.check_task(task)
     return task
-
-
-def refuse_cutting(name: str, options: Options) -> None:
-    """Reject --window and --stride, which do not apply to examples."""
-    if options.window is not None or options.stride is not None:
-        raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
-            "length of built-in tasks by name: order:length=24)"
-        )
 
 
 def check_rows(name: str, rows: np.ndarray) -> None:
@@ -161,19 +156,19 @@ def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) ->
 
 
 def check_times(
-    name: str, times: np.ndarray, n: int, length: int, lengths: np.ndarray | None = None
+    name: str, times: np.ndarray, shape: tuple[int, ...], lengths: np.ndarray | None = None
 ) -> np.ndarray:
     """Check the times (n, length) of the rows of each example; padding repeats the last time.
 
-    >>> check_times("x", np.array([[1, 2, 0]]), 1, 3, np.array([2])).tolist()
+    >>> check_times("x", np.array([[1, 2, 0]]), (1, 3), np.array([2])).tolist()
     [[1.0, 2.0, 2.0]]
     """
-    if times.shape != (n, length) or times.dtype.kind not in "fiu":
+    if times.shape != shape or times.dtype.kind not in "fiu":
         raise PefourierError(
-            f"{name}: times must be numbers of shape {(n, length)}, got {times.dtype} {times.shape}"
+            f"{name}: times must be numbers of shape {shape}, got {times.dtype} {times.shape}"
         )
-    last = np.full(n, length) if lengths is None else lengths
-    places = np.minimum(np.arange(length), last[:, None] - 1)
+    last = np.full(len(times), shape[1]) if lengths is None else lengths
+    places = np.minimum(np.arange(shape[1]), last[:, None] - 1)
     times = np.take_along_axis(times.astype(float), places, axis=1)
     wrong = ~((np.diff(times) > 0) | (np.diff(places) == 0)) | ~np.isfinite(times[:, 1:])
     if len(rows := np.argwhere(wrong)):

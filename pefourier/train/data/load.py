@@ -16,8 +16,9 @@ from shlex import quote
 import numpy as np
 
 from pefourier.encodings.checks import check_count
+from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import split
+from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import (
     DEFAULTS,
     check_times,
@@ -28,6 +29,7 @@ from pefourier.train.data.examples import (
 )
 from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
+from pefourier.train.data.tables import from_csv
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
 MOST_RESAMPLES = 1000
@@ -39,7 +41,7 @@ BALANCED = 0.4  # share of the rarer of two classes from which on neither is pos
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
     """Load the task of a name or path, cut and split by the options."""
-    if options.columns is not None and READERS.get(Path(name).suffix.lower()) is not from_table:
+    if options.columns is not None and READERS.get(Path(name).suffix.lower()) is not from_csv:
         raise PefourierError(f"--columns is for .csv and .tsv files, got {shown(name)}")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
@@ -93,8 +95,6 @@ def find_task(name: str, options: Options) -> Task:
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
-        from pefourier.train.data import recordings
-
         series = recordings.read_recordings(name, options.data)
         blocks = split.Dealing(recordings.SOURCES[name].blocks)
         return split.split_series(name, series, *options.cut, blocks)
@@ -125,9 +125,6 @@ def check_dataset(name: str) -> None:
 
 def from_archive(path: Path, options: Options) -> Task:
     """Read examples X, y or a labelled series from a user's .npz."""
-    from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
-    from pefourier.train.data.recordings import load_part
-
     with open_arrays(str(path), ".npz", regular=True) as file:
         stored = file.arrays
         kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
@@ -138,7 +135,7 @@ def from_archive(path: Path, options: Options) -> Task:
             )
         make, required, optional = kinds[0]
         used = [name for name in stored if name in (*required, *optional)]
-        arrays = {name: load_part(file, name, text=name in TEXTS) for name in used}
+        arrays = {name: recordings.load_part(file, name, text=name in TEXTS) for name in used}
     unused = tuple(stored[name].label(name) for name in stored if name not in used)
     return replace(make(path, arrays, options), remarks={"unused": unused})
 
@@ -151,7 +148,7 @@ def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) ->
     if "times" in arrays:
         if options.missing == "drop":
             raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
-        times = check_times(str(path), arrays["times"], *x.shape[:2], lengths)
+        times = check_times(str(path), arrays["times"], x.shape[:2], lengths)
         task = with_times(task, times, np.diff(times))
     return replace(task, grouped_by="an array called groups")
 
@@ -172,8 +169,6 @@ def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Ta
 
 def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """Read a user's recording with a label per row, scaled by its part `train` if it has one."""
-    from pefourier.train.data import recordings
-
     if "groups" in arrays:
         raise PefourierError(f"{path} holds groups with rows; use groups with examples X and y")
     name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
@@ -189,16 +184,9 @@ def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> T
     cut = *options.cut, dealing
     task = split.split_series(str(path), [series], *cut, own_scale=own_scale)
     if "times" in arrays:
-        times = check_times(str(path), arrays["times"][None], 1, len(complete))[0, complete]
+        times = check_times(str(path), arrays["times"][None], (1, len(complete)))[0, complete]
         task = with_times(task, times, np.diff(times))
     return split.count_missing(task, filled, int((~complete).sum()))
-
-
-def from_table(path: Path, options: Options) -> Task:
-    """Read examples or recordings from a .csv in long form."""
-    from pefourier.train.data.tables import from_csv
-
-    return from_csv(path, options)
 
 
 KINDS = (  # of archives: reader, required arrays, optional arrays
@@ -209,7 +197,7 @@ KINDS = (  # of archives: reader, required arrays, optional arrays
 )
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
     ".npz": from_archive,
-    ".csv": from_table,
-    ".tsv": from_table,
+    ".csv": from_csv,
+    ".tsv": from_csv,
 }
 FOREIGN = {".parquet": "parquet", ".xlsx": "excel", ".xls": "excel"}  # as pandas calls them

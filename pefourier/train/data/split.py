@@ -100,12 +100,12 @@ class Task:
         starts = times[self.starts[:, None] + np.arange(tokens) * step]
         return np.asarray(starts - starts[:, :1])
 
-    def windows(self, index: np.ndarray) -> np.ndarray:
+    def windows_at(self, index: np.ndarray) -> np.ndarray:
         """Return windows (n, length, channels) by index, with nan in padding."""
         found = self.rows[self.starts[index][:, None] + np.arange(self.length)]
         if self.lengths is not None:
             found[np.arange(self.length) >= self.lengths[index][:, None]] = np.nan
-        return found
+        return np.asarray(found)
 
     @property
     def positive(self) -> str | None:
