@@ -124,8 +124,7 @@ def find_worse(
         elif remaining[0] in references:
             return worse
         else:
-            others = {name: {e for pair in pairs if name in pair for e in pair} for name in rest}
-            p = {name: p_of_worse(name, others[name] - {name}, runs, chance) for name in rest}
+            p = {name: p_of_worse(name, remaining, runs, chance) for name in rest}
             new = {name for name in rest if p[name] * len(rest) < LEVEL * SHARED}
         if not new:
             return worse
@@ -133,16 +132,16 @@ def find_worse(
 
 
 def p_of_worse(
-    name: str, others: Iterable[str], runs: Mapping[str, np.ndarray], chance: Chance
+    name: str, names: Iterable[str], runs: Mapping[str, np.ndarray], chance: Chance
 ) -> float:
-    """One-sided p of an encoding that is as good as the mean of others, with the same units.
+    """One-sided p of an encoding that is as good as the mean of the others, with the same units.
 
     >>> swing = np.array([0.01, -0.01, 0.01, -0.01])
     >>> runs = {"a": 0.8 + swing, "b": 0.8 - swing, "c": 0.7 + swing}
-    >>> [round(p_of_worse(e, {*"abc"} - {e}, runs, Chance(np.zeros(4))), 4) for e in "abc"]
+    >>> [round(p_of_worse(e, "abc", runs, Chance(np.zeros(4))), 4) for e in "abc"]
     [0.9984, 0.9886, 0.0002]
     """
-    pairs = [(name, other) for other in sorted(others)]
+    pairs = [(name, other) for other in names if other != name]
     units = [statistics.paired_units(runs[a], runs[b], chance.folds)[1] for a, b in pairs]
     mean = np.mean(units, axis=0)
     p = statistics.t_test(mean, chance, pairs[0])[0]

@@ -123,7 +123,12 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, task, learn=options.learn)
         if arm.rms is not None:
-            check_scaling(arm, injections[arm.spec])
+            injection = injections[arm.spec]
+            if injection.act != "add" or not varies(injection):
+                raise PefourierError(
+                    f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the "
+                    f"input (act {injection.act!r}), or is constant over positions"
+                )
         arms.append(arm)
     runs = plan_runs(task, arms, options.seeds)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps), runs)
@@ -166,15 +171,6 @@ def load_for(
     if task.times is not None:
         times = task.times_of_tokens(model.step, model.tokens) * (rate or token_rate(model, task))
     return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
-
-
-def check_scaling(arm: Arm, injection: Injection) -> None:
-    """Reject scaling if vectors are not added to the input or do not vary."""
-    if injection.act != "add" or not varies(injection):
-        raise PefourierError(
-            f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the input "
-            f"(act {injection.act!r}), or is constant over positions"
-        )
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
