@@ -52,11 +52,6 @@ class Injection:
     frequencies: np.ndarray | None = None
 
     @property
-    def seeded(self) -> bool:
-        """Whether another seed may give other vectors."""
-        return "seed" in self.params
-
-    @property
     def has_vectors(self) -> bool:
         """Whether it has an effect: the encoding none adds zeros."""
         return self.learn or bool(self.vectors.any())

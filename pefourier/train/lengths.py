@@ -10,7 +10,7 @@ depend on the length, they may change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from pefourier.train.data.split import Task
 from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
-from pefourier.train.metrics import Scores, decide, score
+from pefourier.train.metrics import decide, score
 from pefourier.train.model import Classifier, OrderFree
+from pefourier.train.run_artifacts import threshold_of
 from pefourier.train.saved_models import apply_classifier
+from pefourier.train.store import MEASURES
 from pefourier.writing.text import agreeing
 
 
@@ -34,9 +36,8 @@ def score_lengths(
     `load` returns the injection for a classifier, SPEC, seed and task.
     """
     fold, rows = stack.task.folds[outcome.member.fold], []
-    labels, macro = stack.task.labels[fold.valid], stack.task.positive is None
     for task in tasks:
-        scores: Mapping[str, Any] = dict.fromkeys(Scores.__dataclass_fields__)
+        scores: Mapping[str, Any] = dict.fromkeys(MEASURES)
         try:
             if stack.model is None:
                 raise PefourierError("it needs windows of the length used in training")
@@ -47,8 +48,8 @@ def score_lengths(
         else:
             x = (task.windows_at(np.arange(len(task.starts))) - fold.mean) / fold.scale
             logits = apply_classifier(longer, outcome.parameters, injection, x)
-            predicted = decide(outcome.valid, labels, logits, macro=macro)
-            scores = asdict(score(predicted, logits, task.labels, macro=macro))
+            predicted = decide(logits, threshold_of(stack.task, outcome))
+            scores = score(predicted, logits, task.labels, macro=stack.task.positive is None)
         rows.append({"length": task.length, **scores, "reason": reason})
     return rows
 

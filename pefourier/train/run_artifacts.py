@@ -21,7 +21,7 @@ import numpy as np
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.train.data.split import Task
-from pefourier.train.metrics import best_threshold
+from pefourier.train.metrics import choose_threshold
 from pefourier.train.store import KEY, Key, key_of
 from pefourier.writing.files import write_whole
 
@@ -74,7 +74,7 @@ def trace_of(task: Task, outcome: "Outcome") -> bytes:
         "test_labels": labels,
         "valid_rows": task.starts[fold.valid],
         "test_rows": task.starts[fold.test],
-        "threshold": np.array(threshold),
+        "threshold": np.array(np.nan if threshold is None else threshold),
         "test_probabilities": probabilities.astype(np.float32),
         "mistakes": np.column_stack([fact[worst] for fact in facts]),
         "mistaken": task.windows_at(fold.test[worst]),
@@ -87,22 +87,20 @@ def trace_of(task: Task, outcome: "Outcome") -> bytes:
     return stream.getvalue()
 
 
-def threshold_of(task: Task, outcome: "Outcome") -> float:
-    """Smallest difference of logits that predicts the positive class; nan without such a class."""
-    if task.positive is None:
-        return float("nan")
+def threshold_of(task: Task, outcome: "Outcome") -> float | None:
+    """Return the threshold of a run; None without a positive class."""
     labels = task.labels[task.folds[outcome.member.fold].valid]
-    return best_threshold(outcome.valid[:, 1] - outcome.valid[:, 0], labels == 1)
+    return choose_threshold(outcome.valid, labels, macro=task.positive is None)
 
 
-def class_probabilities(logits: np.ndarray, threshold: float) -> np.ndarray:
+def class_probabilities(logits: np.ndarray, threshold: float | None) -> np.ndarray:
     """Probabilities (n, K) by softmax; a difference of two logits at the threshold has 0.5.
 
     >>> class_probabilities(np.array([[0.0, 3.0], [0.0, 2.0]]), 2.0).round(3).tolist()
     [[0.269, 0.731], [0.5, 0.5]]
     """
     shifted = logits.astype(float)
-    shifted[:, 1] -= np.nan_to_num(threshold)
+    shifted[:, 1] -= threshold or 0.0
     powers = np.exp(shifted - shifted.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 

@@ -28,6 +28,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.ensembles import token_rate
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, WITH_TIMES, Injection, count_places, load_injection
+from pefourier.train.metrics import decide
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.run_artifacts import name_of_run, threshold_of
 from pefourier.train.store import Key, parse_json
@@ -118,10 +119,7 @@ class TrainedClassifier:
         self, x: np.ndarray, lengths: np.ndarray | None = None, times: np.ndarray | None = None
     ) -> np.ndarray:
         """The class of each window, as an index into `classes`."""
-        logits = self.logits(x, lengths, times)
-        if self.threshold is None:
-            return np.asarray(logits.argmax(axis=1))
-        return np.asarray(logits[:, 1] - logits[:, 0] >= self.threshold, dtype=int)
+        return decide(self.logits(x, lengths, times), self.threshold)
 
 
 def inject_at(
@@ -145,9 +143,8 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
             vectors = at_even.vectors[at_even.index[0]]
         places = np.arange(len(vectors))
         injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
-    threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
-    settings = task.classes, threshold, rate, m.seed
+    settings = task.classes, threshold_of(task, outcome), rate, m.seed
     classifier = TrainedClassifier(m.encoding, model, *numbers, *settings)
     path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
     save_classifier(str(path), classifier)

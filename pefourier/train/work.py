@@ -17,7 +17,7 @@ import time
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
@@ -227,7 +227,7 @@ class Work:
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
         """Return the injection of a run; the order-free baseline and other methods have none."""
         injection = resolved.injections.get(run.arm.spec, NOTHING)
-        if run.seed and injection.seeded:
+        if run.seed and "seed" in injection.params:  # other seeds may have other vectors
             injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
         return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
 
@@ -259,16 +259,15 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
     """Return a line of results.jsonl."""
     member, task = outcome.member, stack.task
     searched = () if member.tuning is None else request.parse_search(experiment.options.search)
-    fold, macro = task.folds[member.fold], task.positive is None
-    labels = task.labels[fold.test]
-    predicted = decide(outcome.valid, task.labels[fold.valid], outcome.test, macro=macro)
+    labels = task.labels[task.folds[member.fold].test]
+    predicted = decide(outcome.test, run_artifacts.threshold_of(task, outcome))
     confusion = count_confusions(predicted, labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,
         "seed": member.seed,
         "fold": member.fold,
-        **asdict(score(predicted, outcome.test, labels, macro=macro)),
+        **score(predicted, outcome.test, labels, macro=task.positive is None),
         "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
         **ensembles.facts_of_fold(task, member.fold),

@@ -221,7 +221,7 @@ def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec
     seen, decide = [], lengths.decide
     monkeypatch.setattr(lengths, "decide", lambda *a, **k: [seen.append(a), decide(*a, **k)][1])
     (row,) = lengths.score_lengths(stack, outcome, [held.task], partial(load_for, learn=False))
-    np.testing.assert_allclose(seen[0][2][held.task.folds[0].test], outcome.test, atol=2e-5)
+    np.testing.assert_allclose(seen[0][0][held.task.folds[0].test], outcome.test, atol=2e-5)
     longer = load_task("irregular:count=20,length=16", Options(positions="time"))
     model_of = replace(sizes, length=16)
     found = lengths.injection_at(stack, outcome, model_of, longer, partial(load_for, learn=False))
