@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import softmax
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.train.data.split import Task
@@ -101,8 +102,7 @@ def class_probabilities(logits: np.ndarray, threshold: float | None) -> np.ndarr
     """
     shifted = logits.astype(float)
     shifted[:, 1] -= threshold or 0.0
-    powers = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    return np.asarray(softmax(shifted, axis=1))
 
 
 def write_trace(folder: Path, key: Key, trace: bytes) -> None:
