@@ -150,9 +150,7 @@ def list_candidates(options: Options) -> list[Tuning]:
     searched = parse_search(options.search)
     count = int(np.prod([len(values) for values in searched.values()], dtype=object))
     if count > MOST_CHOICES:
-        raise PefourierError(
-            f"--search has {count} combinations, and at most {MOST_CHOICES} are allowed"
-        )
+        raise PefourierError(f"--search allows {MOST_CHOICES} combinations, got {count}")
     fixed = {name: [getattr(options, name)] for name in TUNED if name not in searched}
     settings = searched | fixed
     choices = product(*settings.values())
@@ -260,6 +258,4 @@ def make_folder(flag: str, folder: str) -> None:
         with TemporaryFile(dir=folder) as trial:
             trial.write(b"codes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise PefourierError(
-            f"{flag} {shown(folder)}: {reason(error)}; choose another folder"
-        ) from error
+        raise PefourierError(f"{flag} {shown(folder)}: {reason(error)}; choose another") from error

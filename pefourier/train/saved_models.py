@@ -93,9 +93,7 @@ class TrainedClassifier:
         x = np.asarray(x, dtype=float)
         shape = (self.model.length, self.model.channels)
         if x.ndim != 3 or x.shape[1:] != shape:
-            raise PefourierError(
-                f"expected windows of shape (n, {shape[0]}, {shape[1]}), got {x.shape}"
-            )
+            raise PefourierError(f"expected windows (n, {shape[0]}, {shape[1]}), got {x.shape}")
         scaled = (x - self.mean) / self.scale
         if lengths is not None:
             lengths = check_lengths("x", np.asarray(lengths), *x.shape[:2])

@@ -139,7 +139,7 @@ REFUSED = [
     ({"resume": True}, "--resume needs --out"),
     ({"tokens": 8, "patch": 2}, "--tokens"),
     *(
-        ({"save_models": wrong}, "^--save-models .*; choose another folder")
+        ({"save_models": wrong}, "^--save-models .*; choose another$")
         for wrong in ("/dev/null/x", "/dev/full", "/proc/models", "x" * 300, "a\0b")
     ),
 ]

@@ -109,8 +109,7 @@ def fill_missing(
     if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
         where = place(*np.argwhere(absent)[0].tolist())
         raise PefourierError(
-            f"{where} is missing; fill it, or pass --missing previous, mean or drop if numbers "
-            "remain"
+            f"{where} is missing; fill it, or pass --missing previous, mean or drop if some remain"
         )
     if drops:
         complete = np.logical_not(absent.any(axis=1))
@@ -149,9 +148,7 @@ def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) ->
             f"{name}: lengths must be {n} whole numbers, got {lengths.dtype} {lengths.shape}"
         )
     if wrong := lengths[(lengths < 1) | (lengths > length)].tolist():
-        raise PefourierError(
-            f"{name}: lengths must be from 1 to the {length} rows of X, got {wrong[0]}"
-        )
+        raise PefourierError(f"{name}: lengths must be 1 to the {length} rows of X, got {wrong[0]}")
     return None if (lengths == length).all() else lengths.astype(np.int64)
 
 

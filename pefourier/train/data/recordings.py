@@ -62,8 +62,7 @@ def load_part(
     """Load an array of a data file into memory; labels and groups may be text."""
     if file.arrays[name].kind == "object":
         raise PefourierError(
-            f"{file.label} holds Python objects; save numbers, or names as "
-            "np.array(names, dtype=str)"
+            f"{file.label} holds Python objects; save numbers or np.array(names, dtype=str)"
         )
     return file.load(name, dtype, text=text, limit=memory_limit())
 
@@ -99,9 +98,7 @@ def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
         )
     wrong = label[~np.isin(label, (0, 1))]
     if len(wrong):
-        raise PefourierError(
-            f"{name}: the label of a row must be 0 or 1, got {shown(wrong[0].item())}"
-        )
+        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong[0].item())}")
     return label.astype(bool)
 
 
@@ -197,9 +194,7 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
     unlisted -= {*columns["chan_id"]}
     if unlisted:
-        raise PefourierError(
-            f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; {AGAIN}"
-        )
+        raise PefourierError(f"{path} lacks {min(unlisted)} of {folder / 'test'}; {AGAIN}")
     events = {channel: text for channel, spacecraft, text in listed if spacecraft == "MSL"}
     for name in sorted(events):
         train, test = (read_channel(folder / part, name) for part in ("train", "test"))
