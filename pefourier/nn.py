@@ -25,14 +25,15 @@ from torch import Tensor
 from pefourier.encodings import load
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.families.rotary_mixing import sums_of_frequencies
 from pefourier.encodings.grids import check_fit
-from pefourier.encodings.model_positions import axis_in
+from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError
 
-BY_FREQUENCY = ("rope", "grape")  # rotations defined at any real position
+BY_FREQUENCY = ("rope", "grape", "fope", "liere")  # rotations defined at any real position
 
 
 class Tabled(torch.nn.Module):
@@ -40,7 +41,7 @@ class Tabled(torch.nn.Module):
 
     tables: Mapping[str, NDArray[Any]] = MappingProxyType({})
     keeps_float32 = False  # whether tables stay float32 in a half-precision model
-    vectors: Tensor | torch.nn.Parameter  # (positions, d), or (displacements, heads) of a bias
+    vectors: Tensor | torch.nn.Parameter  # (positions, d), (lags or pairs, heads) of a bias
 
     def keep(self, tables: dict[str, np.ndarray], dtype: torch.dtype | None = None) -> None:
         """Register tables as buffers, with their own type by default."""
@@ -50,7 +51,8 @@ class Tabled(torch.nn.Module):
 
     def keep_vectors(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
         """Keep the vectors as a parameter if they are trained, otherwise as a table."""
-        vectors, kind = enc.table(), dtype or torch.get_default_dtype()
+        vectors = table_of_pairs(enc) if is_of_pairs(enc) else enc.table()
+        kind = dtype or torch.get_default_dtype()
         if enc.untrained if learn is None else learn:
             self.vectors = torch.nn.Parameter(torch.tensor(vectors, dtype=kind))
         else:
@@ -115,6 +117,8 @@ class PositionalEncoding(Tabled):
     ) -> None:
         super().__init__()
         enc = load_known(encoding, max_length, d, params)
+        if temperature_of(enc, max_length) is not None:
+            raise PefourierError(f"{encoding} multiplies queries, which this module does not have")
         if enc.injection != "add" or (len(enc), enc.dim) != (max_length, d):
             raise PefourierError(
                 f"{encoding} is not an additive encoding of {max_length} positions with d={d}: it "
@@ -180,6 +184,9 @@ class Rotary(Tabled):
     softmax_factor : float
         Additional factor of the model's logits (DeepSeek with yarn), usually 1. `rotate` does not
         apply it; pass it to attention: ``scale = softmax_factor * d**-0.5``.
+    temperature : Temperature or None
+        Factor of queries that depends on their positions (Ministral 3; ``temperature="log-n"``).
+        `rotate` applies it to the queries.
 
     Raises
     ------
@@ -208,6 +215,7 @@ class Rotary(Tabled):
     cosine: Tensor  # of each row, for a rotation without frequencies
     sine: Tensor
     frequencies: Tensor
+    sums: Tensor  # of frequencies, in FoPE
     longer: Tensor  # frequencies beyond the original length
     exponents: Tensor
     axes: Tensor
@@ -236,6 +244,7 @@ class Rotary(Tabled):
         self.d = enc.params.get("d", enc.dim)
         self.factor = float(enc.params.get("attention_factor", 1.0))
         self.softmax_factor = float(enc.params.get("softmax_factor", 1.0))
+        self.temperature = temperature_of(enc, len(enc))
         tables = rotation_tables(enc)
         self.rows = len(enc) if "cosine" in tables else None
         self.grid, self.prefix = enc.domain.grid, enc.domain.prefix
@@ -288,7 +297,12 @@ class Rotary(Tabled):
             check_shape(positions, (q.shape[0], n))
             positions = positions[:, None] if positions.ndim == 2 else positions
         cosine, sine = self.waves(positions)
-        return self.rotated(q, cosine, sine), self.rotated(k, cosine, sine)
+        rotated = self.rotated(q, cosine, sine)
+        if self.temperature is not None:
+            row = positions[0] if positions.ndim == 4 else positions  # a text's three are equal
+            logs = self.temperature.inside_log(row[..., None].float()).log()
+            rotated = (rotated * (1 + self.temperature.scale * logs)).to(q.dtype)
+        return rotated, self.rotated(k, cosine, sine)
 
     def rotated(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotate the rotary dimensions of a head, which are usually the first."""
@@ -311,6 +325,8 @@ class Rotary(Tabled):
         if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair uses the position on its axis
             positions = (positions * self.axes[:, None, None, None]).sum(0)
         phases = positions * frequencies
+        if "sums" in self.tables:  # of FoPE: one axis for cosines, one for sines
+            return phases.cos() @ self.sums[0], phases.sin() @ self.sums[1]
         return phases.cos() * self.factor, phases.sin() * self.factor
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
@@ -330,10 +346,13 @@ class Rotary(Tabled):
 class Bias(Tabled):
     """Biases that are added to the logits of each head, by displacement from query to key.
 
+    A bias that depends on more than the displacement, such as "fire" beyond its threshold, has a
+    number for each head and pair of positions.
+
     Parameters
     ----------
     spec : str
-        A bias by name: "alibi", "t5", "kerple", "swin".
+        A bias by name: "alibi", "t5", "kerple", "swin", "fire".
     heads : int
         Number of heads.
     max_length : int, optional
@@ -379,15 +398,16 @@ class Bias(Tabled):
         if enc.injection != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
             raise PefourierError(f"{spec} is not a bias of {heads} heads by displacement")
         if not grid and len(enc) != 2 * self.tokens - 1:
-            raise PefourierError(
-                f"{spec} has no biases for later keys; leave out causal=true and mask later keys"
-            )
+            way_out = "; leave out causal=true and mask later keys" * ("causal" in enc.params)
+            raise PefourierError(f"{spec} has no biases for later keys{way_out}")
         self.keep_vectors(enc, learn=learn, dtype=dtype)
-        if grid:
-            places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
+        if grid or is_of_pairs(enc):
+            places = np.arange(self.tokens**2)
+            if grid:
+                places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
             self.keep({"places": places.reshape(self.tokens, -1)})
 
-    places: Tensor  # of a grid: the row of each query and key
+    places: Tensor  # of a grid, or of pairs: the row of each query and key
 
     def row(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the row of the biases of a query and a key."""
@@ -450,7 +470,7 @@ def check_rotation(enc: Encoding) -> None:
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
             f"{enc.spec} has no frequencies on one axis and no grid; pass the sides of a grid, "
-            "such as grid=(14, 14). Rotary supports rope, grape, rotations on a grid, and tables"
+            "such as grid=(14, 14). Rotary supports rope, fope, grape, liere, grids and tables"
         )
 
 
@@ -473,6 +493,9 @@ def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
             order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
             cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
+    if isinstance(enc, DeclaredEncoding) and enc.name == "fope":
+        sums = sums_of_frequencies(enc.dim // 2, enc.params["gain"], enc.params["seed"])
+        return {"frequencies": enc.measure.frequencies, "sums": sums}
     sign = -1.0 if enc.params.get("backwards") else 1.0
     if isinstance(enc, DeclaredEncoding) and not by_length(enc):
         return {"frequencies": sign * enc.measure.frequencies}

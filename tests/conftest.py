@@ -1,4 +1,4 @@
-"""A command run in this process, as the installed program would run it."""
+"""Fixtures of all tests: commands that run in this process, and files for them."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pefourier
 from pefourier.cli.main import main
 from pefourier.report import plot
 
-for name in ("COLUMNS", "LINES"):  # readline sets them for the processes that pytest starts
+for name in ("COLUMNS", "LINES"):  # readline sets these variables for processes that pytest starts
     os.environ.pop(name, None)
 
 
@@ -23,7 +23,7 @@ PACKAGE = Path(pefourier.__file__).parent
 
 
 def pytest_collection(session):
-    """Modules whose doctests run are those that tests import, also where they are named first."""
+    """Import modules with doctests as tests import them, even if they are named first."""
     for path in (Path(one.partition("::")[0]).resolve() for one in session.config.args):
         for file in path.rglob("*.py") if path.is_dir() else [path]:
             if file.is_relative_to(PACKAGE) and file.stem not in ("__init__", "__main__"):
@@ -43,7 +43,7 @@ class Run:
 
 @pytest.fixture
 def run(capsys):
-    """run("spectrum", "dft") -> Run(status, out, err)."""
+    """Return a function: run("spectrum", "dft") -> Run(status, out, err)."""
 
     def command(*arguments):
         capsys.readouterr()
@@ -59,14 +59,14 @@ def run(capsys):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder, in which the test works."""
+    """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def written(tmp_path):
-    """written({...}) -> path of a config.json that holds this, or this text."""
+    """Return a function that writes a dict or text to a config.json and returns its path."""
 
     def write(values, name="config.json"):
         (tmp_path / name).write_text(values if isinstance(values, str) else json.dumps(values))
@@ -77,8 +77,7 @@ def written(tmp_path):
 
 @pytest.fixture
 def sketched(request, monkeypatch):
-    """Each file of a figure holds the name of what would be drawn there; not where a test is
-    marked `drawn`."""
+    """Write the title of a figure in place of the figure, except in tests marked `drawn`."""
 
     def sketch(path, draw, *_):
         Path(path).write_text(plot.title_of(draw, ()))
@@ -89,14 +88,14 @@ def sketched(request, monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Pictures of pages are one path each: drawing takes most of the time of a page."""
+    """Replace the pictures of pages by a single path, because drawing takes most of the time."""
     drawn = b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 1 1'><path id='p'/></svg>"
     monkeypatch.setattr("pefourier.pages.document.render", lambda *_: drawn)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def interruptible():
-    """Processes that tests start inherit an ignored SIGINT, as where a shell runs make behind."""
+    """Restore SIGINT, which background processes of a shell inherit as ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""What runs where others keep their configs: the action's own steps, run as a shell runs them."""
+"""The steps of the GitHub action and of the pre-commit hook, run as a shell runs them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The questions as functions: what they take and refuse; their commands say the same."""
+"""The Python functions of the questions: accepted arguments, errors, and equal commands."""
 
 import inspect
 import json
@@ -32,13 +32,13 @@ TABLE = build("learned", length=12, d=6).table()
     ],
     ids=["array", "list", "tensor", "encoding", "embedding", "module", "function"],
 )
-def test_whatever_holds_a_table_is_taken(source):
+def test_every_source_of_a_table_is_accepted(source):
     given = {"length": 12, "d": 6} if inspect.isfunction(source) else {}
     assert np.array_equal(pefourier.encode(source, **given), TABLE)
 
 
 ANGLES = np.outer(np.arange(12.0), [1, 0.3, 0.1])
-TURNS = np.exp(1j * ANGLES)  # what code that rotates by complex numbers keeps
+TURNS = np.exp(1j * ANGLES)  # unit complex numbers, as some rotary implementations store them
 PAIRS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=-1).reshape(12, 6)
 OF_ONE = {
     "spectrum": pefourier.spectrum,
@@ -52,7 +52,7 @@ OF_ONE = {
 
 @pytest.mark.parametrize("ask", OF_ONE.values(), ids=OF_ONE)
 def test_complex_numbers_are_pairs_to_every_question(ask):
-    tensor = torch.tensor(TURNS.conj()).conj()  # which is marked, and not computed
+    tensor = torch.tensor(TURNS.conj()).conj()  # a lazy conjugate: marked, but not yet computed
     first, *others = (
         json.dumps(ask(source).to_dict()).replace("Tensor", "ndarray")
         for source in (PAIRS, TURNS, tensor)
@@ -62,7 +62,7 @@ def test_complex_numbers_are_pairs_to_every_question(ask):
 
 @pytest.mark.parametrize("shape", [(12, 6), (1, 12, 6), (12, 1, 6), (12, 3, 2)])
 def test_axes_are_read_as_those_of_a_file(shape, tmp_path):
-    """An axis of 1 is dropped; of a last one of 2 cosines and sines become pairs."""
+    """Axes of length 1 are dropped, and a last axis of 2 becomes pairs of cosine and sine."""
     np.save(tmp_path / "x.npy", PAIRS.reshape(shape))
     for source in (PAIRS.reshape(shape), torch.tensor(PAIRS).reshape(shape), tmp_path / "x.npy"):
         assert np.array_equal(pefourier.encode(source), PAIRS)
@@ -70,8 +70,8 @@ def test_axes_are_read_as_those_of_a_file(shape, tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
-def test_what_holds_cosines_beside_sines_is_in_no_order_of_columns(layout, tmp_path):
-    """As code keeps them: complex numbers, a last axis of two, or an array of each in one file."""
+def test_separate_cosines_and_sines_have_no_column_order(layout, tmp_path):
+    """Complex numbers, a last axis of two, and separate arrays in a file are read as pairs."""
     z = np.exp(1j * np.outer(np.arange(40.0), 1e4 ** -(np.arange(4) / 4))).astype("c8")
     twice = np.concatenate([z, z], axis=1)
     torch.save({"freqs_cis": torch.tensor(z.conj()).conj()}, tmp_path / "z.pt")
@@ -85,14 +85,14 @@ def test_what_holds_cosines_beside_sines_is_in_no_order_of_columns(layout, tmp_p
         assert not pefourier.compare(f"rope:rho=9e3,layout={layout},d=8", source).same
 
 
-def test_a_last_axis_of_two_that_are_no_waves_is_refused(tmp_path):
+def test_a_last_axis_of_two_without_sinusoids_is_refused(tmp_path):
     np.savez(tmp_path / "x.npz", cos=TABLE, sin=TABLE)
     with pytest.raises(PefourierError, match=r"holds several tables, 'cos' \(12, 6\), 'sin'"):
         pefourier.check(tmp_path / "x.npz")
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)  # that these kinds are in beta
+    warnings.simplefilter("ignore", UserWarning)  # such nested tensors are in beta
     NOT_PLAIN = {
         "masked": np.ma.masked_greater(TABLE, 0),
         "a sparse array": csr_matrix(TABLE),
@@ -104,7 +104,7 @@ with warnings.catch_warnings():
 
 
 @pytest.mark.parametrize("what", NOT_PLAIN)
-def test_arrays_that_have_not_all_of_their_numbers_are_refused(what):
+def test_incomplete_arrays_are_refused(what):
     for ask in OF_ONE.values():
         with pytest.raises(PefourierError, match="numbers"):
             ask(NOT_PLAIN[what])
@@ -136,7 +136,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_what_would_have_no_effect_is_refused(call, message):
+def test_arguments_without_effect_are_refused(call, message):
     with pytest.raises(PefourierError, match=f"^{re.escape(message)}"):
         call()
 
@@ -161,7 +161,7 @@ def test_numbers_may_be_typed_as_in_the_shell(ask):
 
 
 def test_the_shell_and_python_pair_encodings_equal(run, folder, monkeypatch):
-    """Code takes the dimension of a file, and a file the grid of a name."""
+    """A Python function uses the dimension of a file, and a file uses the grid of a name."""
     monkeypatch.syspath_prepend(folder)
     code = """import numpy as np
 def codes(n, d): return np.sin(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))
@@ -182,7 +182,7 @@ def twice(n, d):
 
 
 class Cache(torch.nn.Module):
-    """Cosines and sines of so many positions, which begin anew at some row."""
+    """Module that caches cosines and sines, which start again at row `again`."""
 
     def __init__(self, rows=8192, again=8192):
         super().__init__()
@@ -193,7 +193,7 @@ class Cache(torch.nn.Module):
         return self.cache[: x.shape[1]]
 
 
-def test_code_is_compared_as_far_as_what_it_is_compared_with_goes(tmp_path):
+def test_source_code_is_compared_up_to_the_shorter_length(tmp_path):
     sizes = {"hidden_size": 128, "num_attention_heads": 2, "max_position_embeddings": 8192}
     llama = {"model_type": "llama", "rope_theta": 5e5, **sizes}
     (tmp_path / "config.json").write_text(json.dumps(llama))
@@ -202,7 +202,7 @@ def test_code_is_compared_as_far_as_what_it_is_compared_with_goes(tmp_path):
         for rows in (length, 1000):
             found = pefourier.compare(other, Cache(rows))
             shared = found.lengths[1]
-            lacks_rows = not isinstance(other, str) and rows < length  # of a table, named first
+            lacks_rows = not isinstance(other, str) and rows < length  # a table, named first
             assert (found.same, found.lengths[0]) == (not lacks_rows, length)
             assert rows / 2 < shared <= rows
             assert (
@@ -215,7 +215,7 @@ def test_code_is_compared_as_far_as_what_it_is_compared_with_goes(tmp_path):
 
 
 def test_a_grid_is_given_as_the_shell_takes_it():
-    """Only (4, 5) was taken: a text was refused letter by letter."""
+    """A grid may be given as text such as 4x5 or as a tuple."""
     table = np.random.default_rng(0).normal(size=(21, 8))
     for ask in (
         lambda old, _new: pefourier.check("axial", grid=old, d=16),

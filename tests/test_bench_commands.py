@@ -1,4 +1,4 @@
-"""The rule by which `make bench CHECK=1` calls a command slower, and its table."""
+"""The rule by which `make bench CHECK=1` reports a slower command, and its table."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ STORED = Path(__file__).parents[1] / "figures" / "bench.json"
 def test_a_command_is_slower_where_each_of_its_runs_is(ratios, slower, lowest):
     runs = iter(ratios)
     assert bench.is_slower(1.0, lambda: next(runs)) == (slower, lowest)
-    assert next(runs, None) is None  # no run more than it takes
+    assert next(runs, None) is None  # the check makes no more runs than it needs
 
 
 def test_a_check_counts_what_is_slower_or_not_stored(monkeypatch, capsys):

@@ -1,10 +1,10 @@
-"""A bench of position bugs: public threads as cases, and what the program answers to each.
+"""Position bugs from public threads as cases, and the program's answers to them.
 
-A case (tests/cases/NAME.toml) holds its `source`, what was wrong (`fault`, `what`), what it cost as
-the thread tells it, what is given (files under `given`, headers under `gguf`, and `make`, Python
-that writes the rest into the working directory), and `asks`: a command line, its status, and what
-its answer holds (`answer`: values under paths into the JSON result, `findings`: all codes, `says`).
-Other tools can be given the same files.
+A case (tests/cases/NAME.toml) holds its `source`, the bug (`fault`, `what`), its cost according to
+the thread, and its input: files under `given`, headers under `gguf`, and Python source in `make`
+that writes the rest into the working directory. Each entry of `asks` is a command line with its
+status and the contents of its answer (`answer`: values under paths into the JSON result,
+`findings`: all finding codes, `says`). Other tools can be given the same files.
 """
 
 import json
@@ -23,7 +23,7 @@ def write_case(case, folder):
         (folder / name).write_text(file["text"])
     for name, values in case.get("gguf", {}).items():
         (folder / name).write_bytes(gguf_bytes(values))
-    exec(case.get("make", ""), {})  # a test's own code
+    exec(case.get("make", ""), {})  # Python source of the test itself
 
 
 def held_under(record, path):
@@ -33,7 +33,7 @@ def held_under(record, path):
 
 
 def faults_of(ask, done):
-    """What an answer does not have of what is asked."""
+    """Return the differences between an answer and the expected one."""
     found = [f"status {done.status}"] if done.status != ask["status"] else []
     if ask.get("says", "") not in " ".join((done.out + done.err).split()):
         found.append(f"does not say {ask['says']!r}: {done.out}{done.err}")
@@ -51,11 +51,11 @@ def faults_of(ask, done):
     return found
 
 
-WRONG = {"layers-inverted", "layers-no-global", "layers-needless"}  # that no published config has
+WRONG = {"layers-inverted", "layers-no-global", "layers-needless"}  # published configs have none
 
 
 def test_every_case_is_answered(run, tmp_path, monkeypatch, capsys):
-    """The score of the bench; what fails is named with what it should have been."""
+    """Every case has its expected answer; a failure lists the differences and the score."""
     missed = {}
     for path in CASES:
         case = tomllib.loads(path.read_text())

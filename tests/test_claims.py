@@ -1,7 +1,7 @@
-"""Each sentence of an answer is true: predicates from the sentences, on drawn inputs.
+"""Sentences of answers are true: predicates written from the sentences hold on drawn inputs.
 
-The predicates stand in `tests/helpers/claims`, one module per question. They are written from the
-words of a verdict, a finding or an action, and evaluated on the input by plain numpy.
+The predicates are in `tests/helpers/claims`, one module for each question. They follow the words
+of a verdict, a finding or an action, and plain NumPy evaluates them on the input.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ NOTHING: dict = {}
 
 
 def claims_of(question, seed, count):
-    """What answers to drawn inputs claim: (label, sentence, code, kind, whether it is true)."""
+    """Yield (label, sentence, code, kind, whether it is true) of the answers to drawn inputs."""
     module = import_module(f"claims.{question}")
     tables = [getattr(module, name, NOTHING) for name in ("VERDICTS", "FINDINGS", "ACTIONS")]
     verdicts, findings, actions = tables
@@ -32,7 +32,7 @@ def claims_of(question, seed, count):
 
 
 def holds(predicate, *claim):
-    """Whether a predicate holds; None where there is no predicate."""
+    """Return whether a predicate holds, or None without a predicate."""
     if predicate is None:
         return None
     try:
@@ -42,14 +42,14 @@ def holds(predicate, *claim):
 
 
 def action_of(answer):
-    """The advice that an answer prints."""
+    """Return the advice that an answer prints."""
     from pefourier.report.render import renderer_of
 
     return renderer_of(answer).conclude(answer)[2]
 
 
 def untrue(question, seed, count):
-    """Claims that are untrue, and verdicts that no predicate covers."""
+    """List untrue claims, and verdicts without a predicate."""
     module = import_module(f"claims.{question}")
     without, tally, false = getattr(module, "WITHOUT", NOTHING), Counter(), []
     for label, code, kind, is_true in claims_of(question, seed, count):

@@ -1,7 +1,7 @@
-"""One law: the shell and Python give one answer, in every form, and refuse the same for a reason.
+"""The shell and Python give one answer in every form and refuse with one sentence.
 
-Each command is asked in words, JSON, CSV and with a figure, its question in Python; records are
-equal, numbers of CSV are numbers of the record, and a refusal has one sentence.
+Each command runs with words, JSON, CSV and a figure, and its question runs in Python. The records
+are equal, the numbers of the CSV are those of the record, and a refusal has one sentence.
 """
 
 import csv
@@ -29,7 +29,7 @@ def codes(n, d):
 
 @dataclass(frozen=True)
 class Case:
-    """A SPEC, with keywords of Python that are options of the shell, too."""
+    """A SPEC and the Python keywords that are also options of the shell."""
 
     spec: str
     keywords: dict = field(default_factory=dict)
@@ -48,7 +48,7 @@ ANY = [
     Case("alibi", {"length": 9, "d": 4}),
     Case("axial", {"grid": (3, 4), "d": 8}),
     Case("mtan-fixed", {"times": "times.npy", "d": 8}),
-    Case("c.json#rotary", SIZES),  # which it has not
+    Case("c.json#rotary", SIZES),  # a key that the file lacks
     Case("c.json"),
     Case("t.npy"),
     Case("g.npy"),
@@ -70,7 +70,7 @@ ONE = [(name, case) for name in QUESTIONS for case in ANY]
 ONE += [("spectrum", Case(c.spec, c.keywords | {"demean": True})) for c in FEW]
 ONE += [("spectrum", Case("t.npy", {"sigma": -1.0}))]
 ONE += [("reconstruct", Case(c.spec, c.keywords | {"demean": True, "lattice": 24})) for c in FEW]
-FIGURES = {"rope", "g.npy", "dtf"}  # SPECs that are also drawn
+FIGURES = {"rope", "g.npy", "dtf"}  # SPECs that also get a figure
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -91,7 +91,7 @@ def folder(tmp_path_factory):
 
 
 def call_python(ask, *given, **keywords):
-    """The record, or the sentence of a refusal."""
+    """Return the record of a call in Python, or the sentence of its refusal."""
     try:
         return json.loads(json.dumps(ask(*given, **keywords).to_dict()))
     except PefourierError as error:
@@ -99,7 +99,10 @@ def call_python(ask, *given, **keywords):
 
 
 def call_shell(run, *line):
-    """The record of JSON, or the sentence; words, CSV and JSON agree on whether there is one."""
+    """Return the JSON record of a command, or the sentence of its refusal.
+
+    Words, CSV and JSON must have the same status.
+    """
     reported = run(*line, "--json")
     words, rows = run(*line), run(*line, "--csv")
     assert reported.status == words.status == rows.status
@@ -107,7 +110,7 @@ def call_shell(run, *line):
         assert reported.out == words.out == rows.out == ""
         assert reported.err == words.err == rows.err
         stated = reported.err.splitlines()[-1].removeprefix("pefourier: ")
-        return str(PefourierError(stated))  # as Python says it, with keywords for options
+        return str(PefourierError(stated))  # as Python words it, with keywords for options
     (record,) = reported.results
     stated = " ".join(words.out.split())
     assert " ".join(record["conclusion"].split()) in stated
@@ -166,7 +169,7 @@ OF_MODELS = [
 
 
 @pytest.mark.parametrize("case", OF_MODELS, ids=lambda c: f"{c.spec} {c.keywords}")
-def test_models_are_reported_of_equal(run, case):
+def test_contexts_are_equal(run, case):
     reported = call_python(pefourier.context, case.spec, **case.keywords)
     assert call_shell(run, "context", case.spec, *case.options) == reported
 

@@ -1,8 +1,8 @@
-"""Faults that once ended in a traceback, a hang or half a file: each kind is one line now.
+"""Faults that once ended in a traceback, a hang or half a file now end in one error line.
 
-`Disk` stands between the program and the system and counts what the system is asked for while
-files are written: the n-th call fails, for all n, alone (a fault that passes) or with all after it
-(a disk that is full). `FAULTS` has damaged and odd inputs, a row for each kind.
+`Disk` replaces the functions of `os` and counts the system calls that write files. The n-th call
+fails, for each n, either alone (a passing fault) or with all later calls (a full disk). `FAULTS`
+lists damaged and odd inputs, one row for each kind.
 """
 
 import errno
@@ -28,7 +28,7 @@ from pefourier.train import report, store
 from pefourier.writing import files
 
 FULL = os.strerror(errno.ENOSPC)
-OPEN = open  # as it is where a test has none of its own
+OPEN = open  # the built-in function, before a test replaces it
 CALLS = ("open", "write", "fsync", "replace", "dup")
 OLD = b"what was there before\n"
 
@@ -52,14 +52,14 @@ class Disk:
         return function(*given, **named)
 
     def open_file(self, file, mode="r", **named):
-        """The built-in function: what is written goes to the disk in pieces."""
+        """Open a file whose writes go to the disk in pieces."""
         if not {"w", "x"} & set(mode):
             return OPEN(file, mode, **named)
         return io.BufferedWriter(Raw(self, file, mode), 2**12)
 
     @property
     def class_of_paths(self):
-        """The class of paths whose files are on the disk."""
+        """Return a class of paths whose files are on this disk."""
         disk = self
 
         class PathOnDisk(type(Path())):
@@ -77,7 +77,7 @@ class Disk:
 
 
 class Raw(io.FileIO):
-    """A file whose writes, and whose end, may fail."""
+    """A file whose writes and whose closing may fail."""
 
     def __init__(self, disk, file, mode):
         super().__init__(file, mode)
@@ -98,7 +98,7 @@ DRAWN = {}
 
 @pytest.fixture(autouse=True)
 def figures_drawn_once(monkeypatch):
-    """What is on a figure does not depend on the disk, and drawing takes most of the time."""
+    """Render each figure once, because drawing takes most of the time."""
     render = plot.render
 
     def render_once(kind, draw, answers, look=None):
@@ -111,9 +111,9 @@ def figures_drawn_once(monkeypatch):
 
 
 def failing(monkeypatch, lasting):
-    """Disks that fail at the first, second, … call, until one of them has not.
+    """Yield disks that fail at the first, second, … call, until one of the disks does not fail.
 
-    Where it is not said whether for good, every other one does.
+    Where `lasting` is None, every second disk fails for good.
     """
     for n in count(1):
         disk = Disk(n, n % 2 == 0 if lasting is None else lasting)
@@ -127,7 +127,7 @@ def failing(monkeypatch, lasting):
 
 
 def contents(folder):
-    """The files of a folder and of those in it, hidden ones too."""
+    """Return the contents of all files below a folder, hidden files too."""
     root = Path(folder)
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
@@ -189,7 +189,7 @@ def without_times(folder):
 
 @pytest.mark.parametrize("lasting", [None, pytest.param(True, marks=pytest.mark.long)])
 def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
-    """Files are whole, complete runs are kept, and what is resumed is what would have been."""
+    """Files are whole, complete runs are kept, and a resumed training equals an unbroken one."""
     words = report.words
     untimed = lambda room, code, **slots: words(room, code, **slots) * (code != "time")  # noqa: E731
     monkeypatch.setattr(report, "words", untimed)
@@ -201,8 +201,8 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
         failed = disk.has_failed
         if failed:
             assert (done.status, done.err.count("\n"), FULL in done.err) == (2, 1, True)
-            disk.n, disk.lasting = sys.maxsize, False  # there is room again
-            Path(out).mkdir(parents=True, exist_ok=True)  # an empty one is taken away
+            disk.n, disk.lasting = sys.maxsize, False  # the disk has room again
+            Path(out).mkdir(parents=True, exist_ok=True)  # an interrupted run removes a new folder
             for path in filter(Path.exists, (Path(out, "config.json"), Path(out, "summary.json"))):
                 json.loads(path.read_text())
             done = run(*TRAIN.split(), "--out", out, "--resume")
@@ -213,11 +213,11 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
             assert contents(out)[name] == whole[name]
         if not failed:
             return
-        disk.n = 0  # for `failing`: it has failed
+        disk.n = 0  # marks the disk as failed, so `failing` goes on
 
 
 def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):
-    """Where the disk takes a part of what it is given, the rest is given again."""
+    """A write that the disk accepts only in part is continued with the rest."""
 
     class Short(Raw):
         def write(self, data):
@@ -242,7 +242,7 @@ for _ in range(300):
 
 
 def smd(**members):
-    """A recording of SMD, some of it replaced."""
+    """Write a recording of SMD with some members replaced."""
     label = np.arange(1200) % 120 < 10
     Path("smd").mkdir()
     members = {"train": ROWS, "test": ROWS, "label": label} | members
@@ -250,7 +250,7 @@ def smd(**members):
 
 
 def msl(events="[[1, 2]]", channel="A-1", **members):
-    """A channel of MSL, some of it replaced."""
+    """Write a channel of MSL with some members replaced."""
     for part in ("train", "test"):
         Path("msl", part).mkdir(parents=True)
         content = members.get(part, ROWS)
@@ -299,7 +299,7 @@ BAD = b"{'descr': '<f8', 'shape': (1"
 PAIRS = np.zeros(1200, "f4,i4")
 TENSORS = "spectrum x.safetensors"
 CONFIG, TRAIN_OWN, TIMES = "check-faithful config.json", "train --dataset x.npz", "--times x.npy"
-FAULTS = [  # what is there, a command, its status, and what its line names
+FAULTS = [  # files, command, its status, and what its error line names
     (lambda: put("x.npy", npy_bytes(POINTERS, b"A" * 24)), "spectrum x.npy", 2, "object"),
     (lambda: put("x.npy", npy_bytes(THREE, b"A" * 24)), f"spectrum mtan {TIMES}", 2, "object"),
     (table(np.full((3, 3), 1e308) * [[1], [-1], [0.5]]), "spectrum x.npy", 2, "1e+308"),
@@ -351,7 +351,7 @@ FAULTS = [  # what is there, a command, its status, and what its line names
 def test_a_fault_of_each_kind_is_one_line(run, monkeypatch, make, command, status, part):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(1000)  # as in a fresh interpreter
+    sys.setrecursionlimit(1000)  # the limit of a fresh interpreter
     if make:
         make()
     done = run(*command.split(" "))
@@ -362,7 +362,7 @@ def test_a_fault_of_each_kind_is_one_line(run, monkeypatch, make, command, statu
 
 
 def test_an_environment_changes_no_answer(run):
-    """No docstrings, no home."""
+    """The answer needs no docstrings (PYTHONOPTIMIZE=2) and no home directory."""
     words = ["spectrum", "dft", "--d", "8", "--plot", "x.svg", "-q"]
     lacking = {"PYTHONOPTIMIZE": "2", "HOME": "/proc/none", "XDG_CACHE_HOME": ""}
     env = os.environ | lacking | {"XDG_CONFIG_HOME": ""}
@@ -386,7 +386,10 @@ MINUTES += ["context rope --length 20k --against base=1e6", "check-faithful tupe
 
 @pytest.mark.parametrize("command", MINUTES)
 def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command):
-    """Positions are fewer here: 64M of them take a second to number."""
+    """A request beyond a limit is refused within 2 seconds.
+
+    The limit on positions is lowered here, because numbering 64M positions takes a second.
+    """
     monkeypatch.setitem(COSTS, "positions in narrow formats", (1e-6, 1e4))
     begun = process_time()
     done = run(*command.split())

@@ -1,4 +1,4 @@
-"""A short draw of every target of `fuzz`, and an eye on what no file may cause."""
+"""A short draw of every target of `fuzz`, whose inputs must not cause a traceback."""
 
 import fuzz
 import pytest

@@ -1,4 +1,4 @@
-"""Imports point downwards, and a command loads only what it uses."""
+"""Imports point downwards, and a command loads only the modules that it uses."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "pefourier"
 FILES = sorted(PACKAGE.rglob("*.py"))
 PLAN = (PACKAGE.parent / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
 QUESTION = "every file of `questions`"
-FLOORS = [  # the lowest first
+FLOORS = [  # lowest floor first
     {QUESTION} if rooms == QUESTION else set(re.findall(r"`([^`]+)`", rooms))
     for _, rooms in sorted(
         (int(floor), rooms) for floor, rooms in re.findall(r"^\| (\d+) \| (.+?) \|", PLAN, re.M)
@@ -32,7 +32,7 @@ def tree_of(path):
 
 @cache
 def imports(path, *, of_types=True):
-    """All imports; those of types count too, but for what the package's own face hands on."""
+    """Return the imports of a file, of types too except in the package's `__init__`."""
     return [*read_imports(tree_of(path), of_types and path != PACKAGE / "__init__.py")]
 
 
@@ -48,7 +48,7 @@ def read_imports(tree, of_types):
 
 
 def room_of(module):
-    """The room that a module stands in: itself, or the folder of rooms around it."""
+    """Return the room of a module: the module itself or the folder of rooms that contains it."""
     parts = module.split(".")
     names = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
     return next((name for name in names if name in FLOOR), None)
@@ -90,7 +90,7 @@ def circle_of(graph):
 
 
 def test_no_module_imports_itself_in_a_circle():
-    """Within a folder too, where floors are not told apart; an __init__ opens its own rooms."""
+    """The graph of all modules has no circle, inside a folder either."""
     modules = {".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts): p for p in FILES}
     graph = {
         name: {
@@ -106,7 +106,7 @@ def test_no_module_imports_itself_in_a_circle():
 
 
 def test_dataclasses_are_frozen():
-    """All but options, which each start makes, and what trains, which is compared by identity."""
+    """All dataclasses are frozen, except options and classes of training."""
     unfrozen = {
         str(path.relative_to(PACKAGE)).partition("/")[0]
         for path in FILES
@@ -119,7 +119,7 @@ def test_dataclasses_are_frozen():
 
 
 def test_configs_are_read_through_one_entry():
-    """Other folders, and tests, know what huggingface/__init__.py hands on, not its files."""
+    """Other folders and tests import only names that huggingface/__init__.py exports."""
     folder = PACKAGE / "encodings/sources/huggingface"
     inner = {
         f"{path.name}: {module}"

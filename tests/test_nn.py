@@ -1,4 +1,4 @@
-"""Codes, rotations and biases as torch modules, beside models' own code and the slow formula."""
+"""Vectors, rotations and biases as torch modules equal transformers' code and slow formulas."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ CONFIGS = {
     "longrope": LLAMA | {"model_type": "phi3", "rope_scaling": LONG, "pad_token_id": 0},
     "gpt_neox": LLAMA | {"model_type": "gpt_neox", "rotary_pct": 0.25, "intermediate_size": 64},
     "glm": LLAMA | {"model_type": "glm", "partial_rotary_factor": 0.5},
-    "nanochat": LLAMA | {"model_type": "nanochat"},  # turns the other way
+    "nanochat": LLAMA | {"model_type": "nanochat"},  # rotates in the opposite direction
     "cohere": LLAMA | {"model_type": "cohere"},
 }
 
@@ -87,7 +87,7 @@ def heads(n, d=16, count=2, dtype=torch.float32):
 
 
 def by_transformers(values, q, k, positions):
-    """Queries and keys turned by the code of the model of a config."""
+    """Rotate queries and keys with the transformers implementation of a config's model."""
     config = config_class(values["model_type"]).from_dict(json.loads(json.dumps(values)))
     names = ("RotaryEmbedding", "TextRotaryEmbedding", "Qwen2VLRotaryEmbedding")
     names = names[1:] if values["model_type"].endswith("_text") else names[:1]
@@ -144,8 +144,8 @@ def test_pairs_turn_by_the_formula(layout):
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
 @pytest.mark.parametrize("shape", [(2, 5, 3, 8), (2, 5, 3, 9), (2, 5, 3, 4)])
-def test_gradients_turn_back(layout, shape):
-    """Heads not first in memory, dimensions beyond the pairs, an odd head."""
+def test_gradients_rotate_back(layout, shape):
+    """The gradient rotates by the negative angle for strided heads, extra and odd dimensions."""
     x = torch.randn(*shape).transpose(1, 2)
     cosine, sine = torch.randn(2, 5, 2)
     followed = x.clone().requires_grad_()
@@ -154,7 +154,7 @@ def test_gradients_turn_back(layout, shape):
 
 
 def test_products_on_a_grid_are_those_of_the_vectors(tmp_path):
-    """q and k of one pair each: their product is that of the angle between; a table turns alike."""
+    """The product of rotated q and k is that of the angle between points, from SPEC or encoding."""
     enc = load("axial-rope", length=12, d=8, grid=(3, 4))
     table = enc.table()
     np.save(tmp_path / "t.npy", table)
@@ -181,7 +181,7 @@ def test_phases_are_float32_in_half_precision():
 
 
 def test_real_positions_turn_by_the_formula():
-    """Between tokens and before the first; padding of a left-padded batch takes position 0."""
+    """Fractional and negative positions follow the formula; padding on the left has position 0."""
     rotary, x = Rotary("rope", 16), heads(3)[0]
     ids = torch.tensor([-2.0, 0.5, 7.25])
     rotated, _ = rotary.rotate(x, x, ids, real_positions=True)
@@ -245,8 +245,8 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_one_graph_holds_it(name):
-    """torch.compile without a break, and torch.export."""
+def test_compiling_needs_one_graph(name):
+    """torch.compile and torch.export accept each module without a graph break."""
     module, (q, k) = Attention(MODULES[name]()), heads(6)
     assert_close(torch.compile(module, fullgraph=True, backend="eager")(q, k), module(q, k))
     assert_close(torch.export.export(module, (q, k)).module()(q, k), module(q, k))
@@ -255,7 +255,10 @@ def test_one_graph_holds_it(name):
     assert_close(compiled(q, k, position_ids=ids), module.rotary.rotate(q, k, position_ids=ids))
 
 
-@pytest.mark.parametrize("spec", ["alibi", "kerple", "t5", "swin"])
+ADDED = ["alibi", "kerple", "t5", "swin", "sandwich", "pseudo-gaussian", "dpb", "fire"]
+
+
+@pytest.mark.parametrize("spec", [*ADDED, "fire:threshold=3"])
 def test_biases_are_those_that_training_adds(spec):
     grid = (2, 3) if spec == "swin" else ()
     bias = Bias(spec, 4, None if grid else 6, grid=grid, dtype=torch.float64)
@@ -324,12 +327,13 @@ def rope(*tensors, **options):
         (lambda: Bias("alibi", 2, 8, slope=1), "slope"),
         (lambda: Bias("rope", 8, 9), "8 heads"),
         (lambda: Bias("alibi:causal=true", 8, 9), "causal=true"),
+        (lambda: Bias("fox", 8, 9), "later keys$"),
         (lambda: Bias("alibi", 2), "max_length"),
         (lambda: Bias("alibi", 2, 4)(5), "at most 4"),
         (lambda: Bias("alibi", 2, 4)(3, 2), "3 queries"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_line(act, named):
+def test_sizes_that_do_not_fit_are_refused_in_one_line(act, named):
     with pytest.raises(PefourierError, match=named) as error:
         act()
     assert "\n" not in str(error.value)
@@ -341,7 +345,7 @@ def dinov3(side, **own):
 
 @pytest.mark.parametrize(("kind", "side"), [("qwen2_vl", 2), ("qwen2_vl", 4), ("qwen3_vl", 2)])
 def test_tokens_of_a_vision_tower_run_through_its_blocks(tmp_path, kind, side):
-    """Rows were taken one after the other, 7.6 off, without a word."""
+    """A vision tower's blocks of merged tokens get the rotation that transformers computes."""
     vision = pytest.importorskip("transformers.vision_utils")
     module = import_module(f"transformers.models.{kind}.modeling_{kind}")
     name = f"Qwen{kind[4]}VL"
@@ -366,13 +370,13 @@ def test_tokens_of_a_vision_tower_run_through_its_blocks(tmp_path, kind, side):
 
 
 AXES = [("qwen2_vl", [16, 24, 24]), ("qwen3_vl", [24, 20, 20])]
-AXES += [("qwen3_vl", [11, 11, 10])]  # by which Qwen 4 turns 128 pairs, most of them by time
-AXES += [("ernie4_5_vl_moe", [22, 22, 20])]  # rows, columns and frames: rows first
+AXES += [("qwen3_vl", [11, 11, 10])]  # Qwen 4: most of its 128 pairs belong to time
+AXES += [("ernie4_5_vl_moe", [22, 22, 20])]  # sections of rows, columns and frames, in this order
 
 
 @pytest.mark.parametrize(("kind", "sections"), AXES)
 def test_three_axes_turn_as_the_model_of_a_config_rotates_them(kind, sections, written):
-    """Text has one id for all axes; patches of an image have three."""
+    """Text has one id for all axes, and image patches have one id for each of three axes."""
     values = {"model_type": f"{kind}_text", "max_position_embeddings": 64, "hidden_size": 512}
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
     values |= {"num_attention_heads": 4, "head_dim": 128, "rope_parameters": rope}

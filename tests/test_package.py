@@ -1,4 +1,4 @@
-"""``import pefourier``: light, and every room is there when it is first used."""
+"""``import pefourier`` is light, and each room is imported at its first use."""
 
 import ast
 import importlib
@@ -15,7 +15,7 @@ import pefourier
 
 
 def test_dir_shows_each_question_once_and_no_machinery():
-    importlib.import_module("pefourier.questions.spectrum")  # not shown beside it
+    importlib.import_module("pefourier.questions.spectrum")  # the module is not listed too
     shown = ["PefourierError", "__version__", "encodings", "nn"]
     assert dir(pefourier) == sorted({*shown, *pefourier.ROOMS})
     assert len({id(getattr(pefourier, name)) for name in dir(pefourier)}) == len(dir(pefourier))
@@ -23,7 +23,7 @@ def test_dir_shows_each_question_once_and_no_machinery():
 
 
 @pytest.mark.parametrize("name", ["plots", "__wrapped__"])
-def test_what_is_not_there_is_no_attribute(name):
+def test_unknown_attributes_raise(name):
     with pytest.raises(AttributeError, match=f"^module 'pefourier' has no attribute '{name}'$"):
         getattr(pefourier, name)
     assert not hasattr(pefourier, name)
@@ -52,7 +52,7 @@ print(main({arguments!r}), file=sys.stderr)
 
 
 def without(missing, *arguments):
-    """A command where some packages are not installed: its answer, and stderr with the status."""
+    """Return the answer of a command without some packages, and stderr with the status."""
     code = WITHOUT.format(missing=missing, arguments=list(arguments))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout, done.stderr
@@ -86,7 +86,7 @@ def test_commands_do_without_torch_and_matplotlib(arguments):
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_what_is_missing_is_stated_in_a_line(arguments, missing):
+def test_a_missing_package_is_named_in_one_line(arguments, missing):
     torch.save({"a": torch.eye(3)}, "x.pt")
     out, err = without([missing], *arguments)
     stated = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"

@@ -1,7 +1,8 @@
 """Check the commands, outputs and numbers of the README; ``make readme`` regenerates outputs.
 
-A command stands alone or is followed by an empty line and the first lines of its answer, at most
-`SHOWN` of its conclusion in a terminal of `WIDTH` columns; `CUT` ends one that goes on.
+A command is alone in its block, or an empty line and the first lines of its answer follow. At most
+`SHOWN` lines of the conclusion are shown, for a terminal of `WIDTH` columns; `CUT` marks an answer
+that continues.
 """
 
 import json
@@ -28,9 +29,9 @@ TEXT = README.read_text(encoding="utf-8")
 SHOWN, WIDTH, CUT = 6, 76, " …"
 ANSWERED = re.compile(r"^    pefourier (.+)\n\n((?:    .+\n)+)", re.MULTILINE)
 COMMANDS = sorted(set(re.findall(r"^    pefourier (.+)$", TEXT, re.MULTILINE)))
-LONG = ("train", "reproduce")  # have tests of their own; the second writes files
+LONG = ("train", "reproduce")  # other tests cover these; the second writes files
 CONFIG = {
-    "model_type": "llama",  # Llama 3's
+    "model_type": "llama",  # the config of Llama 3
     "hidden_size": 4096,
     "num_attention_heads": 32,
     "num_hidden_layers": 32,
@@ -52,7 +53,7 @@ class PositionalEncoding(torch.nn.Module):
 
 
 def make_files(folder, answer):
-    """The files that the README speaks of; `answer` runs a command."""
+    """Write the files that the README mentions, running commands with `answer`."""
     tensor2tensor = load("sinusoidal:layout=halves,divisor=d/2-1", 512, 64)
     np.save(folder / "wpe.npy", tensor2tensor.table().astype(np.float32))
     np.save(folder / "dumped_table.npy", load("rope", 8192, 128).table().astype(np.float32))
@@ -66,7 +67,7 @@ def make_files(folder, answer):
 
 
 def beginning(answer):
-    """What the README shows of an answer."""
+    """Return the lines of an answer that the README shows."""
     lines = answer.split("\n\n")[0].splitlines()
     shown = lines[:SHOWN]
     if len(lines) > SHOWN:
@@ -76,7 +77,7 @@ def beginning(answer):
 
 @pytest.fixture
 def answer(run, folder, monkeypatch):
-    """What a command of the README answers in a folder with its files."""
+    """Return a function that runs a command of the README in a folder with its files."""
     monkeypatch.setenv("COLUMNS", str(WIDTH))
 
     def command(line):
@@ -114,7 +115,7 @@ def test_what_a_training_says_is_shown():
     environment = os.environ | {"COLUMNS": str(WIDTH)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     shown, answered = dict(ANSWERED.findall(TEXT))["train"], beginning(done.stdout)
-    numbers = re.compile(r"-?\d*\.\d+")  # differ by threads, as sums of floats do
+    numbers = re.compile(r"-?\d*\.\d+")  # sums of floats depend on the number of threads
     assert numbers.sub("#", shown) == numbers.sub("#", answered)
     pairs = zip(numbers.findall(shown), numbers.findall(answered), strict=True)
     assert all(abs(float(a) - float(b)) < 0.03 for a, b in pairs)
@@ -204,7 +205,7 @@ def rewrite():
 
         def rebuild_at(block):
             if SMOLLM2.name in block[1]:
-                if not SMOLLM2.exists():  # its answer stays as it is
+                if not SMOLLM2.exists():  # without the file, the shown answer is kept
                     return block[0]
                 Path(folder, SMOLLM2.name).symlink_to(SMOLLM2)
             return f"    pefourier {block[1]}\n\n{beginning(command(block[1]))}"

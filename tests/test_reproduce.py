@@ -1,4 +1,4 @@
-"""The paper recomputed: the claims have the numbers of theory, and files are whole."""
+"""The recomputed paper: claims have the numbers of theory, and files are whole."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_indices_of_the_lowest_bin_are_even_and_above_the_root_of_equation_16(cl
 
 
 def trained(folder, gains, *, leaky=False, folds=5, step=1):
-    """A folder as `pefourier train` leaves it: dft above sinusoidal by `gains`, a number a run."""
+    """Write a folder like that of `pefourier train`, with dft better than sinusoidal by `gains`."""
     split = {"split": "random" if leaky else "blocks", "leaky": leaky}
     facts = {"dataset": "smd", "length": 64, "step": step, **split}
     facts |= {"budget": {"steps": 10, "patience": 0, "every": 1}, "windows": 1200, "trained": 3600}
@@ -82,7 +82,7 @@ TABLE_1 = [
     ([[-0.1] * 20], "does not hold"),
     ([[0.001, -0.001] * 10], "not supported by the data"),
     ([[0.1] * 20, [0.001, -0.001] * 10], "not supported by the data"),
-    ([[0.1] * 20, [0.4, *[-0.1] * 4] * 4], "holds"),  # these can't say
+    ([[0.1] * 20, [0.4, *[-0.1] * 4] * 4], "holds"),  # folds too different for a conclusion
     ([[0.4, *[-0.1] * 4] * 4], "not supported by the data"),
     ([[0.1] * 20, [-0.1] * 20], "not supported by the data"),
 ]

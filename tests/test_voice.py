@@ -50,7 +50,7 @@ PATTERN = re.compile(
 
 
 def strings_of(value):
-    """Sentences in parsed TOML or JSON."""
+    """Yield the sentences of parsed TOML or JSON."""
     if isinstance(value, str):
         if value.count(" ") > 1:
             yield value
@@ -60,7 +60,7 @@ def strings_of(value):
 
 
 def pieces_of_source(name, source):
-    """Kind and (file, line, text): docstrings without doctests, other strings, comments."""
+    """Yield kind and (file, line, text) of docstrings without doctests, strings and comments."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings, strings = [], []
     for node in ast.walk(ast.parse(source)):
@@ -82,14 +82,14 @@ def pieces_of_source(name, source):
 
 
 def prose_of(page):
-    """Markdown without code blocks; their lines stay, empty."""
+    """Return Markdown with the lines of code blocks emptied, not removed."""
     page = re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), page, flags=re.DOTALL)
     return re.sub(r"^ {4}.*$", "", page, flags=re.MULTILINE)
 
 
 @cache
 def pieces():
-    """(file, line, text) of all texts, by kind."""
+    """Return (file, line, text) of all texts, by kind."""
     found = {kind: [] for kind in ("data text", "docstring", "message", "comment", "page")}
     for path in sorted(PACKAGE.rglob("*.*")):
         name = str(path.relative_to(ROOT))
@@ -109,7 +109,7 @@ def pieces():
 
 
 def matches(texts):
-    """Place, rule and surroundings of each match."""
+    """List place, rule and surroundings of each match."""
     found, names = [], list(RULES)
     for name, line, text in texts:
         for match in PATTERN.finditer(text):

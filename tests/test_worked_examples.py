@@ -39,7 +39,7 @@ def copy_with(folder, examples):
 
 
 def answers_of(folder, *commands):
-    """Run commands in one process of the copy: status, stdout and stderr of each."""
+    """Run commands in one process of the copy; return status, stdout and stderr of each."""
     code = """
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -56,7 +56,7 @@ print(json.dumps(answers))
 
 
 def output_of(folder, *arguments, **variables):
-    """Run python in the copy, which is what it imports; only stdout."""
+    """Run Python in the copy and return stdout; the package that it imports is the copy."""
     command = ["env", *(f"{name}={x}" for name, x in variables.items()), sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done
@@ -65,7 +65,7 @@ def output_of(folder, *arguments, **variables):
 
 @pytest.fixture(scope="module")
 def required(tmp_path_factory):
-    """A copy with what an encoding, a finding, a question and a reader require, and no more."""
+    """A copy with only the required blocks of an encoding, a finding, a question and a reader."""
     names = ("An encoding", "A finding", "A question", "A dataset reader")
     return copy_with(tmp_path_factory.mktemp("required"), names)
 

@@ -21,6 +21,7 @@ from pefourier.cli.options import (
     EncodingOptions,
     FigureOptions,
     File,
+    Gates,
     Lattice,
     OutputOptions,
     Points,
@@ -127,6 +128,7 @@ def check_faithful(
         "(float32, float16, bfloat16, float8_e4m3; fp32, fp16, bf16, fp8), or, with :computed as "
         "in bf16:computed, when computed in it.",
     ] = None,
+    gates: Gates = None,
 ) -> None:
     """Check whether vectors are distinct and invertible.
 
@@ -139,7 +141,10 @@ def check_faithful(
     """
     spare_threads(options.names)
     from pefourier import api
+    from pefourier.encodings.loader import with_gates
     from pefourier.report.render import renderer_named
+
+    options = replace(options, specs=with_gates(options.names, gates))
 
     def ask(source: Any, **sizes: Any) -> "Faithfulness":
         show = percentages(printable(source.spec), quiet=output.quiet)

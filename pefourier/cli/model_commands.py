@@ -20,6 +20,7 @@ from pefourier.cli.options import (
     Dimension,
     FigureOptions,
     File,
+    Gates,
     Length,
     OutputOptions,
     Paths,
@@ -99,6 +100,7 @@ def context(
         "Print one line per config: the file, its verdict, and the codes of its errors and "
         "warnings.",
     ] = False,
+    gates: Gates = None,
     paths: Paths = False,  # noqa: ARG001 read by registry.flatten
 ) -> None:
     """Show how far a model's positions reach.
@@ -115,11 +117,13 @@ def context(
             "context needs a model's config.json, its folder, or a rotation; got none"
         )
     from pefourier import api
+    from pefourier.encodings.loader import with_gates
     from pefourier.report.render import answer_of, renderer_named
 
     def ask(spec: str) -> "Answer":
         return answer_of(api.context(spec, **vars(reach)))
 
+    specs = with_gates(specs, gates)
     results = answer_each(specs, ask, quiet=output.quiet, skip=required.skip_unknown)
     renderer = renderer_named("context")
     page = required.check(renderer.page(results.per_spec), results)

@@ -146,6 +146,7 @@ Paths = Annotated[
     "Treat every argument as the path of a file or folder, whatever it looks like; write -- "
     "before the paths. For hooks and scripts that receive names from others.",
 ]
+Gates = Annotated[File, "File of forget gates for fox, above 0 and up to 1: (n,) or (heads, n)."]
 Points = Annotated[
     list[str] | None,
     Option("--pos", "--positions", metavar="POS..."),

@@ -165,7 +165,7 @@ def leave(status: int) -> NoReturn:
 
 READ = (  # options and arguments whose values may name a file
     *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
-    *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth"),
+    *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth", "gates"),
 )
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # never a model

@@ -34,7 +34,9 @@ NEIGHBOURS = "interleaved"
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
 LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
 LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
+LABELS |= {"divisor": "divisor of the distances of query i:"}
 LABELS |= {"attention_factor": "attention factor", "softmax_factor": "softmax scale"}
+LABELS |= {"temperature": "factor of queries"}
 Changes = Mapping[str, tuple[Any, Any]]
 
 
@@ -180,7 +182,7 @@ def describe_sides(changes: Changes) -> tuple[str, str]:
 def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
     """Yield the words for the first, for the second, and a sentence for both, per setting."""
     kinds, scaling_keys = changes.get("scaling"), set()
-    if kinds:
+    if kinds and None not in kinds:
         scaling_keys = {key for kind in kinds for key in scaling_parameters(kind)} - {
             "attention_factor"
         }

@@ -250,6 +250,18 @@ def random_vectors(facts: TableFacts) -> Iterator[Finding]:
             yield finding("random-codes")
 
 
+def padded_pairs(facts: TableFacts) -> Iterator[Finding]:
+    """Find pairs in halves whose cosine and sine are both 1, FoPE's padding of frequency 0."""
+    ones = (np.asarray(facts.table[[0, -1]]) == 1).all(axis=0)
+    pairs = len(ones) // 2
+    if len(ones) % 2 or not ones.any() or (ones[:pairs] != ones[pairs:]).any():
+        return
+    sines_at_0 = np.asarray(facts.table[0, pairs:])[~ones[pairs:]]
+    if (facts.table[:, ones] == 1).all() and not sines_at_0.any():
+        padded = np.flatnonzero(ones[:pairs])
+        yield finding("ones-in-both", count=len(padded), pairs=pairs, first=int(padded[0]))
+
+
 RULES = (
     counted_rows,
     repeating_vectors,
@@ -257,6 +269,7 @@ RULES = (
     zero_rows,
     alternating_rows,
     mismatched_pairs,
+    padded_pairs,
     useless_frequencies,
     divided_positions,
     unusual_conventions,

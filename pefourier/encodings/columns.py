@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.domain import Floats
+from pefourier.encodings.encoding import DeclaredEncoding
 from pefourier.errors import PefourierError
 
 Layout = Literal["interleaved", "halves"]
@@ -50,6 +51,15 @@ def columns_of_blocks(layout: str, sizes: Sequence[int]) -> Columns:
         return 2 * pair, 2 * pair + 1
     begin = np.repeat(np.cumsum(counts) - counts, counts)  # first pair of each pair's block
     return begin + pair, begin + pair + np.repeat(counts, counts)
+
+
+def rotated_columns(enc: DeclaredEncoding) -> Columns:
+    """First and second columns of the pairs of a rotation, in the order of its phases."""
+    layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
+    if layout == "axis-halves" and len(enc.domain.sides) > 1:
+        axis = np.argmax(enc.measure.frequencies != 0, axis=1)
+        sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1))).tolist()
+    return columns_of_blocks(layout, sizes)
 
 
 def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = None) -> Floats:

@@ -44,6 +44,8 @@ VectorsAt = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vec
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
+Places = NDArray[np.int64]
+Between = Callable[[Places, Places], Floats]  # queries (q,), keys (k,) to biases (heads, q, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +141,7 @@ class Encoding:
     domain: Domain
     dim: int
     vectors: VectorsAt
-    injection: Literal["add", "rotate", "bias", "key"] = "add"  # how attention uses the vectors
+    injection: Literal["add", "rotate", "bias", "key", "key-query"] = "add"  # use by attention
     params: Mapping[str, Any] = field(default_factory=dict)
     spec: str = ""  # the request as typed
     eps: float = FLOAT64_EPS  # resolution of the stored numbers: float32 files are coarser
@@ -152,7 +154,6 @@ class Encoding:
     rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
     measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
     operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
-    bias: Floats | None = field(default=None, init=False)  # set in `BiasEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -217,9 +218,56 @@ class OperatorEncoding(Encoding):
 
 @dataclass(frozen=True, eq=False)
 class BiasEncoding(Encoding):
-    """A bias for each query and key; the vectors are those of lags."""
+    """A bias for each query and key; the vectors are those of lags, if lags determine it."""
 
-    bias: Floats = field(kw_only=True)  # (heads, n, n)
+    between: Between = field(kw_only=True)
+    by_lag: bool = field(kw_only=True)  # whether the bias depends on the lag alone
+
+    @property
+    def fits(self) -> bool:
+        """Whether lags have vectors, and their table is within `table_limit`."""
+        return self.by_lag and super().fits
+
+    @property
+    def positions(self) -> int:
+        """Number of queries, and of keys."""
+        return 1 - int(self.domain.x[0])
+
+    @cached_property
+    def bias(self) -> Floats:
+        """Biases (heads, n, n) of all pairs of positions; -inf where a key is masked."""
+        x = np.arange(self.positions)
+        check_size(self.name, self.dim, len(x), len(x), limit=self.table_limit)
+        return np.stack([self.between(x[i : i + 1], x)[:, 0] for i in x], axis=1)
+
+    def hardest_query(self) -> tuple[Encoding, int]:
+        """Return the biases of one query, by lag, and the query: most of its keys share biases.
+
+        Of several such queries, and if no query has keys that share biases, it is the last.
+        """
+        n, is_causal = self.positions, self.domain.x[-1] <= 0
+        rows = [self.bias[:, i, : i + 1 if is_causal else n].T for i in range(n)]
+        if not all(np.isfinite(row).all() for row in rows):
+            raise PefourierError(f"{self.name} holds -inf, a mask; `pefourier compare` reads masks")
+        query = max(range(n), key=lambda i: (len(rows[i]) - len(np.unique(rows[i], axis=0)), i))
+        domain = replace(self.domain, x=np.arange(len(rows[query])) - query)
+
+        def vectors(lag: NDArray[Any]) -> Floats:
+            return np.asarray(rows[query][np.asarray(lag) + query])
+
+        return replace(recast(self, Encoding), domain=domain, vectors=vectors), query
+
+
+def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
+    """Return whether an encoding is a bias of query and key that the lag does not determine."""
+    return isinstance(enc, BiasEncoding) and not enc.by_lag
+
+
+def table_of_pairs(enc: BiasEncoding) -> Floats:
+    """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
+    if not np.isfinite(enc.bias).all():
+        raise PefourierError(f"{enc.name} masks keys (-inf); all keys need a finite bias")
+    return enc.bias.reshape(enc.dim, -1).T
 
 
 def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
@@ -324,7 +372,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     """Return the encoding of a bias (heads, n, n) for each query and key, with vectors of lags.
 
     If all keys after the query are masked by -inf, their lags are left out. `vectors` refuses other
-    masks and biases that depend on more than the lag; `compare` accepts all.
+    masks and biases that depend on more than the lag (`bias_of_pairs`); `compare` accepts all.
 
     >>> from_bias(np.zeros((2, 3, 3))).table().shape
     (5, 2)
@@ -333,26 +381,44 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     bias = np.asarray(array, dtype=float).reshape(heads, n, n)
     if np.isnan(bias).any():
         raise PefourierError(f"{name} holds NaN; biases must be numbers, or -inf where masked")
-    shifted = np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+
+    def between(queries: Places, keys: Places) -> Floats:
+        return bias[:, queries[:, None], keys]
+
+    facts = {"origin": "code", "lattice": n, **facts}
+    if not np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1]):
+        is_causal = bool(np.isneginf(bias[:, ~np.tri(n, dtype=bool)]).all())
+        return bias_of_pairs(name, between, lags_between(n, causal=is_causal), heads, **facts)
     profile = np.hstack([bias[:, -1], bias[:, 0, 1:]]).T  # of lags 1 - n … n - 1
-    causal = shifted and bool(np.isneginf(profile[n:]).all() and profile[:n].any())
+    causal = bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
     def vectors(x: NDArray[Any]) -> Floats:
-        if not shifted:
-            way_out = f"use `pefourier compare`, which reads any bias{reshaping(bias.shape)}"
-            shape = f"biases (heads, queries, keys) = {bias.shape}"
-            raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
         if not np.isfinite(profile).all():
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
             raise PefourierError(f"{name} holds -inf, a mask, at lag {lag}: {way_out}")
         return np.asarray(profile[np.asarray(x) + n - 1])
 
-    facts = {"origin": "code", "lattice": n, **facts}
-    return BiasEncoding(
-        name, lags_between(n, causal=causal), heads, vectors, injection="bias", bias=bias, **facts
-    )
+    facts |= {"injection": "bias", "between": between, "by_lag": True}
+    return BiasEncoding(name, lags_between(n, causal=causal), heads, vectors, **facts)
+
+
+def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: Any) -> BiasEncoding:
+    """Return the encoding of biases of query and key, in which lags have no vectors.
+
+    check-faithful, compare, context and train read the biases of all pairs.
+    """
+    n = 1 - int(lags.x[0])
+    hint = reshaping((d, n, n)) if "origin" in facts else ""
+
+    def vectors(_: NDArray[Any]) -> Floats:
+        shape = f"biases (heads, queries, keys) = ({d}, {n}, {n})"
+        way_out = f"use check-faithful, compare, context or train, which read any bias{hint}"
+        raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
+
+    facts = {"injection": "bias", "between": between, "by_lag": False, **facts}
+    return BiasEncoding(name, lags, d, vectors, **facts)
 
 
 def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from pefourier.encodings import families  # noqa: F401 (fills the registry)
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import (
@@ -164,10 +166,11 @@ def load(
     grid = options.pop("grid", ())
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
     place = sides, options.pop("prefix", 0)
-    if isinstance(options.get("times"), str | os.PathLike):
-        from pefourier.encodings.sources.tables import read_numbers
+    for key in ("times", "gates"):
+        if isinstance(options.get(key), str | os.PathLike):
+            from pefourier.encodings.sources.tables import read_numbers
 
-        options["times"] = read_numbers(os.fspath(options["times"]))
+            options[key] = read_numbers(os.fspath(options[key]))
     if isinstance(spec, str | os.PathLike):
         spec = canonical_spec(os.fspath(spec))
         if not has_defaults:
@@ -352,6 +355,19 @@ def refuse_times(specs: Sequence[str]) -> None:
         raise PefourierError(f"--times works with {', '.join(takers)}; other encodings ignore it")
 
 
+def with_gates(specs: Sequence[str], gates: str | None) -> list[str]:
+    """Add the file of gates to the SPECs of fox; refuse a file that no SPEC uses.
+
+    >>> with_gates(["fox", "alibi"], "f.npy")
+    ['fox:gates=f.npy', 'alibi']
+    """
+    if gates is None:
+        return list(specs)
+    if not any(spec.partition(":")[0] == "fox" for spec in specs):
+        raise PefourierError("--gates works with fox; other encodings ignore it")
+    return [re.sub("^fox(:|$)", lambda _: f"fox:gates={gates},", spec).strip(",") for spec in specs]
+
+
 def build_by_name(
     spec: str, length: int | None, d: int, min_length: int, options: dict[str, Any]
 ) -> Encoding:
@@ -360,6 +376,8 @@ def build_by_name(
     parameters = BUILDERS[name].parameters
     defaults = {key: value for key, value in options.items() if key in parameters}
     settings = {"d": d, **defaults, **parse_parameters(name, text)}
+    if settings.get("gates") is not None:  # one for each position
+        length = length or np.shape(settings["gates"])[-1]
     requested = settings.get("length", length)  # the SPEC overrides the option
     if "length" not in settings and (length or not settings.get("grid")):
         settings["length"] = length or min_length

@@ -16,12 +16,12 @@ from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import load, open_model, source_of
+from pefourier.encodings.query_temperature import Temperature, temperature_in
 from pefourier.encodings.sources.huggingface import (
     INDEXER,
     LayerRun,
     ModelConfig,
     ModelFile,
-    Temperature,
     lint_layers,
     read_temperature,
     trained_as_stated,
@@ -138,7 +138,9 @@ def describe_positions(
         length=longest,
         allowed=native_length if model else None,
         unrotated=file.unrotated if file else 0,
-        temperature=read_temperature(model, longest) if model else None,
+        temperature=read_temperature(model, longest)
+        if model
+        else temperature_in(rotations[0].params, longest),
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
         findings=(
@@ -149,10 +151,18 @@ def describe_positions(
     )
 
 
+def temperature_of(enc: Encoding, length: int) -> Temperature | None:
+    """Temperature of rotated queries, by the parameters of an encoding or its config."""
+    model = open_model(enc.spec).model if enc.spec and source_of(enc.spec) == "config" else None
+    temperature = read_temperature(model, length) if model else temperature_in(enc.params, length)
+    return temperature if temperature and temperature.layers == "all" else None
+
+
 def extended_length(spec: str, d: int | None) -> int | None:
     """Length to which the scaling of a named rotation extends; None: unknown."""
     params = load(spec, None, d).params
-    return round(params["original"] * params["factor"]) if params.get("original") else None
+    factor = params.get("factor")
+    return round(params["original"] * factor) if params.get("original") and factor else None
 
 
 def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Finding]:

@@ -124,10 +124,10 @@ REFUSALS = {
 }
 SEVERAL = 8  # names that an error lists at most
 SYNONYMS = {  # common names, and the encodings they mean
-    **{"rotary": "rope", "nope": "none", "one-hot": "onehot"},
+    **{"rotary": "rope", "nope": "none", "one-hot": "onehot", "transformer-xl": "xl"},
     **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
 }
-ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length"}
+ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance"}
 
 
 @dataclass(frozen=True)

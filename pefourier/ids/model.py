@@ -89,8 +89,8 @@ class Model:
         limit = self.positions.allowed
         if is_table and limit is not None:
             limit = len(self.encoding) + (first if among else 0)
-        if self.encoding.injection == "bias":
-            limit = None  # distances have a bias at any length
+        if self.encoding.injection in ("bias", "key", "key-query"):
+            limit = None  # distances have a bias or vector at any length
         return Rules(
             start=first if among else 0, added=0 if among else first, limit=length or limit
         )
@@ -141,8 +141,8 @@ class Model:
                 np.asarray(enc.vectors(-np.abs(x)[0]), float) for x in (lags, lags + move[:, None])
             )
             return float(np.abs(new - old).max())
-        if enc.measure is None:
-            raise PefourierError(f"{shown(enc.label)} declares no frequencies to compute scores by")
+        if enc.measure is None or enc.injection != "rotate":
+            raise PefourierError(f"{shown(enc.label)} has no frequencies that give scores by lag")
         omega, axis = enc.measure.frequencies, axis_in(enc) if len(lags) > 1 else None
         place = np.zeros(len(omega), int) if axis is None else np.minimum(axis, len(lags) - 1)
         weights = np.full(len(omega), 1 / len(omega))

@@ -25,6 +25,7 @@ from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
+from pefourier.questions.query_divisors import divisors_that_explain
 
 STRAIGHT = 1e-5  # share of the largest bias within which the biases of a head are linear
 SLOPE = 1e-5  # relative tolerance when slopes are matched to a rule
@@ -80,7 +81,7 @@ def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
 def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
     """Read the biases of an encoding, or of a table shaped like its counterpart; None if none."""
     if isinstance(enc, BiasEncoding):
-        queries = np.arange(enc.bias.shape[1])
+        queries = np.arange(enc.positions)
         return BiasRows(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
     if enc.domain.grid or len(enc.domain.sides) > 1:
         return None
@@ -317,11 +318,15 @@ def slope_of(profile: Floats) -> float | None:
 
 
 def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
-    """Rules that made the slopes or buckets of two biases, if both follow a rule.
+    """Rules that made the divisors, slopes or buckets of two biases, if both follow a rule.
 
     `bare` biases have no constants. Buckets are read from `full` biases, including later keys.
     """
     n = bare[0].numbers.shape[2]
+    if len(bare[0].queries) == n > 3:
+        divisors = divisors_that_explain(*(rows.numbers for rows in bare))
+        if divisors is not None:
+            return Cause("both", ("divisor",), {"divisor": divisors}, {})
     slopes = [[slope_of(head[:n]) for head in rows.profile] for rows in bare]
     changes: dict[str, tuple[Any, Any]] = {}
     if not any(None in by_head for by_head in slopes):

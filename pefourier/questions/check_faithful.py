@@ -11,7 +11,8 @@ highest rung possible. Rows before the grid have no place and are excluded.
 
 For lags, two verdicts are not rungs: ``symmetric in the lag`` (opposite lags share a vector, as
 ALiBi intends; its rung is collides) and, for biases, ``distinct lags`` (injective, or invertible by
-its rank), because no linear layer reads a bias.
+its rank), because no linear layer reads a bias. For a bias that depends on the query, the vectors
+are those of the keys of one query, the query with the most keys that share a vector.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, is_of_pairs, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
@@ -38,7 +39,7 @@ if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
 
 LADDER = ("collides", "constant", "injective", "separable", "invertible", "isometric")
 SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
-ELSEWISE = ("rows-of-lags", "duplicate-rows")  # findings that using fewer positions does not fix
+ELSEWISE = ("rows-of-lags", "duplicate-rows", "bias-of-pairs")  # fewer positions may not help
 NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
 RECOVERED = 1e-6  # sine of the largest angle that counts as rounding
 
@@ -58,6 +59,7 @@ class Faithfulness(Result):
     shown: ClassVar[dict[str, str]] = {
         "grid": "grid",
         "rows before the grid": "prefix",
+        "query": "query",
         "positions": "length",
         "dimensions": "dimension",
         "distinct vectors": "distinct",
@@ -149,6 +151,7 @@ class LineFaithfulness(Faithfulness):
     """Faithfulness of an encoding of one axis."""
 
     distinct_up_to: int | None  # the most positions with distinct vectors
+    query: int | None = None  # whose keys have these biases; None unless the query matters
 
     @property
     def advice(self) -> str:
@@ -215,7 +218,9 @@ def check_faithful(
     from pefourier.geometry.products import toeplitz_residual
     from pefourier.geometry.singular_values import check_products, decompose
 
-    with_prefix = as_encoding(encoding)
+    with_prefix, query = as_encoding(encoding), None
+    if is_of_pairs(with_prefix):
+        with_prefix, query = with_prefix.hardest_query()
     enc = without_prefix(with_prefix)
     check_products(enc)
     check_formats(enc)
@@ -228,6 +233,9 @@ def check_faithful(
     rung = verdict(closest, factors, separable_error)
     rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
     kind = of_line_or_grid(with_prefix, closest, separable_error)
+    if query is not None:
+        kind = partial(kind, query=query)
+        noted.append(finding("bias-of-pairs", query=query))
     losses = precision(enc, closest.distinct, closest.first, closest.distance)
     if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
         noted.append(finding("bfloat16-positions", distinct=computed, points=factors.n))
@@ -306,10 +314,12 @@ def verdict_of_lags(enc: Encoding, closest: ClosestPair, rung: str) -> str:
         return rung
     if rung != "collides":
         return DISTINCT_LAGS if enc.injection == "bias" else rung
-    first, opposite = closest.first, enc.domain.grid or enc.domain.x[-1] == -enc.domain.x[0]
-    if first is None or not opposite or closest.distinct == 1:
+    first, x = closest.first, enc.domain.x
+    if first is None or closest.distinct == 1:
         return rung
-    return SYMMETRIC if np.array_equal(first, first[::-1]) else rung
+    if not enc.domain.grid:  # a query in the middle has lags without their opposites
+        first = first[np.abs(x) <= min(-x[0], x[-1])]
+    return SYMMETRIC if len(first) > 1 and np.array_equal(first, first[::-1]) else rung
 
 
 def rung_of(verdict: str, rank: int, length: int) -> str:

@@ -31,6 +31,8 @@ from pefourier.diagnosis.settings import (
 )
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.loader import source_of
+from pefourier.encodings.model_positions import temperature_of
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
 from pefourier.questions.compared_grids import are_on_grids, compare_on_grids
@@ -274,7 +276,7 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     keys = dict.fromkeys(key for enc in models for key in unread_keys(enc))
     outcome = replace(outcome, unread=tuple(keys))
     if len(models) < 2:
-        return outcome
+        return compare_temperatures(outcome, encodings)
     layers = tuple(compare_layers(*encodings))
     compared = dict.fromkeys((*outcome.compared, "layers", "windows", "factors"))
     outcome = replace(outcome, layers=layers, compared=tuple(compared))
@@ -285,6 +287,24 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
     counts = len(index) or len(layers), max(total, *(i + 1 for i in index), len(layers))
     return outcome.with_differences("layers", *counts, cause=outcome.cause or cause)
+
+
+def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
+    """Compare the factors of queries, unless a file or user code does not state them."""
+    if any(enc.origin != "formula" or source_of(enc.spec) == "gguf" for enc in encodings):
+        return outcome
+    length = min(outcome.lengths)
+    pair = temperature_of(encodings[0], length), temperature_of(encodings[1], length)
+    if pair[0] == pair[1] or outcome.verdict not in AGREEING:
+        return outcome
+    outcome = replace(outcome, compared=tuple(dict.fromkeys((*outcome.compared, "factors"))))
+    factors = str(pair[0] or 1), str(pair[1] or 1)
+    first, second = (np.ones(length) if t is None else t.at(np.arange(length)) for t in pair)
+    if np.allclose(first, second, rtol=1e-6, atol=0):
+        facts = {"length": length, "first": factors[0], "second": factors[1]}
+        return outcome.with_findings(finding("temperature-beyond", **facts))
+    cause = Cause("both", ("parameters",), {"temperature": factors}, {})
+    return outcome.with_differences("query factors", 1, 1, cause=cause)
 
 
 def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:

@@ -17,7 +17,8 @@ from pefourier.encodings.model_positions import (
     axis_in,
     describe_positions,
 )
-from pefourier.encodings.sources.huggingface import INDEXER, Temperature, trained_as_stated
+from pefourier.encodings.query_temperature import Temperature
+from pefourier.encodings.sources.huggingface import INDEXER, trained_as_stated
 from pefourier.errors import PefourierError
 from pefourier.questions.result import Result
 from pefourier.questions.rotations import (
@@ -74,6 +75,8 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 }
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
+FORMULAS = ("alibi", "kerple", "sandwich", "pseudo-gaussian", "dpb", "fire", "fox")
+FADED = np.log(100.0)  # decrease of a logit that leaves 1% of a weight
 IN_A_LINE = 8
 DIGITS = 6
 
@@ -125,6 +128,7 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
+    fades: tuple[int, ...] | None = None  # of gates, per head: distance of the farthest key with 1%
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
@@ -283,8 +287,16 @@ class Context(Result):
         """The slopes of ALiBi, in lines of text."""
         return in_lines("", list(enumerate(self.slopes or ())))
 
+    @property
+    def fades_in_words(self) -> str:
+        """The distances at which keys fade: the smallest and the largest of all heads."""
+        ends = f"{min(self.fades or (0,)):,}", f"{max(self.fades or (0,)):,}"
+        return " to ".join(dict.fromkeys(ends))
+
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
+        if self.fades:
+            return ["head", "farthest"], [[*row] for row in enumerate(self.fades)]
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = {"rotation": "rotation", **labelled_fields(Pair)}
@@ -403,6 +415,7 @@ def describe_context(
         encodings=(model.encoding,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
+        fades=fades_of(model_rotations[0]),
         reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
@@ -457,11 +470,26 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
     return tuple((-enc.vectors(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
+def fades_of(enc: Encoding) -> tuple[int, ...] | None:
+    """Distance of the farthest key with 1% of its weight at the query, per head of gates, or None.
+
+    >>> from pefourier.encodings import load
+    >>> fades_of(load("fox", gates=np.full((1, 40), 0.8)))
+    (20,)
+    """
+    if enc.params.get("gates") is None:
+        return None
+    decreases = -np.cumsum(np.log(enc.params["gates"]), axis=1)
+    return tuple(int((np.arange(len(y)) - np.searchsorted(y, y - FADED)).max()) for y in decreases)
+
+
 def table_verdict(c: Context) -> str:
     """Verdict for positions without rotation: tables, biases, added sinusoids."""
     enc = c.encoding
     if {layer.kind for layer in c.layers} == {"none"}:
         return "no positions"
+    if c.fades is not None:
+        return "keys fade"
     if c.far is not None:
         return "limited distance"
     if c.held is not None:
@@ -470,7 +498,7 @@ def table_verdict(c: Context) -> str:
         return "a grid"
     if any(f.code == "repeating-codes" for f in enc.findings):
         return "codes repeat"
-    return "any length" if c.slopes or enc.measure is not None else "no rotation"
+    return "any length" if enc.measure is not None or enc.name in FORMULAS else "no rotation"
 
 
 def rows_held(c: Context) -> int | None:
@@ -489,7 +517,9 @@ def rows_held(c: Context) -> int | None:
 
 
 def last_bucket(enc: Encoding) -> int | None:
-    """Distance from which T5's or DeBERTa's buckets share one vector; None for others."""
+    """Distance from which clamped lags, or T5's or DeBERTa's buckets, share one vector, or None."""
+    if enc.name == "xl":
+        return int(enc.params["clamp"]) or None
     if enc.name not in ("t5", "deberta"):
         return None
     distances = np.arange(enc.params["max_distance"] + 2)

@@ -23,9 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.columns import Columns, columns_of_blocks
+from pefourier.encodings.columns import Columns, columns_of_blocks, rotated_columns
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
-from pefourier.encodings.families.rotary import rotated_columns
 from pefourier.encodings.places import POINTS
 from pefourier.encodings.sources.formats import RowBlocks
 from pefourier.encodings.sources.tables import rows_of_vectors, write_table

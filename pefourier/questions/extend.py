@@ -21,7 +21,8 @@ from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.encoding import Encoding, Finding, Floats, ShiftInvariantEncoding
-from pefourier.encodings.families.rotary import base_of, scaling_parameters
+from pefourier.encodings.families.absolute import base_of
+from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
 from pefourier.encodings.model_positions import ModelPositions, describe_positions

@@ -144,7 +144,7 @@ def width_of_waves(enc: Encoding) -> int:
 def size_of_lags(reference: Encoding) -> dict[str, Any]:
     """Positions and heads of a table of biases: (heads, n, n), (n, n) or one row per lag."""
     if isinstance(reference, BiasEncoding):
-        return {"length": reference.bias.shape[1], "d": reference.bias.shape[0]}
+        return {"length": reference.positions, "d": reference.dim}
     rows, columns = len(reference), reference.dim
     if reference.domain.kind == "lag" or rows > columns:
         return {"length": (rows + 1) // 2 if rows % 2 else rows, "d": columns}

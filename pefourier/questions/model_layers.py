@@ -68,6 +68,9 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
                 in_words[parts] = None if same_rotation(*pair) else rotations_in_words(*pair)
             if words := in_words[parts]:
                 differences.setdefault(("rotations", *words), []).append(i)
+        factors = factor_of_queries(models[0], a.kind), factor_of_queries(models[1], b.kind)
+        if factors[0] != factors[1] and not any(gguf):
+            differences.setdefault(("factors", *factors, ""), []).append(i)
         is_silent = (gguf[0] and a.window is None) or (gguf[1] and b.window is None)
         if a.window != b.window and not is_silent:
             sizes = str(a.window or "all positions"), str(b.window or "all positions")
@@ -79,6 +82,12 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
         ] = []
     total = count[0] if count[0] == count[1] else 0
     return [LayerDifference(tuple(index), *key, total) for key, index in differences.items()]
+
+
+def factor_of_queries(model: ModelPositions, kind: str) -> str:
+    """Describe by what a model multiplies the queries of a layer."""
+    t = model.temperature
+    return f"queries times {t if t and (t.layers == 'all' or kind == 'none') else 1}"
 
 
 def rotations_of(model: ModelPositions) -> dict[str, DeclaredEncoding]:

@@ -26,6 +26,7 @@ from pefourier.diagnosis.pairs import (
     follow_phases,
     position_offset,
 )
+from pefourier.encodings.columns import rotated_columns
 from pefourier.encodings.encoding import (
     DeclaredEncoding,
     Encoding,
@@ -33,7 +34,6 @@ from pefourier.encodings.encoding import (
     OperatorEncoding,
     without_prefix,
 )
-from pefourier.encodings.families.rotary import rotated_columns
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 

@@ -225,7 +225,7 @@ def kernel(enc: Encoding) -> Floats | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if enc.injection == "key" or not (
+    if enc.injection in ("key", "key-query") or not (
         enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)
     ):
         return None

@@ -34,7 +34,7 @@ SETTINGS = (
 )
 DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
 DERIVED |= {"trained_frequencies", "largest", "nearer_higher", "index", "precision", "rotation"}
-DERIVED |= {"effective_base"}
+DERIVED |= {"effective_base", "stepwise"}
 DERIVED |= {"path", "length", "max_difference", "conventions", "source", "distinct", *BETTER}
 
 

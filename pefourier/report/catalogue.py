@@ -22,6 +22,7 @@ from pefourier.writing.text import aligned, paragraph
 FILE = Path(__file__).with_suffix(".json")
 ENCODINGS = Path(__file__).parents[1] / "encodings"
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
+POINTS |= {"pair": "pairs of positions"}
 USED_BY = {  # some model types of transformers whose configs use an encoding
     "rope": ("llama", "mistral", "qwen3", "gemma3_text", "gpt_neox"),
     "learned": ("bert", "gpt2", "vit", "whisper"),
@@ -29,6 +30,8 @@ USED_BY = {  # some model types of transformers whose configs use an encoding
     "axial": ("vit_mae",),
     "axial-rope": ("dinov3_vit", "llama4_vision_model"),
     "alibi": ("bloom", "mpt"),
+    "xl": ("xlnet", "parakeet_encoder"),
+    "deberta": ("deberta-v2", "sew-d"),
     "t5": ("t5", "switch_transformers"),
     "swin": ("swin",),
     "swin2": ("swinv2",),

@@ -33,7 +33,8 @@ from pefourier.version import __version__
 from pefourier.writing.text import first_few, join
 
 FEW = 10  # examples of a class
-COSTS = {"bias": "biases", "key": "keys"}  # acts that cost more than adding or rotating
+# acts that cost more than adding or rotating
+COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
@@ -124,10 +125,10 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
             injections[arm.spec] = load_for(model, arm.spec, 0, task, learn=options.learn)
         if arm.rms is not None:
             injection = injections[arm.spec]
-            if injection.act != "add" or not varies(injection):
+            if injection.act != "add" or injection.shifts or not varies(injection):
                 raise PefourierError(
                     f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the "
-                    f"input (act {injection.act!r}), or is constant over positions"
+                    f"input (act {injection.act!r}), is constant over positions, or shifts them"
                 )
         arms.append(arm)
     runs = plan_runs(task, arms, options.seeds)

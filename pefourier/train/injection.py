@@ -3,18 +3,18 @@ r"""Injections: an encoding's distinct vectors, and the vector of each place.
 Conventions
 -----------
 Distinct vectors have shape (U, k). Places are positions (acts add and rotate), pairs query · key
-(bias), or lags (key). Training changes the vectors; places that share a vector keep sharing it. Of
-a rotation, training changes the frequencies: the vector of a position p, its cosines and sines, is
-rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at the formula and
-preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without rotation
-stay that way, and a rotary pair of one axis of a grid stays on that axis. Of mtan and time2vec at
-measured times, training changes slopes and shifts: their vectors at other times follow.
+(bias), or lags (key, key-query). Training changes the vectors; places that share a vector keep
+sharing it. Of a rotation, training changes the frequencies: the vector of a position p, its cosines
+and sines, is rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at
+the formula and preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without
+rotation stay that way, and a rotary pair of one axis of a grid stays on that axis. Of mtan and
+time2vec at measured times, training changes slopes and shifts: vectors at other times follow.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,19 +22,30 @@ from pefourier.encodings import load
 from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.families.learned_time import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
+from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
-ACTS = ("add", "rotate", "bias", "key")
+ACTS = ("add", "rotate", "bias", "key", "key-query")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
+WITH_TIMES += " pseudo-gaussian sandwich"
 OF_PLACE = 2**8  # numbers counted for each place of a window: 2^22 places in all
 OTHERWISE = {  # rotations that treat queries and keys differently
     "pope": "applies softplus to queries and keys and doubles their size",
     "rope++": "rotates queries by 90 degrees less than keys",
+    "fope": "multiplies queries and keys by sums of sinusoids, a rotation only with gain=0",
 }
+
+
+class Shifts(NamedTuple):
+    """Changes of the positions of sinusoids, drawn for each window of a training step."""
+
+    positions: np.ndarray  # (T,) in evaluation
+    frequencies: np.ndarray  # (k / 2,) radians per position
+    ranges: np.ndarray  # (5,) least shift, range, range for a position, ln stretch, if whole steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +61,7 @@ class Injection:
     # time2vec at measured times: times and ones (U, 2), and slopes and shifts (2, k)
     places: np.ndarray | None = None
     frequencies: np.ndarray | None = None
+    shifts: Shifts | None = None  # of CAPE and SHAPE
 
     @property
     def has_vectors(self) -> bool:
@@ -101,18 +113,23 @@ def load_injection(
     time2vec are trained.
 
     Vectors, or the frequencies of rotations, are trained with `learn`, and always if they are only
-    initial values; a rotation from a file or user code without frequencies keeps its angles.
+    initial values; a rotation from a file or user code without frequencies keeps its angles, and
+    sinusoids with random shifts keep their frequencies.
     """
     is_built = source_of(spec) in ("name", "code")  # files have a fixed d
     on = sides_for(spec, length, grid)
     enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
-    k = {"add": d, "rotate": d // heads, "key": d // heads, "bias": heads}[enc.injection]
+    k = {"add": d, "bias": heads}.get(enc.injection, d // heads)
     k *= 1 + bool(enc.params.get("values"))  # lags may have vectors for keys and for values
     places = count_places(enc.injection, length)
     windows, size = (1, k) if times is None else (len(times), OF_PLACE)
     if places * windows * size > NUMBERS:
         raise PefourierError(f"{spec} needs {places * windows} vectors; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
+    temperature = temperature_of(enc, length)
+    if temperature and (times is not None or temperature.largest != 1):
+        way_out = "this model does not; choose a larger temperature_floor"
+        raise PefourierError(f"{spec} multiplies queries of {length} tokens; {way_out}")
     if times is not None:
         return inject_times(enc, times, k)
     table = vectors_of_places(enc, length, heads, k)
@@ -122,14 +139,18 @@ def load_injection(
             f"{enc.injection!r} with d={d} and {heads} heads needs {k} dimensions for {length} "
             "tokens"
         )
-    trained = (learn or enc.untrained) and enc.name != "none"
+    shifts = None
+    if enc.measure is not None and "training_shifts" in enc.params:
+        ranges = np.array(enc.params["training_shifts"])
+        shifts = Shifts(enc.domain.x + enc.measure.offset, enc.measure.frequencies, ranges)
+    trained = (learn or enc.untrained) and enc.name != "none" and shifts is None
     if enc.injection == "rotate":
         known = waves_of_rotation(enc, table)
         indices = np.arange(length)
         trained = trained and bool(known)
         return Injection("rotate", table, indices, trained, params=enc.params, **known)
     vectors, index = np.unique(table, axis=0, return_inverse=True)
-    return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params)
+    return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params, shifts=shifts)
 
 
 def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
@@ -149,7 +170,7 @@ def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
     return Injection(enc.injection, table, index, enc.untrained, enc.params, places, waves)
 
 
-def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, np.ndarray]:
+def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, Any]:
     """Positions (n, axes) and frequencies (axes, pairs) of a rotation, if they give its table."""
     if enc.measure is None:
         return {}
@@ -191,16 +212,19 @@ def load_for_heads(
 
 def count_places(act: str, length: int) -> int:
     """Number of places with a vector for each act."""
-    return {"add": length, "rotate": length, "bias": length**2, "key": 2 * length - 1}[act]
+    return {"add": length, "rotate": length, "bias": length**2}.get(act, 2 * length - 1)
 
 
 def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
     """Return the vector of each place (places, k)."""
+    if is_of_pairs(enc):
+        return table_of_pairs(enc)
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
         return np.take(table, displacement_of_each_pair(enc.domain, length, enc.spec), axis=0)
     if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
-        way_out = "; leave out causal=true" if source_of(enc.spec) == "name" else ""
+        is_choice = "causal" in enc.params and source_of(enc.spec) == "name"
+        way_out = "; leave out causal=true" if is_choice else ""
         raise PefourierError(
             f"{enc.spec} has no vectors for later keys, which this classifier attends to{way_out}"
         )
@@ -218,7 +242,7 @@ def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
 
     The choice of dimensions for a pair does not matter to a model with random initial weights.
     """
-    if enc.name in OTHERWISE:
+    if enc.name in OTHERWISE and enc.params.get("gain", 1):
         raise PefourierError(f"{enc.spec} {OTHERWISE[enc.name]}; this model rotates both equally")
     layout = enc.params.get("layout", "halves")
     if layout not in ("halves", "interleaved"):

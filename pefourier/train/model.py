@@ -12,9 +12,9 @@ fused kernels use one rate for all members.
 
 All members share one path through attention, whatever they inject: scores = q·k / √c + bias (M, 1
 or B, H, T, T), with q and k rotated. For acts of other members, a member adds 0, rotates by 0 and
-has bias 0; acts of no member are skipped. Vectors of lags are added to keys; if they are twice as
-long as a key, their second half is added to values. Keys marked `hidden`, those of padding, receive
-no attention.
+has bias 0; acts of no member are skipped. Vectors of lags are added to keys (key), or to keys and
+queries (key-query); if they are twice as long as a key, their second half is added to values. Keys
+marked `hidden`, those of padding, receive no attention.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,11 @@ from torch import Tensor
 
 from pefourier.encodings.checks import WIDEST, check_count
 from pefourier.errors import PefourierError
-from pefourier.train.injection import ACTS, Injection
+from pefourier.train.injection import ACTS, Injection, Shifts
 from pefourier.train.options import LEAST_D, Inject, Options
 
 FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to this count, attention is computed explicitly
+STILL = Shifts(np.zeros(0), np.zeros(0), np.zeros(5))
 Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member axis
@@ -49,6 +50,7 @@ class StackVectors:
     # of training: vectors, frequencies (M, axes, k / 2), or slopes and shifts (M, 2, k)
     start: Tensor
     places: Tensor | None = None  # (M, U, axes), or (M, U, 2) of times and ones
+    shifts: Sequence[Tensor] = ()  # (M, T), (M, k / 2) and (M, 5) of `Shifts`
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
         """Return the vectors of all places, with trained numbers from `trained`.
@@ -75,6 +77,20 @@ class StackVectors:
             index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
         rows = index.flatten(1)[:, :, None].expand(-1, -1, vectors.shape[2])
         return vectors.gather(1, rows).view(*index.shape, -1)
+
+    def shifted(self, table: Tensor, batch: int, drop: "Dropout") -> Tensor:
+        """Return vectors (M, B, T, k) of positions that are changed at random in each window."""
+        from pefourier.nn import rotate_pairs
+
+        p, omega, ranges = self.shifts
+        least, span, near, log_stretch, whole = ranges.T[:, :, None, None]
+        sizes = [(len(p), batch, n) for n in (1, p.shape[1], 1)]
+        shift, nudge, stretch = (drop.uniform(s, p.device, -i) for i, s in enumerate(sizes))
+        shift = torch.where(whole > 0, (span * shift).floor(), span * shift) + least
+        moved = p[:, None] + shift + near * (nudge - 0.5)
+        moved = moved * (log_stretch * (2 * stretch - 1)).exp()
+        angle = (p[:, None] - moved)[..., None] * omega[:, None, None]
+        return rotate_pairs(table[:, None], angle.cos(), angle.sin(), "interleaved")
 
 
 def of_windows(table: Tensor) -> Tensor:
@@ -106,6 +122,7 @@ def vectors_of_act(
         start = as_tensor(rates, device, dtype)
         of_members = [none if m.places is None else m.places for m in members]
         places = as_tensor(of_members, device, dtype)
+    shifts = [m.shifts or STILL for m in members] if any(m.shifts for m in members) else []
     return StackVectors(
         vectors=vectors,
         index=torch.as_tensor(np.stack([m.index for m in members])).to(device),
@@ -113,6 +130,7 @@ def vectors_of_act(
         learn=as_tensor(learn, device, torch.bool),
         start=start,
         places=places,
+        shifts=[as_tensor(arrays, device, dtype) for arrays in zip(*shifts, strict=True)],
     )
 
 
@@ -166,6 +184,11 @@ def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
     by_lag = torch.einsum("mbthc,mlc->mbhtl", q, table.to(q.dtype))  # l: lag + T - 1
     lags = lags_of_pairs((*by_lag.shape[:4], q.shape[2]), q.device)
     return torch.mul(by_lag.gather(4, lags), q.shape[4] ** -0.5)
+
+
+def bias_of_lag_queries(k: Tensor, table: Tensor) -> Tensor:
+    """Scores (M, B, H, T, T) from a lag vector added to each query (p2c of DeBERTa)."""
+    return bias_of_lag_keys(k, table.flip(1)).transpose(3, 4)
 
 
 def sum_lag_values(weights: Tensor, table: Tensor) -> Tensor:
@@ -318,6 +341,8 @@ class Transformer:
         """
         drop = drop or keep_all
         tables = {a: vectors.table(p.get(f"codes.{a}"), windows) for a, vectors in injected.items()}
+        if isinstance(drop, Dropout) and "add" in injected and injected["add"].shifts:
+            tables["add"] = injected["add"].shifted(tables["add"], x.shape[1], drop)
         h = drop(self.tokens_with_vectors(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
@@ -368,12 +393,16 @@ class Transformer:
         products = [torch.bmm(h.flatten(1, 2), w) for w in p[f"{i}.qkv.w"].chunk(count, dim=2)]
         parts = (part for product in products for part in product.chunk(3 // count, dim=2))
         q, k, v = (part.view(len(part), *size) for part in parts)
-        values = None
+        values, lags = None, []
         if "key" in tables:
             keys, *of_values = torch.split(tables["key"], size[3], dim=2)
             values = of_values[0] if of_values else None
-            lags = bias_of_lag_keys(q, keys)
-            bias = lags if bias is None else bias + lags
+            lags.append(bias_of_lag_keys(q, keys))
+        if "key-query" in tables:
+            vectors = tables["key-query"]
+            lags += [bias_of_lag_keys(q, vectors), bias_of_lag_queries(k, vectors)]
+        for scores in lags:
+            bias = scores if bias is None else bias + scores
         if "rotate" in tables:
             q, k = rotate_by_positions(q, k, tables["rotate"])
         mixed = attend(q, k, v, bias, hidden, values)
@@ -422,16 +451,20 @@ class Dropout:
         """Apply dropout to x (M, …)."""
         self.site += 1
         share = self.share.view(-1, *(1,) * (x.dim() - 1))
-        if x.device.type == "cpu":
-            uniform = torch.empty(x.shape)
-            for member, key in zip(uniform, self.keys, strict=True):
-                seed = (key * 1_000_003 + self.step) * 64 + self.site
-                member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
-        elif self.common_share is not None:
+        if x.device.type != "cpu" and self.common_share is not None:
             return torch.native_dropout(x, self.common_share, train=True)[0]  # one kernel
-        else:
-            uniform = torch.rand(x.shape, device=x.device)
+        uniform = self.uniform(x.shape, x.device, self.site)
         return x * ((uniform >= share) / (1 - share)).to(x.dtype)
+
+    def uniform(self, shape: Sequence[int], device: torch.device, site: int) -> Tensor:
+        """Draw numbers of a shape (M, …) on [0, 1) for a place of the model."""
+        if device.type != "cpu":
+            return torch.rand(shape, device=device)
+        uniform = torch.empty(shape)
+        for member, key in zip(uniform, self.keys, strict=True):
+            seed = (key * 1_000_003 + self.step) * 64 + site
+            member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
+        return uniform
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,8 @@ class Program:
         tunings = [m.tuning or self.schedule for m in self.members]
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
         shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
-        self.drop = Dropout(shares, keys, device) if any(shares) else None
+        draws = any(shares) or any(m.injection.shifts for m in self.members)
+        self.drop = Dropout(shares, keys, device) if draws else None
         rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
         fastest = float(rates.max())
         is_uniform = not self.schedule.warmup and bool((rates == fastest).all())

@@ -1,4 +1,4 @@
-"""Commands as typed: fields of JSON, rows of CSV, and what is required of answers."""
+"""Commands run as typed: their JSON fields, their CSV rows and --require."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ def test_numbers_of_a_spectrum_are_those_of_the_formula(run):
 
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
 def test_extreme_bandwidths_give_a_density(run, sigma):
-    """Flat where all is smoothed away; where nothing is, the lattice point beside the frequency."""
+    """The largest sigma gives a flat density, and the smallest gives the nearest lattice points."""
     (result,) = run("spectrum", "dft", "--d", "8", "--sigma", sigma, "--json").results
     expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
     np.testing.assert_allclose(result["density"], expected, rtol=1e-15)
@@ -45,7 +45,7 @@ def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
 
 
 def test_text_has_the_numbers(run):
-    """g = (1, 2, 2, 2, 1)/8 on 8 points: h is delta - (1 + (-1)^t) / 16, times a constant."""
+    """Rebuilding from g = (1, 2, 2, 2, 1)/8 on 8 points gives delta - (1 + (-1)^t) / 16, scaled."""
     done = run("reconstruct", "dft", "--pos", 3, "--d", 8)
     header, row = done.out.partition("\n\n")[2].splitlines()[:2]
     assert header.split()[:3] == ["encoding", "position", "peak"]
@@ -58,7 +58,7 @@ def test_text_has_the_numbers(run):
     assert re.search(r"below the first bin \(2π/N\) +18\n", done.out)
 
 
-REQUIRED = [  # what is required of sinusoidal (injective), status, and what stderr names
+REQUIRED = [  # value of --require for sinusoidal (injective), exit status, part of stderr
     (["--require", "collides"], 0, ""),
     (["--require", "injective"], 0, ""),
     (["--require", "invertible"], 1, "invertible"),
@@ -121,7 +121,7 @@ def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
 
 @pytest.mark.parametrize("command", ["spectrum", "check-faithful", "relations", "context"])
 def test_no_figure_is_written_where_a_spec_is_refused(command, run, tmp_path):
-    """And no option is said to have no effect, of which another SPEC has had an error."""
+    """A refused SPEC leaves no figure behind, and no option is reported as having no effect."""
     specs = ["rope", "sinusoidal:rho=0"] if command == "context" else ["dft", "sinusoidal"]
     options = [] if command == "context" else ["--rho", 0]
     done = run(command, *specs, *options, "--plot", tmp_path / "a.svg")
@@ -164,5 +164,5 @@ def test_train_answers_in_words_and_in_json(run):
     words += ["-e", "none", "-e", "dft", "--quiet"]
     done = run(*words)
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("CUT SHORT. ")  # of one epoch
+    assert done.out.startswith("CUT SHORT. ")  # after one epoch
     assert [r["spec"] for r in run(*words, "--json").results] == ["none", "dft"]

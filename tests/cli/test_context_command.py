@@ -47,11 +47,11 @@ def test_context_of_two_rotations(run):
     layers = [(len(one["index"]), one["rotation"], one["window"]) for one in result["layers"]]
     assert layers == [(10, 0, 1024), (2, 1, None)]
     lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
-    assert len(lines) == 1 + 64 + 2 * 128 + 256  # a row for each pair, and each head
+    assert len(lines) == 1 + 64 + 2 * 128 + 256  # one row for each rotary pair and for each head
     assert "0-4, 6-10" in run("context", "gemma.json", "--against", "local-for-global").out
     requested = ("context", "gemma.json", "--against")
     (result,) = run(*requested, "scaling-ignored", "--json").results
-    assert result["against"]["rotation"] == "full_attention"  # that which is misread most
+    assert result["against"]["rotation"] == "full_attention"  # the rotation that is misread most
     assert result["against"]["below"] == {".99": 1, ".9": 3, ".5": 389}
     (same,) = run(*requested, "gemma.json", "--json").results
     assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
@@ -87,7 +87,7 @@ def test_a_name_reports_no_length_of_training(run):
 @pytest.mark.parametrize("length", [4096, 4097])
 @pytest.mark.parametrize("kind", ["sliding_attention", "full_attention"])
 def test_a_length_beyond_every_window_is_reported_first(run, kind, length):
-    """Where one layer sees all, that is told, and no more."""
+    """The verdict is `beyond every window` only if all layers have a window."""
     kinds = ["sliding_attention", kind]
     config = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}
     config |= {"sliding_window": 4096, "use_sliding_window": True, "rope_scaling": None}
@@ -119,7 +119,7 @@ def test_extension_as_words_json_and_csv(run):
 
 
 def test_a_grid_has_a_base_for_each_axis(run):
-    """Waves end at the side of FLUX's 64 x 64 with base 11.1."""
+    """With base 11.1 the longest wavelength of FLUX's heads is the side of its 64 x 64 grid."""
     requested = ["design", "--grid", "64x64", "--d", 112, "--for", "turns", "--rho", 1e4]
     rows, columns = run(*requested, "--json").results
     assert (rows["axis"], columns["axis"]) == ("y", "x")
@@ -127,7 +127,7 @@ def test_a_grid_has_a_base_for_each_axis(run):
     assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28
 
 
-REFUSED = [  # what is typed, and what the error names
+REFUSED = [  # command line, part of the error
     (["context"], "got none"),
     (["context", "llama.json", "--against", "local-for-global"], "local-for-global needs two"),
     (["context", "llama.json", "--against", "dft"], "'dft' is not rotary"),
@@ -145,7 +145,7 @@ REFUSED = [  # what is typed, and what the error names
 
 
 @pytest.mark.parametrize(("arguments", "stated"), REFUSED, ids=str)
-def test_what_cannot_be_requested_is_refused_in_one_line(run, arguments, stated):
+def test_invalid_requests_are_refused_in_one_line(run, arguments, stated):
     done = run(*arguments)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert stated in done.err
@@ -157,7 +157,7 @@ MINIMAX = {"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_
 ROBERTA = {"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
 LOST = {key: value for key, value in LLAMA.items() if key != "rope_scaling"}
 LONG, LEARNED = ["--length", 4096], {"verdict": "too few rows", "layers.0.kind": "learned"}
-TOLD = [  # a config or a SPEC, what is asked, and fields of the answer
+TOLD = [  # config or SPEC, options, fields of the answer
     ({"model_type": "bloom"}, [], {"verdict": "any length", "rotations": []}),
     (DEEPSEEK, [], {"rotations.0.pairs": 96, "rotations.0.bound": None}),
     (DEEPSEEK, [], {"rotations.0.rotated": 32, "rotations.0.attention_factor": 1.0}),
@@ -211,7 +211,7 @@ def test_design_as_json_and_csv(run):
     assert run(*requested, "--dtype", "bf16").out.count("rounded") == 1
 
 
-def test_a_length_of_training_that_linear_does_not_read_is_reported_as_it_is_used(run, tmp_path):
+def test_linear_scaling_reports_a_trained_length_that_it_ignores(run, tmp_path):
     scaling = {"type": "linear", "factor": 3.5, "original_max_position_embeddings": 8192}
     config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
     path = tmp_path / "config.json"

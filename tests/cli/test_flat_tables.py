@@ -1,4 +1,4 @@
-"""A flat table is rows; a note names the grid that its row count and its lines suggest."""
+"""A flat table is read as rows; a note names the grid that its row count and values suggest."""
 
 import json
 
@@ -27,7 +27,7 @@ FREE = RNG.normal(size=(200, D))
 
 
 def smooth_table(height, width, d, noise=0.1):
-    """Free codes that are alike where points are near."""
+    """Return a random table in which near points have similar vectors."""
     places = np.indices((height, width)).reshape(2, -1).T
     distances = ((places[:, None] - places) ** 2).sum(axis=-1)
     root = np.linalg.cholesky(np.exp(-distances / 8) + 1e-8 * np.eye(len(places)))
@@ -55,7 +55,7 @@ NOTED = {
     "named.npz#vision_model.position": "--grid 14x14",
     "windows.npy": "--grid 13x13",
     "square.npy": "--grid 14x14",
-    "mae.npy": "",  # 7x11 is no square
+    "mae.npy": "",  # 7 x 11 is not a square
 }
 
 
@@ -99,7 +99,7 @@ NO_SQUARES = {
 
 
 @pytest.mark.parametrize("name", NO_SQUARES)
-def test_what_shows_no_square_is_not_noted(name):
+def test_tables_without_a_square_get_no_note(name):
     assert with_grid_note(from_table(NO_SQUARES[name])).findings == ()
 
 
@@ -116,21 +116,21 @@ def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
         assert f"--grid {side}x{side}" + f" --prefix {prefix}" * (prefix > 0) + "," in note.message
 
 
-def test_the_share_of_line_ends_that_are_less_equal():
-    """Two cosines within, one across: by hand."""
+def test_line_contrast_of_small_tables():
+    """The contrast is the share of comparisons in which a cosine across a line end is lower."""
     x, y = np.eye(2)
     table = np.array([x, x, -x, -x, y, y, -y, -y])  # the mean is zero
     assert line_contrast(table, 2) == 1.0
     assert line_contrast(table[:6], 3) < 0.5
-    assert line_contrast(table, 8) == 0.5  # one line has no end within
+    assert line_contrast(table, 8) == 0.5  # a single line has no end inside
 
 
-def test_a_pair_is_placed_on_the_grid_of_either():
+def test_two_tables_share_the_grid_of_one():
     rows, grid = from_table(FREE[:77]), build("axial", d=D, grid=(H, W))
     for a, b in ((rows, grid), (grid, rows)):
         assert [enc.domain.grid for enc in on_common_grid(a, b)] == [(H, W)] * 2
     assert on_common_grid(from_table(FREE[:78]), grid)[0].domain.grid == ()
-    behind = on_grid(from_table(FREE[:78]), (), 1)  # --prefix 1 alone
+    behind = on_grid(from_table(FREE[:78]), (), 1)  # only --prefix 1
     found = on_common_grid(on_grid(from_table(MAE), (H, W), 1), behind)
     assert [(enc.domain.grid, enc.domain.prefix) for enc in found] == [((H, W), 1)] * 2
     window = build("swin", grid=(4, 4))
@@ -138,7 +138,7 @@ def test_a_pair_is_placed_on_the_grid_of_either():
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_pair_is_compared_on_the_grid_of_either(run):
+def test_two_tables_are_compared_on_the_grid_of_one(run):
     axial, exchanged = "axial:convention=mae,grid=7x11,prefix=1", (1, "halves exchanged")
     pairs = {("mae.npy", axial): (0, None), (axial, "exchanged.npy"): exchanged}
     for pair, reported in (pairs | {("mae.npy", "alibi"): (1, None)}).items():
@@ -147,7 +147,7 @@ def test_a_pair_is_compared_on_the_grid_of_either(run):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_square_is_resized_without_from_and_what_has_no_grid_is_not(run):
+def test_only_a_square_is_resized_without_from(run):
     for spec, prefix in (("square.npy", 0), ("learned.npy", 1)):
         options = ["--prefix", prefix, "--to", "20x20", "--json"]
         placed = run("resize", spec, "--from", "14x14", *options)
@@ -159,7 +159,7 @@ def test_a_square_is_resized_without_from_and_what_has_no_grid_is_not(run):
 
 @pytest.mark.parametrize("behind", [0, 3])
 def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rng, behind):
-    """27x27 rows and 3 of a class token were refused, or those 3 put before the others."""
+    """A table of 27 x 27 biases plus three class-token rows is resized with those rows last."""
     table = rng.normal(0, 0.02, (27**2 + behind, 12)).astype("f4")
     bare, of_folder = tmp_path / "biases.npy", tmp_path / "beit"
     np.save(bare, table)
@@ -182,8 +182,8 @@ def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rn
     assert run("resize", bare, *to, "--from", "27x27").status == (2 if behind else 0)
 
 
-def test_biases_of_a_window_are_read_where_a_folder_says_them(run, folder):
-    """(2w - 1)^2 rows, a column a head; the way that is told reads them as displacements."""
+def test_biases_of_a_window_are_read_from_a_folder(run, folder):
+    """A table of (2w - 1)^2 biases is read as displacements, one column for each head."""
     name = "layers.0.blocks.0.attn.relative_position_bias_table"
     save_file({name: np.load("windows.npy")}, "model.safetensors")
     config = {"model_type": "swin", "window_size": 7, "num_heads": [4], "embed_dim": 96}
@@ -197,7 +197,7 @@ def test_biases_of_a_window_are_read_where_a_folder_says_them(run, folder):
 
 @pytest.mark.parametrize("shape", [(1, 6, 6, 16), (1, 6, 9, 16)], ids=str)
 def test_an_array_of_an_image_is_on_the_grid_of_its_axes(run, tmp_path, rng, shape):
-    """(1, H, W, d), as SAM keeps it, was refused; (1, n, d) has rows, and is no grid."""
+    """A table of shape (1, H, W, d) is on a grid; a table of shape (1, n, d) is not."""
     table, sides = rng.normal(size=shape).astype("f4"), shape[1:3]
     np.save(tmp_path / "image.npy", table)
     np.save(tmp_path / "rows.npy", table.reshape(1, -1, 16))

@@ -1,4 +1,4 @@
-"""--grid and --prefix: whose points rows are, and what is said where they do not fit."""
+"""--grid and --prefix assign rows to grid points; sizes that do not fit are refused."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def files(folder):
-    """Tables of 13 rows (3 x 4 points behind one) and of others, and a user's code."""
+    """Write tables of 13 rows (3 x 4 points after one prefix row) and others, and a Python file."""
     random = np.random.default_rng(0)
     for rows in (13, 77, 78, 161, 197):
         np.save(f"{rows}.npy", random.normal(size=(rows, 6)))
@@ -55,7 +55,7 @@ def test_vectors_have_the_grid_that_is_requested(run, words, grid, prefix, lengt
         ("axial --grid 100000x100000", "67108864"),
     ],
 )
-def test_what_does_not_fit_is_one_line(run, words, part):
+def test_sizes_that_do_not_fit_are_refused_in_one_line(run, words, part):
     done = run("check-faithful", *words.split())
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert part in done.err

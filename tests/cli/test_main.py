@@ -1,4 +1,4 @@
-"""The program as a whole: how arguments are read, exit status, and errors in one line."""
+"""Argument parsing, exit status, and errors in one line."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from pefourier.cli.main import program
 
 PROGRAM = typer.main.get_command(program())
 COMMAND = [sys.executable, "-m", "pefourier"]
-ROOM = import_module("pefourier.questions.spectrum")  # the package gives the question of that name
+ROOM = import_module("pefourier.questions.spectrum")  # the package exports the function
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_positions_are_typed_in_three_ways_before_or_behind_encodings(run, typed
         assert [r["position"] for r in result["reconstructions"]] == [5, 40, 75]
 
 
-REFUSED = [  # a command, and the value, name or way out that its line has
+REFUSED = [  # command, and the value, name or remedy that its error line holds
     ("spectrum sinusoid", "Did you mean 'sinusoidal'?"),
     ("spectrum DINOv3", "axial-rope:convention=dinov3"),
     ("spectrum dft:k=3", "'k'"),
@@ -111,7 +111,7 @@ RAISED = [
 
 
 @pytest.mark.parametrize(("error", "status"), RAISED, ids=lambda x: repr(x)[:40])
-def test_what_is_raised_is_one_line_with_its_status(run, monkeypatch, error, status):
+def test_exceptions_end_in_one_line_and_a_status(run, monkeypatch, error, status):
     def fail(*_):
         raise error
 

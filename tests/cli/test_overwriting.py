@@ -1,4 +1,4 @@
-"""No option that writes replaces what the same command reads, and a full disk is told in a line."""
+"""No option replaces a file that the same command reads, and a full disk is one error line."""
 
 import json
 import os
@@ -66,7 +66,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("words", CASES)
-def test_what_is_read_is_not_replaced(run, words):
+def test_a_file_that_is_read_is_not_replaced(run, words):
     before = contents()
     done = run(*words.split())
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
@@ -82,7 +82,7 @@ def test_standard_input_is_not_replaced():
     assert (done.returncode, done.stdout, contents()) == (2, "", before)
 
 
-def test_what_is_not_read_is_replaced(run):
+def test_other_files_are_replaced(run):
     for words in ("encode t.npy --out t.csv", "encode dft --out t.npy --d 8") * 2:
         assert run(*words.split()).status == 0
 

@@ -1,4 +1,4 @@
-"""Matched file names are data: none is imported, none is an option, none names an encoding."""
+"""With --paths, file names are data: they are never imported, parsed as options or as names."""
 
 import json
 import os
@@ -28,7 +28,7 @@ TABLES += ["c#d.npy", "#.npy"]
 
 @pytest.fixture
 def repository(folder):
-    """A git repository with files of such names, beside code that leaves a mark when imported."""
+    """Make a git repository of odd file names, with a module that leaves a mark when imported."""
     Path("evil.py").write_text(MARK)
     for name in FOLDERS:
         Path(name).mkdir(parents=True)
@@ -63,7 +63,7 @@ def test_a_hook_reads_every_matched_name_as_a_path_and_runs_none(hook, run):
 
 @pytest.mark.parametrize("name", ["check-faithful", "spectrum", "context"])
 @pytest.mark.usefixtures("repository")
-def test_with_paths_a_folder_named_like_code_is_a_folder(name, run):
+def test_a_folder_named_like_a_spec_is_read_as_a_folder(name, run):
     done = run(name, "--json", "--paths", "--", "py:evil:f", "dft", "rope:rho=7", "--strict")
     assert done.status == 0, done.err
     records = done.results
@@ -75,7 +75,7 @@ def test_with_paths_a_folder_named_like_code_is_a_folder(name, run):
     "name", ["sinusoidal", "py:evil:none", "-", "rope:rho=5e5", "no.npy", "", "dft#text"]
 )
 @pytest.mark.usefixtures("repository")
-def test_what_is_no_path_is_refused_among_others_that_are_answered(name, run):
+def test_names_that_are_no_paths_are_refused(name, run):
     Path("dft#text").mkdir(exist_ok=True)
     done = run("check-faithful", "--json", "--paths", "--", name, "a b.npy")
     assert (done.status, len(done.err.splitlines())) == (2, 1)

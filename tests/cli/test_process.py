@@ -1,4 +1,4 @@
-"""The process as a whole: pipes, full disks, signals, races and memory, as a shell sees them."""
+"""The process as a shell sees it: pipes, full disks, signals, races and memory."""
 
 import io
 import json
@@ -19,8 +19,8 @@ from pefourier.cli.main import main
 pytestmark = pytest.mark.usefixtures("folder")
 PROGRAM = [sys.executable, "-m", "pefourier"]
 GIB, MIB = 2**30, 2**20
-# Processes are forked from one that has imported the program; the peak is that of each one's own
-# memory map: ru_maxrss would count the parent's at the fork.
+# Processes are forked from a parent that has imported the program. The peak comes from the memory
+# map of each child, because ru_maxrss would count the parent's peak at the fork.
 MEASURE = """
 import json, os, sys
 import numpy
@@ -63,7 +63,11 @@ def parent():
 
 @pytest.fixture
 def measured(parent, tmp_path_factory):
-    """Exit status, standard output, lines of standard error, peak bytes and CPU seconds."""
+    """Return a function that runs a command and measures its process.
+
+    The function returns the exit status, standard output, the lines of standard error, the peak
+    memory in bytes and the CPU seconds.
+    """
 
     def command(*arguments):
         paths = [tmp_path_factory.mktemp("streams") / name for name in ("out", "err")]
@@ -98,7 +102,7 @@ def test_an_answer_or_an_error_that_cannot_be_written(command, redirection):
 
 
 @pytest.mark.parametrize(("status", "left"), [(0, 2), (1, 1)])
-def test_what_cannot_be_written_at_the_end_hides_no_earlier_status(status, left):
+def test_a_failed_last_write_keeps_the_earlier_status(status, left):
     code = f"from pefourier.cli.process import leave; print('x'); leave({status})"
     command, error = [sys.executable, "-c", code], {"stderr": subprocess.PIPE, "text": True}
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
@@ -109,7 +113,7 @@ def test_what_cannot_be_written_at_the_end_hides_no_earlier_status(status, left)
 
 
 def test_two_commands_that_write_one_file_leave_one_whole_file():
-    """Pairs at once: every reader, at any time, sees the codes of one of the two."""
+    """Every reader sees the whole table of one of two commands that write the same file."""
     tables = {}
     for d in (64, 32):
         assert shell(f"pefourier encode dft --d {d} --out one.npy").returncode == 0
@@ -124,7 +128,7 @@ def test_two_commands_that_write_one_file_leave_one_whole_file():
 
 
 def draft():
-    """The name of the draft of a file, once some of it is written."""
+    """Wait for a partly written draft of a file and return its name."""
     for _ in range(3000):
         drafts = [*Path().glob(".pefourier-*")]
         if drafts and drafts[0].stat().st_size > 2**16:
@@ -144,7 +148,7 @@ def draft():
 )
 def test_a_signal_while_a_file_is_written_leaves_the_old_one(numbers, status, message, drafts):
     Path("x.csv").write_text("1,2\n")
-    process = start(*"encode learned --length 40k --out x.csv".split())  # seconds of writing lines
+    process = start(*"encode learned --length 40k --out x.csv".split())  # takes seconds to write
     name = draft()
     for number in numbers:
         process.send_signal(number)
@@ -165,7 +169,7 @@ def table(length, d):
 KILL = "os.kill(os.getpid(), signal.{})"
 AT_EXIT = "\natexit.register(os.kill, os.getpid(), signal.{})\n"
 TO_ERROR = "\ntry:\n    {}\nexcept BaseException:\n    raise ImportError('core') from None\n"
-ENDINGS = {  # of a user's code: status and what is said
+ENDINGS = {  # Python source of a user's encoding, exit status, message
     TABLE: (0, ""),
     TABLE + KILL.format("SIGINT"): (130, "pefourier: interrupted\n"),
     TABLE + KILL.format("SIGTERM"): (143, ""),
@@ -198,7 +202,7 @@ def test_an_interrupt_during_imports_leaves_no_traceback_and_is_ignored_under_no
 
 
 def small_bad_files():
-    """Files of at most 1 MiB that promise, nest or hide more than they hold."""
+    """Write files of at most 1 MiB that declare or nest more data than they hold."""
     tensor = {"dtype": "F64", "shape": [10**12, 384], "data_offsets": [0, 8 * 384 * 10**12]}
     header = json.dumps({"pe": tensor}).encode()
     nan = np.array([[0x7FF8000000000001, 0x7FF0000000000001], [0, 1]], np.uint64)
@@ -250,7 +254,7 @@ HUGE = [
 
 
 @pytest.mark.parametrize("command", [*(f"check-faithful {name}" for name in BAD_FILES), *HUGE])
-def test_what_no_machine_holds_is_refused_at_little_cost(measured, command):
+def test_impossible_sizes_are_refused_cheaply(measured, command):
     name = command.split()[1]
     if name in BAD_FILES:
         Path(name).write_bytes(BAD_FILES[name])
@@ -263,7 +267,7 @@ def test_what_no_machine_holds_is_refused_at_little_cost(measured, command):
 
 @pytest.mark.parametrize("spec", ["codes.npy", "sinusoidal:length=131072,d=256"])
 def test_a_large_table_is_answered_within_its_size(measured, spec):
-    """A table mapped from its file, codes that are declared."""
+    """Memory stays near the size of the table for a mapped file and for a formula."""
     np.save("codes.npy", np.random.default_rng(0).standard_normal((12_000, 200)))
     status, out, _, peak, _ = measured("check-faithful", spec, "--json", "-q")
     (answer,) = json.loads(out)["results"]
@@ -335,6 +339,6 @@ def test_a_terminal_gets_curves_and_colours(monkeypatch):
     assert re.search("[⠁-⣿]", on_screen(monkeypatch, "spectrum"))
     rebuilt = on_screen(monkeypatch, "reconstruct rope dft none --d 64 --pos 5")
     tops = [line.split("┤")[0] for line in rebuilt.splitlines() if "┤" in line][::2]
-    assert tops == ["   0.996 "] * 2  # charts of one answer have one axis
+    assert tops == ["   0.996 "] * 2  # the charts of one answer share one axis
     monkeypatch.setattr(Terminal, "encoding", "iso-8859-15")
     assert "┤" not in on_screen(monkeypatch, "spectrum dft")

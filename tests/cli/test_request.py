@@ -1,4 +1,4 @@
-"""What commands have in common: SPECs, sizes and times, and notes on options without effect."""
+"""Arguments that all commands share: SPECs, sizes, times, and notes on unused options."""
 
 import io
 import json
@@ -77,7 +77,7 @@ def test_counts_and_bases_are_read_as_people_write_them(run, tmp_path, typed, le
 
 
 @pytest.mark.parametrize("command", [["spectrum"], ["reconstruct", "--pos", "3"], ["context"]])
-def test_one_bad_spec_among_others_stops_none(run, command):
+def test_one_bad_spec_does_not_stop_the_others(run, command):
     specs = ["rope", "rope:d=7", "rope:rho=5e5"]
     words = [command[0], *specs, "--d", "16", *command[1:]]
     done = run(*words, "--json")
@@ -117,17 +117,17 @@ def configs(folder):
 
 
 @pytest.mark.usefixtures("configs")
-def test_the_hook_skips_what_is_no_model_and_answers_the_others(run):
+def test_the_hook_skips_files_that_are_no_models(run):
     hook = (ROOT / ".pre-commit-hooks.yaml").read_text()
     entry = [*re.search("entry: pefourier (.*)", hook)[1].split(), "--"]
     aloud = [word for word in entry if word != "--quiet"]
     files = [f"{name}/config.json" for name in CONFIGS]
     silent = {"status": 0, "out": "", "err": ""}
-    assert vars(run(*entry, *files)) == silent  # all that can be checked is sound
+    assert vars(run(*entry, *files)) == silent  # the valid configs pass without output
     assert run(*aloud, *files).err.count("pefourier: skipped: ") == 3
     unsound = LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 0.5}}
     Path("sound/config.json").write_text(json.dumps(unsound))
-    done = run(*entry, "broken/config.json", *files)  # which hides no other
+    done = run(*entry, "broken/config.json", *files)  # the broken config does not hide the others
     assert (done.status, "'broken/config.json'" in done.err) == (2, True)
     assert done.out.startswith("sound/config.json: ")
     assert vars(run(*entry, "no-model/config.json")) == silent

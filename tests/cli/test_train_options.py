@@ -1,4 +1,4 @@
-"""The options of `pefourier train`: made of plain fields, answered and noted by the shell."""
+"""The command line of `pefourier train` is translated to `Options`, and notes go to stderr."""
 
 import pytest
 
@@ -9,7 +9,7 @@ TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--see
 
 @pytest.fixture
 def chosen(run, monkeypatch):
-    """chosen("--d", "8") -> the options that training would be asked."""
+    """Return a function that parses a command line and returns the `Options` of training."""
     seen = []
     path = "pefourier.train.run.run_comparison"
     monkeypatch.setattr(path, lambda options, *_: seen.append(options))
@@ -21,12 +21,12 @@ def chosen(run, monkeypatch):
     return typed
 
 
-def test_options_are_given_as_their_fields_say(run, chosen):
+def test_options_are_parsed_into_their_fields(run, chosen):
     assert chosen() == Options()
     typed = "-e dft --encoding none --beside trees --batch-size 9 --d 8 --split random --learn"
     fields = {"encoding": ("dft", "none"), "beside": ("trees",), "batch_size": 9, "d": 8}
     assert chosen(*typed.split()) == Options(**fields, split="random", learn=True)
-    searched = ("rate=3e-4,1e-3", "dropout=0,.2")  # they follow one another
+    searched = ("rate=3e-4,1e-3", "dropout=0,.2")  # values after one --search
     assert chosen("--search", *searched, "-e", "dft") == Options(search=searched, encoding=("dft",))
     assert run("train", "--split", "halves").status == 2
 

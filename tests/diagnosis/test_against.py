@@ -1,4 +1,4 @@
-"""What named misreadings turn by, and what they cost: the published table, row by row."""
+"""Frequencies and cosines of named misreadings equal the published table in every row."""
 
 import json
 
@@ -14,7 +14,7 @@ from pefourier.questions.rotations import read_against
 LLAMA31 = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
 QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original=32768"
 OSS = "rope:rho=150000,d=64,scaling=yarn,factor=32,original=4096,truncate=false"
-TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first positions below
+TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first positions below a limit
     ("rope:rho=5e5", "base=1e4", (0.386, 0.250, 0.011, 0.075), (3, 9, 27)),
     ("rope:rho=1e6", "base=1e4", (0.475, 0.238, 0.126, -0.082), (3, 8, 25)),
     (LLAMA31, "scaling-ignored", (0.9994, 0.961, 0.708, 0.597), (512, 1724, 60725)),
@@ -33,7 +33,7 @@ TABLE = [  # rotation, misreading, cosines at 128, 1024, 4096, 32768, first posi
 
 
 @pytest.mark.parametrize(("spec", "other", "cosines", "below"), TABLE)
-def test_what_a_misreading_costs_is_the_published_table(spec, other, cosines, below):
+def test_the_cost_of_a_misreading_is_the_published_one(spec, other, cosines, below):
     enc = load(spec, 8192, 128)
     read, _ = misread(enc, other, 8192, None)
     points = np.array([128, 1024, 4096, 32768])
@@ -51,8 +51,8 @@ def test_the_local_layers_of_gemma_given_the_global_base(tmp_path):
     assert found.rotation == "sliding_attention"
 
 
-def test_what_a_mistake_does_not_name_stays():
-    """Once another base took the scaling away, too."""
+def test_a_misreading_keeps_other_settings():
+    """A misreading of the base keeps the scaling, and one of the scaling keeps the base."""
     read, _ = misread(load(LLAMA31, 8192, 128), "base=10000", 8192, None)
     same = load(LLAMA31.replace("5e5", "1e4"), 8192, 128).measure.frequencies
     np.testing.assert_array_equal(read, same)
@@ -66,13 +66,13 @@ NONE |= {"nonsense": "nonsense", "sinusoidal": "sinusoidal"}
 
 
 @pytest.mark.parametrize(("other", "value"), NONE.items())
-def test_misreadings_that_are_none(other, value):
+def test_impossible_misreadings_are_refused(other, value):
     with pytest.raises(PefourierError, match=value):
         misread(load("rope", 80, 16), other, 80, None)
 
 
 def test_the_factor_of_the_softmax_follows_the_scaling(tmp_path):
-    """DeepSeek's: (0.1 mscale_all_dim ln factor + 1)^2, its factor before the waves being 1."""
+    """DeepSeek scales logits by (0.1 mscale_all_dim ln factor + 1)^2, without attention factor."""
     scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
     config = {"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "qk_nope_head_dim": 64}
     config["rope_scaling"] = scaling | {"mscale": 1.0, "mscale_all_dim": 1.0}

@@ -1,4 +1,4 @@
-"""One slip at a time: each is planted in three configs, and found with its value."""
+"""A single mistake, planted in each of three configs, is found with its value."""
 
 import math
 from dataclasses import replace
@@ -59,7 +59,7 @@ def dump(omega, form="halves", places=None, factor=1.0, dtype=np.float32):
 
 
 def compared(name, omega, form="halves"):
-    """What is meant beside a dump of the frequencies, with the factor that is meant."""
+    """Compare the intended rotation with a dump of frequencies that has its attention factor."""
     meant = load(SPECS[name], N, D)
     return compare(meant, dump(omega, form, factor=meant.params["attention_factor"]))
 
@@ -69,13 +69,13 @@ def unscaled(name):
 
 
 def blended(name, divided):
-    """Frequencies of which a share is divided by the factor."""
+    """Return frequencies of which the share `divided` is divided by the factor."""
     theta, factor = unscaled(name), {"llama3": 8, "yarn": 4}[name]
     return theta / factor * divided + theta * (1 - divided)
 
 
 def yarn_share(around=2 * math.pi):
-    """YaRN's ramp, `around` what original / beta is divided by."""
+    """Return YaRN's ramp; `around` replaces the 2π by which original / beta is divided."""
     low, high = (D * math.log(512 / (n * around)) / (2 * math.log(1e6)) for n in (32, 1))
     low, high = max(math.floor(low), 0), min(math.ceil(high), D - 1)
     return np.clip((PAIRS - low) / (high - low), 0, 1)
@@ -93,7 +93,7 @@ def in_bfloat16(omega):
     return rounded(omega, FORMATS["bfloat16"])
 
 
-EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed value
+EVERYWHERE = {  # name: changed frequencies or part of the source, finding code, changed value
     "doubled": (lambda w: 2 * w, None, "step", "2 p"),
     "halved as integers": (lambda w: w, np.arange(N) // 2, "positions-divided", "p // 2"),
     "degrees": (lambda w: w * 180 / math.pi, None, "degrees", "p w 180 / pi"),
@@ -101,7 +101,7 @@ EVERYWHERE = {  # name: frequencies or places of the engine, code, and a changed
     "a bad pair": (lambda w: one_pair(w, 9, 1.01), None, "single-pair", None),
     "frequencies in bfloat16": (in_bfloat16, None, "bfloat16-frequencies", None),
 }
-SETTINGS = [  # config, changed settings, code
+SETTINGS = [  # config, changed settings, finding code
     ("default", {"rho": 1e4}, "base"),
     ("llama3", {"rho": 7e5}, "base"),
     ("yarn", {"factor": 6}, "factor"),
@@ -115,7 +115,7 @@ SETTINGS = [  # config, changed settings, code
     ("llama3", {"low_freq_factor": 4, "high_freq_factor": 1}, "ramp-exchanged"),
     ("yarn", {"beta_fast": 1, "beta_slow": 32}, "ramp-exchanged"),
 ]
-FORMULAS = [  # config, frequencies, code
+FORMULAS = [  # config, frequencies, finding code
     ("llama3", lambda: unscaled("llama3"), "scaling-ignored"),
     ("yarn", lambda: unscaled("yarn"), "scaling-ignored"),
     ("yarn", lambda: unscaled("yarn") / 4, "scaling-type"),
@@ -133,7 +133,7 @@ FORMULAS = [  # config, frequencies, code
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", SPECS)
-def test_what_is_meant_has_no_cause(name, form):
+def test_the_intended_rotation_has_no_cause(name, form):
     meant = load(SPECS[name], N, D)
     table = dump(omega_of(SPECS[name]), form, factor=meant.params["attention_factor"])
     for pair in ((meant, table), (table, meant)):
@@ -165,7 +165,10 @@ def test_a_mistake_of_any_rotation_is_found_with_its_value(mistake, name, form):
 @pytest.mark.parametrize("form", ["halves", "cos twice"])
 @pytest.mark.parametrize(("name", "changes", "code"), SETTINGS, ids=str)
 def test_a_changed_setting_is_found_with_its_value(name, changes, code, form):
-    """The value that gives the same frequencies: YaRN's whole pairs leave some room."""
+    """A changed setting is found with a value that gives the same frequencies.
+
+    YaRN's ramp begins and ends at whole pairs, so several values of a setting may give them.
+    """
     omega = omega_of(SPECS[name], **changes)
     found = compared(name, omega, form)
     assert found.verdict == "different"
@@ -195,7 +198,7 @@ def test_a_formula_gone_wrong_is_named(name, make, code, form):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_where_no_mistake_explains_it_pairs_are_shown_and_nothing_is_guessed(seed):
+def test_unexplained_differences_are_shown_by_pair(seed):
     rng = np.random.default_rng(seed)
     name = list(SPECS)[seed % 3]
     some = rng.permutation(D // 2)[: rng.integers(2, 12)]
@@ -210,12 +213,12 @@ def test_where_no_mistake_explains_it_pairs_are_shown_and_nothing_is_guessed(see
 
 @pytest.mark.parametrize("seed", range(12))
 def test_law_of_random_mistakes(seed):
-    """No slip is taken for none, and what is named gives the engine's frequencies again."""
+    """No mistake is overlooked, and the reported value reproduces the frequencies."""
     rng = np.random.default_rng(100 + seed)
     d, rho = int(rng.choice([32, 64, 80, 128])), float(rng.choice([1e4, 1e5, 5e5, 1e6]))
     kind = ("none", "llama3", "yarn", "linear")[seed % 4]
     settings = {"rho": rho, "factor": float(rng.choice([2, 4, 8])), "original": 512}
-    keys = {"none": 1, "linear": 2}.get(kind, 3)  # of the settings, that a scaling has
+    keys = {"none": 1, "linear": 2}.get(kind, 3)  # number of settings that a scaling has
     settings = dict([*settings.items()][:keys])
     key = list(settings)[seed // 4 % keys]
     changed = settings | {key: float(f"{settings[key] * rng.uniform(1.5, 4):.2g}")}
@@ -235,8 +238,8 @@ def test_law_of_random_mistakes(seed):
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])
-def test_another_factor_before_the_waves_is_a_difference(factor):
-    """It is part of what attention computes, and no scale that training anew makes up for."""
+def test_another_attention_factor_is_a_difference(factor):
+    """A different attention factor makes two rotations different, not different in scale."""
     meant = load(SPECS["yarn"], N, D)
     found = compare(meant, dump(omega_of(SPECS["yarn"]), factor=factor))
     assert (found.verdict, found.unit, found.pairs) == ("different", "factors", ())

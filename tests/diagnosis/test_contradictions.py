@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from claims import faithful, findings
 
-EXCLUSIVE = [  # codes of which an answer has one at most
+EXCLUSIVE = [  # sets of finding codes of which an answer has at most one
     {"grid-transposed", "row-order", "prefix-shift", "neighbours-elsewhere", "flat-index"},
     {"zero-codes", "constant-codes", "dead-columns", "random-codes"},
     {"clipped-index", "duplicate-rows", "repeating-codes", "positions-divided", "rows-of-lags"},
@@ -13,12 +13,12 @@ EXCLUSIVE = [  # codes of which an answer has one at most
     {"random-codes", "low-rank"},
     {"divisor", "irregular-frequencies"},
 ]
-SHARED = {  # codes of rows that are the same
+SHARED = {  # finding codes about equal rows
     *("clipped-index", "duplicate-rows", "repeating-codes", "positions-divided", "rows-of-lags"),
     *("zero-codes", "constant-codes", "ends-coincide", "axis-missing", "axis-duplicated"),
     "points-repeat",
 }
-APART = {"near-duplicates", "random-codes"}  # of rows of which none are
+APART = {"near-duplicates", "random-codes"}  # finding codes about distinct rows
 
 
 @pytest.mark.parametrize("question", [faithful, findings])

@@ -1,4 +1,4 @@
-"""Both sides of what is said of frequencies: those that fold, and lists that no rule makes."""
+"""Findings about frequencies: aliased frequencies, and lists that no known rule produces."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ def pairs(phases):
     return np.hstack([np.sin(phases), np.cos(phases)])
 
 
-MASSES = 2 * np.pi * 1e3 * 1e7 ** (-I / 32)  # from .001 on, at steps of one
-POINTS = 10 * 1e4 ** (-I[:16] / 16)  # a centimetre in millimetres
+MASSES = 2 * np.pi * 1e3 * 1e7 ** (-I / 32)  # from 0.001 on, in steps of 1
+POINTS = 10 * 1e4 ** (-I[:16] / 16)  # centimetres in units of millimetres
 OCTAVES = np.pi / 100 * 2.0 ** np.arange(10)
 TABLES = {
     "masses": (pairs(S * MASSES), "16 of 32"),
@@ -35,7 +35,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_waves_beyond_half_a_turn_are_counted(name):
+def test_frequencies_above_nyquist_are_counted(name):
     table, count = TABLES[name]
     assert aliased_in(from_table(table)) == count
 

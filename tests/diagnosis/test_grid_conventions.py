@@ -1,4 +1,4 @@
-"""Tables of grids are named by convention and settings; slips planted in them are found."""
+"""Grid tables are recognised by convention and settings, and planted mistakes are found."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def mae(phases):  # x first, sines before cosines in each half
     return np.hstack([f(p) for p in phases[::-1] for f in (np.sin, np.cos)])
 
 
-def doubled(phases):  # cos and sin of transformers: all pairs, and all again
+def doubled(phases):  # cos and sin of transformers: all pairs, then all pairs again
     return np.hstack([f(np.hstack(phases + phases)) for f in (np.cos, np.sin)])
 
 
@@ -37,7 +37,10 @@ ORDERS = {"timm": timm, "mae": mae, "qwen2-vl": doubled, "eva02": repeated}
 
 
 def drawn(seed, mistake):
-    """A table of a known convention with one slip or none: its name, sides, and the setting."""
+    """Draw a table of a known convention, with at most one mistake.
+
+    Return its name, its sides and the changed setting.
+    """
     rng = np.random.default_rng([seed, CONFIG_ERRORS.index(mistake) if mistake else 9])
     sides = tuple(int(n) for n in rng.integers(7, 33, size=2))
     name, pairs = list(ORDERS)[rng.integers(4)], int(rng.integers(6, 33))
@@ -91,7 +94,7 @@ def test_mistakes_are_named_in_all_of_100_draws(mistake):
         check_drawn(seed, mistake)
 
 
-SETTINGS = {  # SPEC of a table, and by which settings it is named
+SETTINGS = {  # SPEC of a table, and the settings that identify it
     "axial-rope:convention=dinov3,coordinates=index": {"coordinates": "index"},
     "axial-rope:convention=dinov3,normalise=max": {"reference": (24.0, 24.0)},
     "axial-rope:convention=dinov3,rho=50,offset=0": {"rho": 50.0, "offset": 0.0},
@@ -112,7 +115,7 @@ def test_the_nearest_convention_is_named_with_what_differs(spec):
 
 
 @pytest.mark.parametrize("changes", [{}, {"rho": 1000.0}])
-def test_what_differs_from_a_convention_in_one_row_is_not_named(changes):
+def test_a_table_with_one_different_row_has_no_convention(changes):
     table = load("axial:convention=timm", None, 64, grid=(16, 24), **changes).table()
     assert answer((16, 24), table).identified["changes"] == changes
     table[137, 5] += 1e-3
@@ -130,13 +133,13 @@ def test_learned_tables_have_no_convention(dtype, rng):
 
 
 def centred(sides, pairs):
-    """Phases of DINOv3: 2 pi (2 (i + 1/2) / N - 1) 100^(-k/m)."""
+    """Return the phases of DINOv3: 2 pi (2 (i + 1/2) / N - 1) 100^(-k/m)."""
     places = np.indices(sides).reshape(2, -1)
     units = [2 * (i + 0.5) / n - 1 for i, n in zip(places, sides, strict=True)]
     return [2 * np.pi * np.outer(u, 100.0 ** (-np.arange(pairs) / pairs)) for u in units]
 
 
-def test_cosines_alone_of_symmetric_coordinates_are_even_and_have_no_whole_waves():
+def test_cosines_of_symmetric_coordinates_are_even():
     sides = (14, 14)
     table = np.cos(np.hstack(centred(sides, 16) * 2))
     r = answer(sides, table)
@@ -182,7 +185,7 @@ def test_points_that_bfloat16_makes_one_are_stated():
     grid = (300, 300)
     r = check_faithful(load("axial-rope", None, 16, grid=grid))
     distinct = len(np.unique(np.arange(300).astype(np.float32).view(np.uint32) + 0x8000 >> 16))
-    assert distinct == 279  # whole numbers of 8 bits below 300, of which halves round to even
+    assert distinct == 279  # integers below 300 rounded to 8 bits, ties to even
     (note,) = [f for f in r.findings if f.code == "bfloat16-positions"]
     assert f"{distinct**2:,} of 90,000" in note.message
     assert not check_faithful(load("axial-rope", None, 16, grid=(64, 64))).findings

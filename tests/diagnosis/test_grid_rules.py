@@ -1,4 +1,4 @@
-"""The zoo of mistakes on a grid: each is found and named, and no correct convention is."""
+"""Each mistake of a collection on grids is found and named; no correct convention is."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ Y, X = np.indices(SIDES).reshape(2, -1)
 
 
 def part(coordinate, layout="halves", base=1e4):
-    """Half of the columns: sines and cosines of a coordinate at D/4 frequencies."""
+    """Return half of the columns: sines and cosines of a coordinate at D/4 frequencies."""
     phases = np.outer(coordinate, base ** (-np.arange(D // 4) / (D // 4)))
     waves = np.stack([np.sin(phases), np.cos(phases)], axis=1)
     return (waves if layout == "halves" else waves.swapaxes(1, 2)).reshape(len(phases), -1)
@@ -33,7 +33,7 @@ def codes_of(sides, table, **facts):
 
 
 RIGHT = both(Y, X)
-ZOO = {  # table, distinct, smallest distance, Toeplitz residual, finding
+ZOO = {  # table, distinct rows, smallest distance, Toeplitz residual, finding
     "columns first": (axial("axial:convention=rt-detr"), 77, 1.1716, 0.0329, "grid-transposed"),
     "both x": (both(X, X), 11, 0, 0, "axis-duplicated"),
     "y zeroed": (both(0 * Y, X), 11, 0, 0, "axis-missing"),
@@ -81,7 +81,7 @@ def test_blocks_of_merged_patches_are_named():
 
 def test_ends_that_coincide_are_named():
     nerf = waves_on((16, 16), np.kron(np.eye(2), 2 * np.pi / 15 * 2.0 ** np.arange(10)[:, None]))
-    r = check_faithful(nerf)  # origin: formula
+    r = check_faithful(nerf)  # frequencies from the formula
     vectors = [f.code for f in r.findings]
     assert vectors == ["ends-coincide", "ends-coincide", "aliased-frequencies"]
     assert (r.verdict, r.displacement) == ("collides", (0, 15))
@@ -112,7 +112,7 @@ def test_a_table_of_any_convention_is_known_and_not_blamed(spec):
     for sides in ((6, 8), (3, 6, 8)):
         try:
             table = load(spec, None, 96, grid=sides).table()
-        except PefourierError:  # needs frames, or another table than of points
+        except PefourierError:  # an encoding that needs frames, or a table of another kind
             continue
         r = check_faithful(table_on(sides, table.astype(np.float32), eps=2.0**-23))
         assert spec.partition("=")[2] in r.identified["conventions"]
@@ -133,7 +133,7 @@ def test_no_convention_is_seen_where_there_is_none():
 
 
 def smooth_codes(sides, d=24, seed=0):
-    """Free codes that change slowly along both axes of a grid, as trained ones do."""
+    """Return a random table whose vectors vary slowly along both axes, like trained tables."""
     rng = np.random.default_rng(seed)
     lines = [np.arange(side)[:, None] - np.arange(side) for side in sides]
     kernels = [np.linalg.cholesky(np.exp(-((k / 2) ** 2)) + 1e-9 * np.eye(len(k))) for k in lines]
@@ -170,6 +170,6 @@ def test_points_within_rounding_are_one_for_verdict_and_finding():
         assert {f.code for f in r.findings} >= {"ends-coincide"}
 
 
-def test_the_residual_of_another_order_is_its_own():
+def test_another_order_has_its_residual():
     (found,) = check_faithful(table_on(SIDES[::-1], RIGHT)).findings
     assert "fits 7x11 (Toeplitz residual 0; 0.0" in found.message

@@ -1,4 +1,4 @@
-"""Who wrote this table? Public code recognised by its formula, and look-alikes refused."""
+"""Tables of public implementations are recognised by formula; similar tables are not."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ PRODUCERS = {
 
 @pytest.mark.parametrize("name", PRODUCERS)
 def test_producers_are_recognised(name):
-    """As they are, of few rows, and in bfloat16."""
+    """A producer is recognised in full, from few rows, and in bfloat16."""
     table, params = PRODUCERS[name]
     found = identify(table.astype(np.float32), 2.0**-23)
     assert (found["encoding"], found["params"]) == ("sinusoidal", params)
@@ -87,7 +87,7 @@ def test_producers_are_recognised(name):
 @pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
 @pytest.mark.parametrize(("rho", "scale"), [(1e4, 1.5), (5e5, 1.0)])
 def test_rotary_tables_of_one_wave(rho, scale, part, wave, layout):
-    """Each column twice, in either layout, or once."""
+    """A table of only cosines or only sines is recognised in both layouts and undoubled."""
     half = scale * wave(S * rho ** (-np.arange(32) / 32))
     table = {"halves": np.hstack([half, half]), "interleaved": np.repeat(half, 2, axis=1)}
     expected = {"layout": layout} if layout else {"times": 1}
@@ -109,7 +109,7 @@ SCALED = {
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", SCALED)
 def test_tables_of_scaled_rotations(name, dtype):
-    """Both waves; cat(f, f) of one; each frequency by turns: as engines cache them."""
+    """Scaled rotations are recognised in all forms in which engines cache them."""
     spec, rho = SCALED[name]
     made = load(spec, 400)
     frequencies, factor = made.measure.frequencies, made.params["attention_factor"]

@@ -1,7 +1,7 @@
-"""Mistakes of public code as functions, and both sides of every finding.
+"""Tables of every finding and of its absence; mistakes of public code as functions.
 
-The zoo has 128 positions and 64 columns; its numbers are Toeplitz residual, residual of the best
-shift and stable rank, as measured by a separate program.
+The tables of `ZOO` have 128 positions and 64 columns. Their numbers are the Toeplitz residual, the
+residual of the best shift and the stable rank, as measured by a separate program.
 """
 
 from itertools import product
@@ -81,7 +81,7 @@ def test_zoo(name):
 
 
 def whisper(length, d):
-    """Sinusoids as they are stored in Whisper's checkpoints: all in float32."""
+    """Return the sinusoids of Whisper's checkpoints, computed in float32 throughout."""
     omega = np.exp(np.float32(-np.log(1e4) / (d // 2 - 1)) * np.arange(d // 2, dtype=np.float32))
     return pairs(np.arange(length, dtype=np.float32)[:, None] * omega)
 
@@ -202,7 +202,7 @@ def test_tables_rounded_to_16_bits_and_stored_wider(name, dtype):
         enc = stored(rounded(table, FORMATS[name]), dtype)
         assert sorted(codes_of(enc)) == sorted([*others, "stored-wider note"])
         assert (check_faithful(enc).identified is None) == (table is NORMAL)
-    for table in (waves(GRID), np.eye(80)):  # of which few digits say nothing
+    for table in (waves(GRID), np.eye(80)):  # tables whose few digits show nothing
         assert codes_of(stored(table, dtype)) == []
     whole = np.add.outer(np.arange(200.0), np.arange(8.0))
     assert "stored-wider note" not in codes_of(stored(whole, dtype))
@@ -219,14 +219,14 @@ def test_frequencies_rounded_to_16_bits(name, form):
     phase = S * rounded(GRID, FORMATS[name])
     found = codes_of(stored(forms[form](phase), np.float32), "warning")
     assert found == ["coarse-frequencies warning"]
-    for length, d in ((50, 10), (128, 64)):  # right ones, stored so
+    for length, d in ((50, 10), (128, 64)):  # correct frequencies, rounded
         phase = np.outer(np.arange(length), 1e4 ** (-np.arange(0, d, 2) / d))
         assert codes_of(short(forms[form](phase), name), "warning") == []
 
 
 @pytest.mark.parametrize("length", [50, 5000])
 def test_vectors_that_storage_makes_one_are_no_mistake(length):
-    """Four columns in bfloat16; a row that is a copy of another is a mistake still."""
+    """Rows of four columns that coincide in bfloat16 give a note; a copied row gives an error."""
     phase = np.outer(np.arange(length), [1.0, 1e-2])
     table = rounded(np.hstack([np.sin(phase)] * 2), FORMATS["bfloat16"])
     found = codes_of(from_table(table, eps=2.0**-7))
@@ -254,7 +254,7 @@ def repeated(rows, d=6):
 WAYS_TO_REPEAT = [[0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 1, 0], [0, 3, 1, 2, 1, 3, 0]]
 WAYS_TO_REPEAT += [[0, 0, 1, 1, 1, 2, 2]]
 LAGS = [load(spec, 40, 6).table() for spec in ("alibi", "kerple", "t5", "shaw", "shaw:clip=3")]
-SWEPT = {  # what is said of tables of any size, and no other error or warning
+SWEPT = {  # findings of tables of any size, with no other error or warning
     "reversed-positions warning": [
         geometric(n, d)[::-1] for n, d in product((50, 512), (6, 10, 64))
     ],
@@ -281,7 +281,7 @@ SWEPT = {  # what is said of tables of any size, and no other error or warning
 }
 
 
-COARSE = ("aliased-waves error", np.float16)  # in which cosines alone of such waves are noise
+COARSE = ("aliased-waves error", np.float16)  # in this format, such cosines are noise
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
@@ -302,7 +302,7 @@ def test_rows_of_lags_are_reported_from_positions(table):
 @pytest.mark.parametrize("twice", [1, 2])
 @pytest.mark.parametrize("first", ["sin", "cos"])
 def test_mismatched_pairs_are_found_in_16_bits(d, name, twice, first):
-    """What separates them is small where columns are many; right tables have no such finding."""
+    """Mismatched pairs are found in 16 bits, also with many columns; correct tables have none."""
     even, odd = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     column = np.arange(d)
     exponents = {"wrong": twice * column, "right": 2 * (column // 2)}
@@ -321,7 +321,7 @@ def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name)
         fast = enc.measure is not None and np.abs(enc.measure.frequencies).max() > np.pi
         vectors = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
         assert (result.identified, [f.code for f in result.findings]) == (None, vectors)
-        if name != "recurrent":  # whose states repeat once they have arrived
+        if name != "recurrent":  # the states of this encoding converge and then repeat
             for dtype in (np.float64, np.float32):
                 expected = ["zero-codes warning"] * (name == "none" and size[0] > 1)
                 assert codes_of(stored(enc.table(), dtype), "warning") == expected, (size, dtype)
@@ -337,7 +337,7 @@ def test_findings_of_the_loader_are_kept():
 
 TURNED = [("queries-keys-differ", "error", None), ("lost-minus", "error", None)]
 TURNED += [("not-a-rotation", "error", None), ("turns-its-input", "note", "rope")]
-TURNED += [("queries-keys-differ", "warning", "rope")]  # by the same angles, from a later position
+TURNED += [("queries-keys-differ", "warning", "rope")]  # the same angles from a later position
 
 
 @pytest.mark.parametrize(("code", "severity", "name"), TURNED)
@@ -384,3 +384,20 @@ def test_one_row_is_singular():
     table[9] = table[4]
     assert "1 of 128 rows repeats" in check_faithful(table).findings[0].message
     assert "position s - 1;" in check_faithful(waves(GRID, offset=-1)).findings[0].message
+
+
+@pytest.mark.parametrize("sums", [0.0, 0.1])
+def test_ones_in_cosine_and_sine_are_reported(sums):
+    """FoPE's source code pads both with ones; zeros in the sine, or a real rotation, are right."""
+    omega = 1e4 ** (-np.arange(16) / 16)
+    kept = omega >= 2 * np.pi / 64
+    phases = np.outer(np.arange(50), omega[kept])
+    mixing = np.eye(kept.sum()) + sums * np.random.default_rng(0).normal(
+        size=(2, kept.sum(), kept.sum())
+    )
+    parts = [wave(phases) @ matrix for wave, matrix in zip((np.cos, np.sin), mixing, strict=True)]
+    pads = [np.pad(part, ((0, 0), (0, (~kept).sum())), constant_values=1) for part in parts]
+    right = [pads[0], np.pad(parts[1], ((0, 0), (0, (~kept).sum())))]
+    for halves, wanted in ((pads, True), (right, False), (pads[::-1], False)):
+        codes = codes_of(from_table(np.hstack(halves)))
+        assert ("ones-in-both warning" in codes) == wanted

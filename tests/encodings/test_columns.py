@@ -1,4 +1,4 @@
-"""Orders of columns: names, tables and the ways between them say the same."""
+"""Orders of columns: names, tables and permutations agree."""
 
 import itertools
 
@@ -23,7 +23,7 @@ def phases(rng):
 
 
 def reference(phases, d):
-    """Interleaved, sines first, written number by number."""
+    """Return interleaved columns, sines first, written number by number."""
     table = np.zeros((len(phases), d))
     for s, j in np.ndindex(len(phases), min(d, 2 * phases.shape[1])):
         table[s, j] = (np.sin, np.cos)[j % 2](phases[s, j // 2])
@@ -33,7 +33,7 @@ def reference(phases, d):
 @pytest.mark.parametrize("d", [7, 8, 9])
 @pytest.mark.parametrize(("layout", "first"), ORDERS)
 def test_waves_stand_as_their_order_says(phases, layout, first, d):
-    """Of an odd number the last sine has no cosine; columns beyond the pairs are zero."""
+    """An odd number of columns ends in a sine; columns after the pairs are zero."""
     if d == 7 and first == "cos":
         return
     order = [*orders(min(d, 8))[layout, first], *range(8, d)]

@@ -1,4 +1,4 @@
-"""Domains and measures: bases of paths, spectra of lags, and phases on one axis and several."""
+"""Domains and measures: bases of paths, spectra of lags, and phases on axes."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def waves(angles):
 @pytest.mark.parametrize("spec", ["sinusoidal", "sinusoidal:offset=2", "dft", "axial"])
 @pytest.mark.parametrize("own", [{"prefix": 3}, {"grid": (9,), "prefix": 3}, {"grid": (9,)}])
 def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
-    """Behind rows without a place, and where these are left out."""
+    """Phases equal those of the vectors, with prefix rows and without them."""
     whole = load(spec, d=8, length=9 + own.get("prefix", 0), **own)
     enc = without_prefix(whole)
     points = whole.domain.x[whole.domain.prefix :]

@@ -1,4 +1,4 @@
-"""What no encoding can be built from is refused in one line that names it."""
+"""Invalid parameters of encodings are refused in one line that names them."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from pefourier.errors import PefourierError
 
 YARN = "rope:scaling=yarn,factor=2"
 LONG = "rope:scaling=longrope,factor=2,original=9,short_factor=1;1"
-REFUSED = [  # spec, length, d, grid, what the line names
+REFUSED = [  # spec, length, d, grid, part of the error
     ("rope:factor=2", 9, 8, (), "scaling=none does not use factor=2.0"),
     ("rope:scaling=linear,factor=2,original=64", 9, 8, (), "original=64"),
     (YARN, 9, 8, (), "needs original"),
@@ -71,6 +71,11 @@ REFUSED = [  # spec, length, d, grid, what the line names
     ("t5:max_distance=8", 9, 8, (), "max_distance must be above 8; got 32 and 8"),
     ("tupe:heads=3", 9, 8, (), "heads=3"),
     ("shaw:clip=-1", 9, 8, (), "clip"),
+    ("sandwich:head=5", 9, 8, (), "head / 2"),
+    ("pseudo-gaussian:power=3", 9, 8, (), "power"),
+    ("dpb:depth=0", 9, 8, (), "depth"),
+    ("fire:c=-1", 9, 8, (), "c must be"),
+    ("fire:threshold=0", 9, 8, (), "threshold"),
     ("tree:parents=-1;0;0;0", 9, 8, (), "node 0 has more than 2 children"),
     ("tree:parents=0;0", 9, 8, (), "parents must start with -1"),
     ("tree:width=4,p=0.5;0.6", 9, 6, (), "d must be at least 8"),
@@ -84,7 +89,10 @@ REFUSED = [  # spec, length, d, grid, what the line names
     ("learned", 2**20, 2**10, (), "the limit is"),
     ("alibi", None, 2, (3, 4), "lag"),
     ("sinusoidal", 0, 8, (), "length"),
-    *((name, 9, 8, (), "depends on the tokens") for name in ("rnn", "path", "CARoPE", "FoX")),
+    *(
+        (name, 9, 8, (), "depends on the tokens")
+        for name in ("rnn", "path", "CABLE", "CoPE", "dape", "wav2vec2")
+    ),
     ("hope", 9, 8, (), "name of several encodings"),
     ("drope", 9, 8, (), "no vectors of its own"),
 ]
@@ -121,7 +129,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("named", CALLS)
-def test_what_python_gives_is_refused(named):
+def test_invalid_python_arguments_are_refused(named):
     with pytest.raises(PefourierError) as caught:
         CALLS[named]()
     assert named in str(caught.value)

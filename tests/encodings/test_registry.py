@@ -1,4 +1,4 @@
-"""One function adds an encoding; its row in tests/helpers/reference.py and the laws wait for it."""
+"""One function adds an encoding; tests/helpers/reference.py and the laws then need its row."""
 
 import re
 
@@ -23,7 +23,7 @@ from pefourier.train.options import Options
 
 @pytest.fixture
 def sawtooth():
-    """An encoding as a file of a family would add it."""
+    """Register an encoding as a file of a family would add it."""
 
     @encoding("sawtooth", "a test, 2024")
     def sawtooth(length: int, d: int, *, period: int = 8, scale: float = 1.0) -> Encoding:
@@ -60,7 +60,7 @@ def test_one_function_is_listed_loaded_and_assessed(run):
     np.testing.assert_array_equal(enc.table()[:, 0], [0, 0.5, 1, 1.5, 0, 0.5])
     (result,) = run("check-faithful", "sawtooth:period=4", "-S", 6, "--d", 2, "--json").results
     assert (result["verdict"], result["distinct"]) == ("collides", 4)
-    assert BUILDERS.keys() ^ ROWS.keys() == {"sawtooth"}  # what the first of the laws looks at
+    assert BUILDERS.keys() ^ ROWS.keys() == {"sawtooth"}  # the first law that a new encoding breaks
 
 
 MEANT = {"rotary:rho=5e5": "rope:rho=5e5", "NoPE": "none", "one-hot": "onehot"}
@@ -68,7 +68,7 @@ MEANT |= {"yarn:factor=4,original=64": "rope:scaling=yarn,factor=4,original=64"}
 
 
 @pytest.mark.parametrize(("typed", "meant"), MEANT.items())
-def test_a_name_people_type_is_what_it_stands_for(typed, meant):
+def test_common_names_are_aliases(typed, meant):
     assert source_of(typed) == "name"
     assert load(typed, 9, 8).spec == load(typed, 9, 8).label == meant
     np.testing.assert_array_equal(load(typed, 9, 8).table(), load(meant, 9, 8).table())
@@ -85,7 +85,7 @@ def test_a_name_without_vectors_is_refused_by_each_door(name):
 
 @pytest.mark.parametrize("odd", ["sine", "d+1", "zero"])
 def test_an_odd_d_is_filled_as_reported(odd):
-    """A last sine without cosine, the same over d + 1, or a column of zeros."""
+    """An odd d ends in a sine alone, in a sine of d + 1 columns, or in a column of zeros."""
     table, s = load(f"sinusoidal:odd={odd}", 9, 5).table(), np.arange(9)
     over = {"sine": 5, "d+1": 6, "zero": 4}[odd]
     phases = [s * 10000.0 ** (-2 * i / over) for i in range(3)]
@@ -96,7 +96,7 @@ def test_an_odd_d_is_filled_as_reported(odd):
     np.testing.assert_allclose(fairseq, 1e4 ** -np.linspace(0, 1, 3), rtol=1e-14)
 
 
-def test_the_largest_number_of_declared_waves_is_the_amplitude_of_the_widest():
+def test_the_largest_number_of_sinusoids_is_the_largest_amplitude():
     waves = KernelMeasure(np.array([0.1, 0.2]), np.array([0.1, 0.9]), squared_length=10.0)
     enc = with_measure(from_table(np.eye(4)), waves)
     assert largest_at_ends(enc) == pytest.approx(3.0)

@@ -1,4 +1,4 @@
-"""The closest pair and the distinct codes, by lags and by rows, against the double loop."""
+"""The closest pair and the distinct vectors, by lags and by rows, equal a double loop."""
 
 from functools import cache
 
@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(20240513)
 
 
 def waves(frequencies, length, weights=None, **facts):
-    """The encoding of cosines and sines that a measure declares."""
+    """Return the encoding of cosines and sines that a measure declares."""
     omega = np.asarray(frequencies, dtype=float)
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
     measure = KernelMeasure(omega, weights, **{"squared_length": 1.0, **facts})
@@ -33,7 +33,7 @@ def waves(frequencies, length, weights=None, **facts):
 
 
 def dft(period, length):
-    """All frequencies of a period, with the weights of the real DFT."""
+    """Return an encoding of all frequencies of a period, with the weights of the real DFT."""
     k = np.arange(period // 2 + 1)
     weights = np.where((k == 0) | (2 * k == period), 1.0, 2.0) / period
     return waves(2 * np.pi * k / period, length, weights, period=period)
@@ -67,7 +67,7 @@ def test_lags_and_rows_agree(name, lags_at_once, monkeypatch):
 
 
 STEP = 2 * np.pi * 1e-11
-KNOWN = [  # codes, and what is known of them: distance, pair, distinct
+KNOWN = [  # vectors and their known distance, pair and number of distinct vectors
     (from_table(np.ones((1, 4))), (np.inf, None, 1)),
     (from_table(np.array([[0.0], [1e-200], [1.0]])), (1e-200, (0, 1), 3)),  # its square is 0
     (waves([1.0], 1), (np.inf, None, 1)),
@@ -78,11 +78,11 @@ KNOWN = [  # codes, and what is known of them: distance, pair, distinct
         (waves(2 * np.pi * k * np.array([1, 2, 12]) / 1e3, 5000), (0.0, (0, 1000), 1000))
         for k in (1, 3)
     ),
-    (waves([2 * np.pi / 75], 400), (0.0, (0, 75), 75)),  # a later one rounds to less
+    (waves([2 * np.pi / 75], 400), (0.0, (0, 75), 75)),  # a later lag rounds to a smaller distance
     (waves([2 * np.pi * (1 + 1e-11) / 500], 900), (STEP, (0, 500), 900)),  # nearly a period
-    (waves([1e-9, 3e-9], 1000), (5**0.5 * 1e-9, (0, 1), 1000)),  # a short step is none
+    (waves([1e-9, 3e-9], 1000), (5**0.5 * 1e-9, (0, 1), 1000)),  # a short step is not zero
     (waves([0.0], 5), (0.0, (0, 1), 1)),
-    (waves([1e17], 50), (0.0, (0, 1), 1)),  # phases without a digit tell nothing apart
+    (waves([1e17], 50), (0.0, (0, 1), 1)),  # phases without a correct digit distinguish nothing
     (waves_on((3, 3), [[1e17, 3e17], [2e17, 1e17]]), (0.0, (0, 1), 1)),
     (waves_on((3, 4), [[0.5, 0.0]]), (0.0, (0, 1), 3)),
 ]
@@ -121,7 +121,7 @@ TABLES = {
     "equal halves": np.tile(RANDOM.standard_normal((60, 4)), (2, 1)),
     "signed zeros": np.where(RANDOM.random((90, 9)) < 0.5, 0.0, -0.0),
     "several equal": np.array([[5.0], [1.0], [2.0], [2.0], [1.0], [1.0]]),
-    **{  # pairs that are not neighbours, and later ones that are little nearer
+    **{  # pairs that are not neighbours, and later pairs slightly nearer
         f"gaps {k}": np.array([0.0, 10.0, a, 10.0 + b])[:, None]
         for k, (a, b) in enumerate([(1, 0.9999), (0.9999, 1), (1, 1 - 3e-10), (1 + 3e-10, 1)])
     },
@@ -175,7 +175,7 @@ def test_equal_rows_are_those_of_numpy(rng):
 
 @pytest.mark.parametrize("kind", ["standard_normal", "standard_cauchy", "one column"])
 def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, monkeypatch):
-    """Once 10 MB of two columns took half a minute, more with rows far out, as Cauchy's are."""
+    """Tables of few columns are searched without comparing all pairs."""
     rng = np.random.default_rng(0)
     table = (
         rng.standard_normal((20_000, 1))
@@ -191,7 +191,7 @@ def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, monkeypatch):
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_pair_within_the_rounding_of_its_longest_row_is_looked_at(swapped, monkeypatch):
-    """Its product was off by 45, where 100 is the bound of the row and 0 of the other one."""
+    """Pairs within the rounding of their longest row are considered."""
     rows = closest_rows.scale_rows(np.array([[-9.0, 0], [0, 0], [1, 0]]))
     best, unit = closest_rows.BestPair(rows), rows.scale**2
     best.consider(np.array([0]), np.array([1]))

@@ -1,4 +1,4 @@
-"""Declared structure is used: no dense path is taken where a short one is exact."""
+"""Declared structure avoids dense computations where a short one is exact."""
 
 import tracemalloc
 
@@ -30,7 +30,7 @@ def test_rows_are_hashed_once_where_few_columns_report_them_apart(monkeypatch):
     monkeypatch.setattr(precision, "row_hashes", count)
     n = 2**14
     check_faithful(build("rope", length=n, d=128))
-    assert sum(hashed) < 9 * n  # of positions and of phases, in each of four formats
+    assert sum(hashed) < 9 * n  # positions and phases, in each of four formats
 
 
 def test_rows_that_share_a_key_by_chance_stay_apart(monkeypatch, rng):

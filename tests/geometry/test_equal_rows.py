@@ -1,4 +1,4 @@
-"""Rows that rounding alone tells apart are one code; the count is that of whole-number angles."""
+"""Rows that differ only by rounding are one vector; counts equal those of integer angles."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,14 @@ RANDOM = np.random.default_rng(20261122)
 
 
 def table_of(turns, n, dtype, within=float, waves=(np.sin, np.cos)):
-    """Waves that make p turns in q steps each, their phases computed in a type."""
+    """Return sinusoids of p rotations in q steps each, with phases computed in a dtype."""
     t = np.arange(n).astype(within)
     phases = [within(2 * np.pi) * t * within(p) / within(q) for p, q in turns]
     return np.stack([wave(phase) for phase in phases for wave in waves], axis=1).astype(dtype)
 
 
 def codes_of(turns, n):
-    """How many codes there are: angles are the same where p s is, modulo q."""
+    """Return the number of distinct vectors: angles are equal if p s is equal modulo q."""
     return len({tuple(p * s % q for p, q in turns) for s in range(n)})
 
 
@@ -56,7 +56,7 @@ def test_calendars_have_as_many_vectors_as_their_period_has_steps(name, dtype):
 DAY = 0.5 * table_of([(1, 24)], 168, float)
 NOISE = np.random.default_rng(1).uniform(-1, 1, DAY.shape)
 HOURS = table_of(HARMONICS, 168, np.float32, np.float32)  # phases computed in float32
-ONE_VECTOR = {  # tables, and how many codes they have
+ONE_VECTOR = {  # tables and their number of distinct vectors
     "phases in float32": (HOURS, 24),
     "the same, stored wider": (HOURS.astype(float), 24),
     "two decimals": (np.round(DAY + 5e-13 * NOISE, 2), 24),
@@ -107,7 +107,7 @@ def test_rows_that_are_near_and_not_equal_keep_their_distance(name):
 
 
 @pytest.mark.parametrize(("units", "expected"), [(1, (0.0, 39)), (200, (200 * 2.0**-50, 40))])
-def test_units_in_the_last_place_are_a_distance_where_rounding_explains_them_not(units, expected):
+def test_units_in_the_last_place_count_unless_rounding_explains_them(units, expected):
     table = np.ones((40, 6)) * np.arange(1, 41)[:, None]
     table[30] = table[3]
     table[30, 2] += units * np.spacing(4.0)
@@ -119,7 +119,7 @@ def test_units_in_the_last_place_are_a_distance_where_rounding_explains_them_not
 @pytest.mark.parametrize("front", [0, 2])
 @pytest.mark.parametrize("dtype", [float, np.float32])
 def test_rows_of_zeros_hide_no_period(dtype, front):
-    """Once 8 rows of padding made a day's 24 codes 165, and a bug of four of them."""
+    """Rows of zeros do not hide a period: 24 vectors of a day and one of padding."""
     hours = table_of(HARMONICS, 168, dtype)
     result = check_faithful(np.pad(hours, [(front, 8), (0, 0)]))
     assert (result.distinct, result.gap) == (25, 0.0)
@@ -130,7 +130,7 @@ def test_rows_of_zeros_hide_no_period(dtype, front):
 @pytest.mark.parametrize("dtype", [float, np.float32])
 @pytest.mark.parametrize("n", [17, 1001])
 def test_a_grid_whose_ends_are_one_point_of_the_circle_collides(n, dtype):
-    """sin 2^k pi x from -1 to 1; once "injective", with ends 5e-14 of a code's length apart."""
+    """The ends of sin 2^k pi x from -1 to 1 collide, although rounding separates them."""
     x = np.linspace(-1, 1, n, dtype=dtype)[:, None]
     phases = x * dtype(np.pi) * 2 ** np.arange(12, dtype=dtype)
     assert found_in(np.hstack([np.sin(phases), np.cos(phases)])).distinct == n - 1

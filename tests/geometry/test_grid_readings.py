@@ -1,7 +1,8 @@
-"""Tables read on a wrong grid: each slip is found with the right grid, and right tables have none.
+"""Tables read on a wrong grid: each mistake is found with the right grid.
 
-Tables are drawn as trained ones are: Gaussian processes that change slowly along each axis, with
+Tables are drawn like trained tables: Gaussian processes that vary slowly along each axis, with
 noise up to 0.7 of their size, in 32 to 384 dimensions. Cosines of neighbours are then 0.5 to 0.95.
+Tables on the right grid have no finding.
 """
 
 import numpy as np
@@ -20,14 +21,14 @@ MISREAD = {"neighbours-elsewhere", "grid-transposed", "row-order", "prefix-shift
 
 
 def drawn(rng, sides, widths=(64, 128, 384)):
-    """A trained table, and the row of a class token."""
+    """Draw a trained table, and the row of a class token."""
     d = int(rng.choice(widths)) // (len(sides) - 1)
     table = smooth_table(rng, sides, d, reach=rng.uniform(1.2, 4), noise=rng.uniform(0.05, 0.7))
     return table + 0.5 * rng.normal(size=d), rng.normal(size=(1, d))
 
 
 def errors_of(rng, sides, widths=(64, 128, 384)):
-    """Rows with the grid that is told, then the right one and the row where it begins."""
+    """Yield rows with a stated grid, the right grid and the row where it begins."""
     table, token = drawn(rng, sides, widths)
     n = len(table)
     yield np.vstack([table, token])[1:], sides, sides, -1
@@ -69,7 +70,7 @@ def test_mistakes_are_found_in_all_of_many_draws(seed):
 
 
 def check_answers(rng, sides):
-    """Warnings of both commands, behind a row that is told as a prefix."""
+    """Both commands warn about each mistake after a row that is declared as a prefix."""
     for table, reported, grid, row in errors_of(rng, sides, (64,)):
         (warning,) = misread(table, reported)
         expected = f"a {size_of(grid)} grid"
@@ -81,7 +82,7 @@ def check_answers(rng, sides):
 
 
 def misread(table, sides):
-    """What tells that rows are not those of a grid, of check-faithful and resize alike."""
+    """Return findings about a wrong grid, which check-faithful and resize must share."""
     placed = table_on(sides, np.vstack([table[:1], table]), prefix=1)
     found = [f for f in check_faithful(placed).findings if f.code in MISREAD]
     assert [f for f in resize_table(placed, sides).findings if f.code in MISREAD] == found
@@ -100,7 +101,7 @@ def test_both_commands_warn_of_all_mistakes(sides, rng):
 
 
 def test_a_formula_on_a_wrong_grid_is_reported_by_resize():
-    """Rows down the columns: an error that check-faithful has a rule of its own for."""
+    """Rows in column order are an error of resize too, as in the rule of check-faithful."""
     table = load("axial:convention=rt-detr", None, 64, grid=(7, 11)).table()
     found = resize_table(table_on((7, 11), table), (9, 9)).findings
     assert [f.code for f in found] == ["grid-transposed"]
@@ -136,7 +137,7 @@ def test_means_of_lines_are_those_of_a_double_loop(rng):
     assert means(1, 5, start, start + 60)[4] == pytest.approx(np.mean(ends), abs=1e-6)
 
 
-RIGHT = [  # tables that look odd, and stand where they are told to
+RIGHT = [  # unusual tables on their right grids
     ("a sequence", (196,), (14, 14)),
     ("rows apart", (14,), (14, 14)),
     ("frames apart", (7, 7), (8, 7, 7)),

@@ -1,4 +1,4 @@
-"""Resizing beside scipy's waves, axis by axis; test_resize has the values of torch."""
+"""Resizing equals scipy's interpolation axis by axis; test_resize has the values of torch."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_fourier_is_scipys_spectrum_with_zeros_added(n, m):
     waves[: min(n, m)] = dct(line, norm="ortho")[:m]
     expected = idct(waves, norm="ortho") * np.sqrt(m / n)
     np.testing.assert_allclose(WEIGHTS["fourier"](n, m) @ line, expected, atol=1e-13)
-    if m > n:  # nothing is lost
+    if m > n:  # the new grid loses no frequency
         np.testing.assert_allclose(WEIGHTS["fourier"](m, n) @ expected, line, atol=1e-13)
 
 

@@ -1,4 +1,4 @@
-"""Rounding against torch's own formats; distinct codes against walks and published counts."""
+"""Rounding equals torch's formats; distinct vectors equal walks and published counts."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_rounding_is_that_of_torch(name, rng):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_numbers_of_any_size_are_rounded_as_by_scaling(name):
-    """By steps of a power of two, written out: normal and subnormal, ties, overflow, no numbers."""
+    """Rounding equals steps of a power of two, for subnormal numbers, ties, overflow and NaN."""
     form, rng = FORMATS[name], np.random.default_rng(0)
     ties = rng.integers(-(2 ** (form.digits + 2)), 2 ** (form.digits + 2), 2000)
     odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, 465.0, form.largest, 2.0**form.lowest]
@@ -59,7 +59,7 @@ def test_distinct_vectors_with_phases_in_low_precision(length, bfloat16, float16
 
 
 def walk(rows):
-    """How many rows differ, and how many from the first on all do."""
+    """Return the number of different rows, and of the first rows without a repeat."""
     rows = [tuple("nan" if np.isnan(v) else v for v in row) for row in (rows + 0.0).tolist()]
     again = [i for i, row in enumerate(rows) if row in set(rows[:i])]
     return len(set(rows)), min([*again, len(rows)])
@@ -78,7 +78,10 @@ WALKED = {
 @pytest.mark.parametrize("whole", [2**18, 0])
 @pytest.mark.parametrize("name", WALKED)
 def test_losses_are_those_of_a_walk(name, whole, monkeypatch):
-    """Position after position: products and their sums rounded, then cosines and sines."""
+    """Losses equal those of a walk over positions.
+
+    The walk rounds products and their sums, then cosines and sines.
+    """
     monkeypatch.setattr("pefourier.geometry.precision.WHOLE", whole)
     enc = WALKED[name]
     x = np.reshape(enc.domain.places(enc.domain.x) + enc.measure.offset, (len(enc), -1))

@@ -1,4 +1,4 @@
-"""Singular values and projections: against numpy, arb and mpmath, by matrices and closed forms."""
+"""Singular values and projections equal those of numpy, arb, mpmath and closed forms."""
 
 import mpmath
 import numpy as np
@@ -19,7 +19,7 @@ def measure(frequencies, weights=None, size=1.0, **facts):
 
 
 def declared(frequencies, length):
-    """The encoding of cosines and sines that a measure of equal weights declares."""
+    """Return the encoding of cosines and sines that a measure of equal weights declares."""
     own = measure(frequencies, size=float(len(frequencies)))
 
     def vectors(x):
@@ -72,7 +72,7 @@ def test_factors_are_those_of_the_whole_table(name, size, monkeypatch):
     full = factors.rank == min(table.shape)
     assert (factors.condition_number is not None) == full
     kept = sigma > 1e-5 * sigma[0]
-    if (kept == above).all():  # else projections depend on rounding
+    if (kept == above).all():  # otherwise projections depend on rounding
         projection = left[:, kept] @ left[:, kept].T - np.eye(len(enc))
         assert factors.inverse_error() == pytest.approx(np.abs(projection).max(), abs=1e-9)
         for s in (0, len(enc) // 2, len(enc) - 1):
@@ -80,7 +80,7 @@ def test_factors_are_those_of_the_whole_table(name, size, monkeypatch):
             assert factors.inverse_error(s) == pytest.approx(row, abs=1e-9)
 
 
-# (length, d, rho): singular values by place, of inner products in 260 bits (python-flint, arb)
+# (length, d, rho): singular values by index, of inner products in 260 bits (python-flint, arb)
 BY_ARB = {
     (4096, 256, 1e4): {
         0: 321.06968672137236,
@@ -108,12 +108,12 @@ def test_singular_values_have_their_digits_down_to_the_tolerance(length, d, rho,
 
 
 def test_coarse_storage_raises_the_tolerance():
-    """Rounding to float32 lifts the small singular values; they are still not a rank."""
+    """Rounding to float32 raises small singular values, but not the rank."""
     table = build("sinusoidal", length=80, d=256).table().astype(np.float32)
     assert np.linalg.matrix_rank(table.astype(float)) == 80
     rank = decompose(from_table(table, eps=2.0**-23)).rank
     assert 30 <= rank <= 36
-    assert decompose(from_table(table.astype(float))).rank == rank  # stored wider
+    assert decompose(from_table(table.astype(float))).rank == rank  # stored in a wider dtype
 
 
 SLOW = {
@@ -144,13 +144,13 @@ def test_inner_products_of_waves_are_those_of_a_closed_form_in_300_bits(name, wa
 
 
 def dirichlet(x, n):
-    """Sum of cos(x t) over n positions t about their middle."""
+    """Return the sum of cos(x t) over n positions t centred at 0."""
     return mpmath.sin(n * x / 2) / mpmath.sin(x / 2) if x else mpmath.mpf(n)
 
 
 @pytest.mark.parametrize(("rho", "rank"), [(1e3, 64), (5e5, 52)])
 def test_long_declared_vectors_have_the_factors_of_their_table(rho, rank, monkeypatch):
-    """Base 1,000 is read from inner products alone; the slow pairs of 500,000 need the rows."""
+    """Base 1,000 is computed from inner products alone; slow pairs of 500,000 need the rows."""
     blocks = []
     monkeypatch.setattr(even_odd_svd, "BLOCK", 2**14)
     monkeypatch.setattr(even_odd_svd, "gram", lambda *a: blocks.append(1) or gram(*a))

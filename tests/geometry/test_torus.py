@@ -1,4 +1,4 @@
-"""Eq. 15 on a torus, beside sums written out, its directions, and how far phases of grids go."""
+"""Eq. 15 on a torus equals sums written out; directions and ranges of phases on grids."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from pefourier.geometry.torus import (
 
 
 def written_out(frequencies, weights, sides, sigma):
-    """Every frequency of the torus by every declared one, with images two turns around."""
+    """Return the density of a torus from all frequencies, with images two periods away."""
     total = np.zeros(sides)
     for place in np.ndindex(*sides):
         for sign in (1, -1):

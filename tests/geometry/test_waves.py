@@ -1,4 +1,4 @@
-"""Pairs of columns that turn and rows that are random numbers."""
+"""Sinusoid pairs of columns are found, and random rows are recognised."""
 
 from itertools import combinations
 
@@ -32,7 +32,7 @@ def test_sinusoid_pairs_are_found_in_any_order(rng, n, unit):
 
 @pytest.mark.parametrize("shape", [(12, 5), (25, 16)], ids=str)
 def test_deviations_are_those_of_sums_written_out(rng, shape):
-    """Of all pairs of waves i < j: the mean of d cos², and how far that is from 1 by chance."""
+    """Deviations equal sums over pairs of sinusoids: of d cos² minus 1, in standard errors."""
     rows = rng.normal(size=shape)
     n, d = shape
     cycles = [k for k in range(1, n) if 2 * k < n]
@@ -71,7 +71,8 @@ def test_only_what_is_drawn_looks_random(name):
             table = np.asarray(load(name, n, d).table(), dtype=float)
         except PefourierError:  # its dimension is that of heads or of a grid
             continue
-        assert look_random(table[:512]) == (name in DRAWN)
+        is_drawn = name in DRAWN or (name == "deberta" and n <= 128)  # lags without a common bucket
+        assert look_random(table[:512]) == is_drawn
 
 
 def test_structure_of_any_kind_is_no_noise(rng):

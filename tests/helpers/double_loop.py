@@ -1,11 +1,11 @@
-"""The closest pair and the distinct rows of a table by their definition: the slow twin."""
+"""The closest pair and the distinct rows of a table, computed by their definition."""
 
 import numpy as np
 import pytest
 
 
 def by_definition(table):
-    """Distance, pair and number of distinct rows by a loop over all pairs in order."""
+    """Return distance, pair and number of distinct rows by a loop over all pairs in order."""
     table = np.asarray(table, dtype=float)
     n = len(table)
     scale = np.ptp(table) or 1.0

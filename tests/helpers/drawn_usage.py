@@ -1,4 +1,4 @@
-"""What heads of random rows use, those of some pairs perhaps longer in queries."""
+"""Answers of `usage` for heads of random rows, with some pairs perhaps longer in queries."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from pefourier.weights.usage import Usage
 
 
 def drawn_model(rng, shape, louder=1.0, of=slice(0), name="", length=512):
-    """A rotation of layers, heads, heads of keys, pairs, columns."""
+    """Draw a rotation from the numbers of layers, heads, key heads, pairs and columns."""
     layers, heads, kv, pairs, columns = shape
     shares = []
     for layer in range(layers):
@@ -23,7 +23,7 @@ def drawn_model(rng, shape, louder=1.0, of=slice(0), name="", length=512):
 
 
 def drawn_usage(*rotations, doubt=False):
-    """The answer about rotations, each by its keywords for `drawn_model`."""
+    """Return the answer about rotations, each given by keywords of `drawn_model`."""
     rng = np.random.default_rng(0)
     models = [drawn_model(rng, (4, 8, 4, 16, 64), **one) for one in rotations]
     code = {"told": "halves", "name": "neighbours", "both": "halves -0.1, neighbours +0.7"}

@@ -1,4 +1,4 @@
-"""Processes that tests start, forked from one that has loaded torch: seconds less for each."""
+"""Processes forked from one that has loaded torch, which saves seconds for each."""
 
 import multiprocessing
 import os
@@ -19,7 +19,7 @@ def enter(work, arguments, environment, out):
 
 
 class Forked:
-    """work(*arguments) in a process of its own; `stated` is what it wrote to both streams."""
+    """Run work(*arguments) in a separate process; `stated` is its output on both streams."""
 
     def __init__(self, work, *arguments, **environment):
         self.file = Path(tempfile.mkdtemp(), "out")
@@ -37,7 +37,7 @@ class Forked:
         return self.process.is_alive()
 
     def wait_for(self, text):
-        """Whether it says so before it ends."""
+        """Wait until the text is printed or the process ends; return whether it was printed."""
         while self.process.is_alive() and text not in self.stated:
             time.sleep(0.01)
         return text in self.stated
@@ -47,7 +47,7 @@ class Forked:
         self.process.join()
 
     def finished(self, status=0):
-        """What it said, once it has ended with that status."""
+        """Wait for the process to end with a status, and return its output."""
         self.process.join(120)
         assert self.process.exitcode == status, self.stated
         return self.stated

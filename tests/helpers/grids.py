@@ -1,4 +1,4 @@
-"""Encodings on grids for tests: declared measures, their tables, and slow twins."""
+"""Encodings on grids for tests: declared measures, their tables, and slow references."""
 
 from dataclasses import replace
 
@@ -9,12 +9,12 @@ from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, 
 
 
 def table_on(sides, table, prefix=0, **facts):
-    """A table as that of the points of a grid."""
+    """Return a table whose rows are the points of a grid."""
     return replace(from_table(np.asarray(table), **facts), domain=lattice(sides, prefix))
 
 
 def waves_on(sides, frequencies, weights=None):
-    """Codes of cosines and sines of declared frequencies (m, axes)."""
+    """Return an encoding of cosines and sines of declared frequencies (m, axes)."""
     frequencies = np.asarray(frequencies, dtype=float)
     m, domain = len(frequencies), lattice(sides)
     weights = np.full(m, 1 / m) if weights is None else np.asarray(weights)
@@ -28,7 +28,10 @@ def waves_on(sides, frequencies, weights=None):
 
 
 def mixed_frequencies(heads=12, size=64, base=10.0, seed=0):
-    """RoPE-Mixed at its start (Heo et al., 2024): a random angle a head, half turned by 90°."""
+    """Return the initial frequencies of RoPE-Mixed (Heo et al., 2024).
+
+    Each head has a random angle, and its second half is rotated by 90 degrees.
+    """
     angle = np.random.default_rng(seed).random((heads, 1)) * 2 * np.pi
     length = base ** (-4 * np.arange(size // 4) / size)
     rotated = [angle + quarter for quarter in (0, np.pi / 2)]
@@ -37,7 +40,7 @@ def mixed_frequencies(heads=12, size=64, base=10.0, seed=0):
 
 
 def mean_products(table, sides):
-    """Inner products, and their means over pairs of points with one displacement: (n, n) each."""
+    """Return inner products and their means over pairs with one displacement, (n, n) each."""
     places = np.indices(sides).reshape(len(sides), -1).T
     lags = (places - places[:, None]).reshape(-1, len(sides))
     _, inverse = np.unique(lags, axis=0, return_inverse=True)
@@ -48,7 +51,7 @@ def mean_products(table, sides):
 
 
 def smooth_table(rng, sides, d=24, reach=2**0.5, noise=0.0):
-    """A table that changes slowly along each axis of a grid, as trained ones do, and noise."""
+    """Return a table that varies slowly along each axis of a grid, as in training, plus noise."""
     table = rng.normal(size=(*sides, d))
     for axis, side in enumerate(sides):
         lags = np.subtract.outer(np.arange(side), np.arange(side))

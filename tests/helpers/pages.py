@@ -1,4 +1,4 @@
-"""A page of HTML as it is read without a browser: elements, text, and what is wrong with it."""
+"""An HTML page parsed without a browser: elements, text, and faults of the markup."""
 
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""Tables and rotations on grids as public implementations make them: transformers and diffusers.
+"""Tables and rotations on grids from public implementations: transformers and diffusers.
 
-A rotation is given as cosines and sines of its pairs, (n, m) each; a table as it is, (n, d). All
-have the points of a grid in raster order. What needs a package that does not install beside a CPU
-build of torch was recorded, in recorded_axes.json: timm 1.0.31, positional-encodings 6.0.3, and
+A rotation is given as cosines and sines of its pairs, (n, m) each, and a table as (n, d). Both
+have the points of a grid in raster order. The file recorded_axes.json holds results of packages
+that do not install next to a CPU build of torch: timm 1.0.31, positional-encodings 6.0.3, and
 functions of mae efb2a80, DiT ed81ce2, rope-vit ce85c2e, RT-DETR 068dfde, vit-pytorch 69d24fe, sam2
-2b90b9f and mistral-inference 2557e12, on a grid of 3 x 4, d 16.
+2b90b9f and mistral-inference 2557e12, on a grid of 3 x 4 with d 16.
 """
 
 import warnings
@@ -43,11 +43,11 @@ with warnings.catch_warnings():
     from transformers.models.vjepa2 import modeling_vjepa2 as vjepa2
 
 
-PARTS = [16, 56, 56]  # of 128 columns, for time, rows and columns
+PARTS = [16, 56, 56]  # columns of 128 for time, rows and columns
 
 
 def coordinates(grid):
-    """Coordinates of the points (axes, n)."""
+    """Return the coordinates of the points, (axes, n)."""
     return torch.from_numpy(np.indices(grid).reshape(len(grid), -1))
 
 
@@ -64,7 +64,7 @@ def real_and_imaginary(complex_numbers):
 
 
 def zeros(grid, patch=(1, 1, 1)):
-    """A latent of which each token of the grid is one patch."""
+    """Return a latent in which each token of the grid is one patch."""
     return torch.zeros(1, 16, *(n * p for n, p in zip(grid, patch, strict=True)))
 
 
@@ -74,7 +74,7 @@ def diffusers_table(grid, d):
 
 def cogvideox_table(grid, d):
     t, y, x = grid
-    own = {"spatial_interpolation_scale": 1.875}  # of CogVideoX-2b's config and the class
+    own = {"spatial_interpolation_scale": 1.875}  # from CogVideoX-2b's config and the class
     return embeddings.get_3d_sincos_pos_embed(d, (x, y), t, **own, output_type="pt").reshape(-1, d)
 
 
@@ -115,7 +115,7 @@ def pixtral_rotation(grid, d):
 
 
 def qwen2_rotation(grid, d, block=1):
-    """In the order in which the model has its tokens, in blocks that it merges."""
+    """Return the rotation in the model's order of tokens, in merged blocks."""
     own = qwen2.Qwen2VLVisionConfig(embed_dim=d, num_heads=1)
     ids = qwen2.get_vision_position_ids(torch.tensor([[1, *grid]]), block)
     return first_half(*qwen2.Qwen2VLVisionRotaryEmbedding(own)(torch.zeros(1), ids))
@@ -205,7 +205,7 @@ def cosmos_rotation(grid, d):
 
 
 def vjepa2_of_ones(grid, d):
-    """What a head of ones becomes at each point."""
+    """Rotate a head of ones at each point."""
     own = vjepa2.VJEPA2Config(hidden_size=d, num_attention_heads=1)
     made = vjepa2.VJEPA2RopeAttention(own, d, 1)
     ids = list(coordinates(grid))

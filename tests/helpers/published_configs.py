@@ -1,6 +1,6 @@
-"""Configs of real models as they are published on the Hugging Face hub: the keys that matter.
+"""Configs of real models, as published on the Hugging Face hub.
 
-Each is named by its repository; keys that say nothing of positions are left out.
+Each config is named by its repository and has only the keys about positions.
 """
 
 import json
@@ -10,7 +10,7 @@ PUBLISHED = json.loads(Path(__file__).with_suffix(".json").read_text())
 
 
 def sized(kind, width, heads, length, **own):
-    """A config with the keys that nearly all have."""
+    """Return a config with the keys that nearly all models have."""
     return {
         "model_type": kind,
         "hidden_size": width,

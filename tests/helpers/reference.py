@@ -1,11 +1,11 @@
-"""What each registered encoding is known to be; an encoding without a row fails the laws.
+"""Known facts about each registered encoding; an encoding without a row fails the laws.
 
-A row holds the verdict of check-faithful at length 80 and d 256, the code of the fourth point
-(position 3, lag -4, node 3) at length 8 and d 4, and whether inner products depend on the lag alone
-(`stationary`). The code is a tuple of its first numbers, at best all four. It is `derived`: written
-here from the formula of the paper, not printed by the builder, and from the frozen stream of random
-numbers of seed 0 where the builder draws some. Only where a formula is too long for a line the code
-is `recorded` from the builder; a slow twin in the tests of the family then checks the formula.
+A row holds the verdict of check-faithful at length 80 and d 256, the vector of the fourth point
+(position 3, lag -4, node 3) at length 8 and d 4, and whether inner products depend only on the lag
+(`stationary`). The vector is a tuple of its first numbers, preferably all four. It is `derived`:
+written here from the formula of the paper, not printed by the builder, and from the frozen stream
+of random numbers of seed 0 if the builder draws numbers. If a formula is too long for a line, the
+vector is `recorded` from the builder; a slow reference in the tests of the family then checks it.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -17,18 +17,24 @@ LENGTH, DIM = 80, 256
 ZETA = [(zeta / 1.4) ** (3 / 512) for zeta in (0.4, 0.9)]  # xpos at position 3
 UNIFORM = np.random.RandomState(0).uniform(size=64)  # on [0, 1)
 NORMAL = np.random.RandomState(0).normal(size=64)
+DISTANCES = np.random.RandomState(0).normal(size=4 * 512)  # deberta: 2 · 256 rows of 4 numbers
 ACROSS = [cos(2 * pi * UNIFORM[0]), -sin(2 * pi * UNIFORM[0])]  # mixed-rope: one head of two pairs
+GENERATOR = (2 * pi * UNIFORM[:16].reshape(4, 4))[np.triu_indices(4, 1)]  # liere: S_12, S_13, …
+PFAFFIAN = GENERATOR[0] * GENERATOR[5] - GENERATOR[1] * GENERATOR[4] + GENERATOR[2] * GENERATOR[3]
+SQUARES = (GENERATOR**2).sum() / 2
+PLANES = [sqrt(SQUARES + sign * sqrt(SQUARES**2 - PFAFFIAN**2)) for sign in (1, -1)]
+MIXED = np.eye(2) + 0.3 / sqrt(2) * NORMAL[:8].reshape(2, 2, 2)  # fope: C and S of two pairs
 SLOW = 10.0**-0.5  # mtan-fixed: the second of two frequencies at base 10
 
 
 @dataclass(frozen=True)
 class Row:
-    verdict: str  # of check-faithful at length 80, d 256
-    derived: tuple[float, ...] = ()  # the code of position 3, written here from its formula
-    recorded: tuple[float, ...] = ()  # the same as the builder gave it
+    verdict: str  # verdict of check-faithful at length 80, d 256
+    derived: tuple[float, ...] = ()  # the vector of position 3, written here from its formula
+    recorded: tuple[float, ...] = ()  # the vector of position 3, as the builder computed it
     _: KW_ONLY
-    stationary: bool = False  # inner products depend on the lag alone
-    damped: bool = False  # waves decay: their frequencies alone do not span the codes
+    stationary: bool = False  # inner products depend only on the lag
+    damped: bool = False  # amplitudes decay: the frequencies do not span the vectors
 
     @property
     def code(self) -> tuple[float, ...]:
@@ -36,7 +42,7 @@ class Row:
 
 
 def line_and_sines(slopes, shifts, t):
-    """The first of four columns is a line, the others are sines of lines."""
+    """Return a vector whose first number is linear in t and the others are sines."""
     line, *phases = (a * t + b for a, b in zip(slopes, shifts, strict=True))
     return (line, *map(sin, phases))
 
@@ -55,6 +61,12 @@ ROWS = {
         damped=True,
     ),
     "rope++": Row("injective", (sin(3), sin(0.03), -cos(3), -cos(0.03)), stationary=True),
+    "fope": Row("injective", (*((cos(3), 1) @ MIXED[0]), *((sin(3), 0) @ MIXED[1]))),
+    "liere": Row(
+        "invertible", tuple(wave(3 * w) for wave in (cos, sin) for w in PLANES), stationary=True
+    ),
+    "cape": Row("injective", (sin(3), cos(3), sin(0.03), cos(0.03)), stationary=True),
+    "shape": Row("injective", (sin(503), cos(503), sin(5.03), cos(5.03)), stationary=True),
     "pope": Row("injective", (cos(3), cos(0.3), cos(0.03), cos(0.003)), stationary=True),
     "grape": Row("injective", (cos(3), cos(0.03), -sin(3), -sin(0.03)), stationary=True),
     "axial": Row("injective", (sin(3), sin(0.03), cos(3), cos(0.03)), stationary=True),
@@ -90,10 +102,23 @@ ROWS = {
         "symmetric in the lag",
         tuple(-2 * p * log(1 + 4 * a) for p, a in zip(UNIFORM[:4], UNIFORM[4:8], strict=True)),
     ),
+    "sandwich": Row(
+        "symmetric in the lag",
+        tuple(
+            (sum(cos(4 * 10000 ** (-k / 32)) for k in range(1, 33)) - 32) / (2 * h)
+            for h in range(1, 5)
+        ),
+    ),
+    "pseudo-gaussian": Row("symmetric in the lag", (-8.0,) * 4),
+    "dpb": Row("distinct lags", recorded=(-0.24049937, 0.08616417, 0.0599386, 0.01014463)),
+    "fire": Row("symmetric in the lag", recorded=(0.06989419, 0.33047967, -0.03079051, 0.16209896)),
+    "fox": Row("distinct lags", (-4 / 2**2, -4 / 2**4, -4 / 2**6, -4 / 2**8)),  # as alibi
     "erpe": Row("distinct lags", tuple(0.02 * NORMAL[12:16])),  # the fourth of 15 lags
+    "xl": Row("injective", (sin(4), sin(0.04), cos(4), cos(0.04)), stationary=True),  # lag -4
+    "deberta": Row("invertible", tuple(0.02 * DISTANCES[4 * 260 : 4 * 261])),  # row 256 + 4
     "swin": Row("distinct lags", tuple(0.02 * NORMAL[44:48])),  # query - key 4: row 11 of 15
     "swin2": Row("distinct lags", recorded=(7.96411899, 7.97491985, 7.99233408, 7.98994052)),
-    "beit": Row("distinct lags", tuple(0.02 * NORMAL[56:60])),  # row 14, behind three others
+    "beit": Row("distinct lags", tuple(0.02 * NORMAL[56:60])),  # row 14, after three other rows
     "tupe": Row("invertible", recorded=(0.00901403, -0.03304318, -0.00818218, 0.00339314)),
-    "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # left, left
+    "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # a left branch, twice
 }

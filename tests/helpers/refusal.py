@@ -1,4 +1,4 @@
-"""What a SPEC is refused with."""
+"""Return the error with which a SPEC is refused."""
 
 import re
 

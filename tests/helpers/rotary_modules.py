@@ -1,9 +1,7 @@
-"""What transformers itself does: its configurations made, its rotary modules found and run.
+"""Configurations and rotary modules of transformers, built and run.
 
-Conventions
------------
-A rotation is a pair of a float32 array of angular frequencies and an attention factor; a module has
-one for each type of layer, or one under the empty name.
+Conventions ----------- A rotation is a pair of a float32 array of angular frequencies and an
+attention factor; a module has one for each type of layer, or one under the empty name.
 """
 
 import contextlib
@@ -33,7 +31,7 @@ Rotations = dict[str, tuple[np.ndarray, float]]
 
 @contextlib.contextmanager
 def quiet():
-    """Without warnings and prints of libraries."""
+    """Silence warnings and output of libraries."""
     logging.disable(logging.CRITICAL)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -42,13 +40,13 @@ def quiet():
 
 
 def config_class(kind: str) -> type[PreTrainedConfig]:
-    """The configuration class of a model type."""
+    """Return the configuration class of a model type."""
     return CONFIG_MAPPING[kind]
 
 
 @cache
 def modeling(module: str) -> Any:
-    """The modeling module beside a configuration module, or None where it needs what is absent."""
+    """Return the modeling module of a configuration module, or None if it cannot be imported."""
     try:
         with quiet():
             return importlib.import_module(module.replace("configuration_", "modeling_"))
@@ -57,7 +55,7 @@ def modeling(module: str) -> Any:
 
 
 def models_of(cls: type) -> list[type]:
-    """The models that a configuration class configures: the one of AutoModel first."""
+    """Return the models of a configuration class, that of AutoModel first."""
     try:
         with quiet():
             first = MODEL_MAPPING.get(cls, ())
@@ -78,18 +76,18 @@ def models_of(cls: type) -> list[type]:
 
 
 def on_meta(config: PreTrainedConfig) -> PreTrainedModel | None:
-    """A model of a configuration, without its weights; None where none can be built."""
+    """Build a model of a configuration without its weights; None if no class can be built."""
     for model in models_of(type(config))[:6]:
         try:
             with quiet(), torch.device("meta"):
                 return model(config)
-        except Exception:  # hundreds of classes, each with reasons of its own
+        except Exception:  # hundreds of classes, which fail for different reasons
             continue
     return None
 
 
 def rotary_classes(config: PreTrainedConfig) -> list[type]:
-    """Modules that rotate by this very configuration: those of its model, else those named so."""
+    """Return the rotary modules of a configuration's model, or else those named for it."""
     model = on_meta(config)
     if model is None:
         return annotated(type(config))
@@ -105,7 +103,7 @@ def rotary_classes(config: PreTrainedConfig) -> list[type]:
 
 
 def annotated(cls: type) -> list[type]:
-    """Rotary modules whose constructor asks for this configuration class."""
+    """Return the rotary modules whose constructor requires this configuration class."""
     module = modeling(cls.__module__)
     found = []
     for name, value in vars(module).items() if module else ():
@@ -117,7 +115,7 @@ def annotated(cls: type) -> list[type]:
 
 
 def rotations(module: type, config: PreTrainedConfig) -> Rotations:
-    """Frequencies and attention factor by type of layer, as a module computes them."""
+    """Return frequencies and attention factor by type of layer, as a module computes them."""
     with quiet():
         made = module(config)
     found: Rotations = {}

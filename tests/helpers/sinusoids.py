@@ -1,4 +1,4 @@
-"""Sinusoidal tables of 128 positions and 64 columns, right and with rows changed."""
+"""Sinusoidal tables of 128 positions and 64 columns, correct or with changed rows."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ NORMAL = np.random.default_rng(3).standard_normal((LENGTH, DIM))
 
 
 def waves(sine, cosine=None, offset=0):
-    """Sines and cosines in neighbouring columns at the given frequencies."""
+    """Return sines and cosines in neighbouring columns at the given frequencies."""
     cosine = sine if cosine is None else cosine
     table = np.empty((LENGTH, 2 * len(sine)))
     table[:, ::2], table[:, 1::2] = np.sin((S + offset) * sine), np.cos((S + offset) * cosine)

@@ -1,4 +1,4 @@
-"""Files that tests write, and the one line with which a table is refused."""
+"""Files that tests write, and a check of refused tables."""
 
 import io
 import json
@@ -17,7 +17,7 @@ TABLE = np.random.default_rng(0).normal(size=(5, 3))
 
 
 def refused(path, key=None):
-    """Hold that a file is refused in one line that names it, soon and in little memory."""
+    """Assert that a file is refused in one line that names it, quickly and in little memory."""
     start = time.process_time()
     with pytest.raises(PefourierError) as error:
         read_table(path, key)
@@ -36,14 +36,14 @@ def npy_bytes(header, data=b"", version=b"\1\0", width=2):
 
 
 def npy_file(array):
-    """The array as numpy.save writes it."""
+    """Return the array as numpy.save writes it."""
     stream = io.BytesIO()
     np.save(stream, array)
     return stream.getvalue()
 
 
 def npz_file(members, way=zipfile.ZIP_STORED):
-    """An archive of arrays, or of what stands for such a file."""
+    """Return an archive of arrays or of raw members."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", way) as archive:
         for name, content in members.items():
@@ -61,7 +61,7 @@ def safetensors_bytes(header, data=b""):
 
 
 def safetensors(path, tensors):
-    """A file of float32 tensors, by the format's own words: header length, header, bytes."""
+    """Return a file of float32 tensors, by the format's terms: header length, header, bytes."""
     header, data = {}, b""
     for name, array in tensors.items():
         raw = np.asarray(array, dtype="<f4").tobytes()
@@ -75,7 +75,7 @@ def safetensors(path, tensors):
 
 
 def gguf_bytes(values):
-    """The header of a GGUF file without tensors, by the format's own words."""
+    """Return the header of a GGUF file without tensors, by the format's terms."""
 
     def string(text):
         return struct.pack("<Q", len(text)) + text.encode()

@@ -1,7 +1,7 @@
-"""A folder of results, of which a file is changed at random.
+"""A folder of results in which one file is changed at random.
 
-What comes of it must be the answer that the folder held, or one line and exit status 2. Numbers
-changed within their range are not tried: nobody can see that.
+The changed folder must give the answer of the original, or one line and exit status 2. Numbers
+changed within their range are not tried, because no program can detect them.
 """
 
 import json
@@ -15,12 +15,12 @@ TASK = f"train {SIZES} --quiet --resume --json --out".split()
 
 
 def untimed(answer):
-    """Results but for the times of runs that were trained anew."""
+    """Return results without the times of runs, which retraining changes."""
     return [record | {"step_seconds": None} for record in json.loads(answer)["results"]]
 
 
 def mangled(rng, content):
-    """The bytes with some cut out or, of no number, put in or flipped."""
+    """Return the bytes with some removed, inserted or flipped."""
     start = rng.randrange(len(content))
     before, after = content[:start], content[start:]
     high = bytes(rng.choices(range(128, 256), k=3))
@@ -44,7 +44,7 @@ def tamper(folder, rng):
 
 
 def fault(whole, seed):
-    """What a tampered copy of a whole folder ends in; None where all is well."""
+    """Return how the answer to a tampered copy of a folder is wrong, or None."""
     folder = whole.with_name(f"tampered{seed}")
     shutil.copytree(whole, folder)
     tamper(folder, random.Random(seed))

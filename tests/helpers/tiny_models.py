@@ -1,4 +1,4 @@
-"""Small model folders whose queries and keys are known, for tests of weights."""
+"""Small model folders with known queries and keys, for tests of weights."""
 
 import json
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ KV = ("num_key_value_heads", "num_key_value_heads")
 
 
 def random_tensors(config=CONFIG, seed=0):
-    """Queries, keys, values and gains of a Llama-like model."""
+    """Draw queries, keys, values and gains of a Llama-like model."""
     rng = np.random.default_rng(seed)
     width, d = config["hidden_size"], config["head_dim"]
     found = {"model.embed_tokens.weight": rng.normal(size=(config["vocab_size"], width))}
@@ -40,7 +40,7 @@ def random_tensors(config=CONFIG, seed=0):
 
 
 def write_model(folder, tensors=None, **config):
-    """A model's folder of a config and weights; its path."""
+    """Write a model's folder of a config and weights, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     reported = {**CONFIG, **config}
     (folder / "config.json").write_text(

@@ -1,4 +1,4 @@
-"""What tests of training share: a small request, rows of results, a classifier, recordings."""
+"""Shared parts of training tests: a small request, rows of results, a classifier, recordings."""
 
 import json
 import time
@@ -30,9 +30,9 @@ SMALL = {
 
 
 def train_aside(folder, *, resume=False, timeout=60, epochs=SMALL["epochs"], stop=False):
-    """What a process that a test starts does: the small request, its figures left out."""
+    """Run the small request without figures, as a process that a test starts."""
     plot.save = lambda *_: None
-    if stop:  # in its first stack, until it is killed
+    if stop:  # in its first stack, until the process is killed
         work.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
     warnings.simplefilter("error")
     ranks.TIMEOUT = float(timeout)
@@ -48,17 +48,17 @@ def train_aside(folder, *, resume=False, timeout=60, epochs=SMALL["epochs"], sto
 
 SIZES = Transformer(length=8, channels=2, classes=2, d=16, heads=2)
 CPU = torch.device("cpu")
-EPOCH = 6  # steps
+EPOCH = 6  # steps of an epoch
 
 
 def epochs(number, rate=1e-3, patience=0, **own):
-    """So many epochs of six steps, looked at after each."""
+    """Return a schedule of this many epochs of six steps, evaluated after each epoch."""
     given = {"batch_size": 4, "rate": rate, "every": EPOCH, "patience": EPOCH * patience}
     return Schedule(steps=number * EPOCH, **{**given, **own})
 
 
 def result(encoding, score, **own):
-    """A row of results.jsonl all of whose measures are `score`, except for those given."""
+    """Return a row of results.jsonl whose measures are all `score`, except the given values."""
     row = {"dataset": "one", "encoding": encoding, "seed": 0, "fold": 0}
     row |= {"split": "blocks", "leaky": False, "length": 9, "seconds": 0.5}
     row |= {"windows": 12, "trained": 36, "confusion": [[6, 0], [0, 6]]}
@@ -66,7 +66,7 @@ def result(encoding, score, **own):
 
 
 def line(**own):
-    """A whole row of results.jsonl, all of whose measures are .5."""
+    """Return a complete row of results.jsonl whose measures are all 0.5."""
     facts = dict.fromkeys(("budget", "positive", "shortest"))
     facts |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
     facts |= {"step": 2, "device": "cpu", "time": "now"}
@@ -74,23 +74,23 @@ def line(**own):
 
 
 def of_datasets(number, scores):
-    """One run of each encoding, with its score, on each of so many datasets."""
+    """Return one run of each encoding, with its score, on each of several datasets."""
     return [result(e, v, dataset=f"set {i}") for i in range(number) for e, v in scores.items()]
 
 
 def lines(folder):
-    """The rows in a folder."""
+    """Return the rows in a folder."""
     return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
 def numbers(rows):
-    """What two runs of the same request have in common."""
+    """Return the values that two runs of one request share."""
     names = ("dataset", "encoding", "seed", "fold", *MEASURES, "step")
     return [tuple(row[name] for name in names) for row in rows]
 
 
 def injection(spec, seed=0, *, learn=False, sizes=SIZES):
-    """What a SPEC injects into the small classifier."""
+    """Return the injection of a SPEC into the small classifier."""
     return load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn=learn)
 
 

@@ -1,4 +1,4 @@
-"""Position ids: every verdict planted in random batches, right batches, and the public rule."""
+"""Position ids: every verdict planted in random batches, correct batches, and public rules."""
 
 import json
 from itertools import pairwise
@@ -29,7 +29,7 @@ def config(tmp_path):
 
 
 def right_batch(rng):
-    """Rows of packed documents with padding on both sides: ids and segment numbers."""
+    """Draw rows of packed documents with padding on both sides: ids and segment numbers."""
     rows, tokens = int(rng.integers(1, 5)), int(rng.integers(16, 60))
     ids, segments = np.zeros((rows, tokens), int), np.zeros((rows, tokens), int)
     for row in range(rows):
@@ -44,7 +44,7 @@ def right_batch(rng):
 
 
 def document(segments, rng, least=6):
-    """A row and the tokens of one of its documents that has enough tokens."""
+    """Return a row and the tokens of one of its documents with at least `least` tokens."""
     places = [
         (row, np.flatnonzero(segments[row] == k))
         for row in range(len(segments))
@@ -55,9 +55,9 @@ def document(segments, rng, least=6):
 
 
 def plant(kind, ids, segments, rng):
-    """Plant a fault of a kind: row, token, value and the expected id."""
+    """Plant a fault of a kind; return row, token, value and the expected id."""
     row, tokens = document(segments, rng)
-    at = int(rng.integers(2, len(tokens) - 2))  # of two tokens, a restart is a repeat
+    at = int(rng.integers(2, len(tokens) - 2))  # for two tokens, a restart is a repeat
     token, step = tokens[at], int(rng.integers(2, 9))
     expected = at
     if kind == "gap":
@@ -276,7 +276,7 @@ FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v", "ernie4_5_vl_moe"]
 
 
 def drawn_tokens(rng, family, merge=2):
-    """Token types of a row of text, images and videos, with their grids and seconds."""
+    """Draw token types of a row of text, images and videos, with their grids and seconds."""
     kinds, images, videos, seconds = [0] * int(rng.integers(1, 6)), [], [], []
     for _ in range(int(rng.integers(1, 4))):
         rows, columns = (merge * rng.integers(1, 5, 2)).tolist()

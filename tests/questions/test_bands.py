@@ -1,4 +1,4 @@
-"""Waves by their length: closed forms, a sum written out, and nothing lost on the way."""
+"""Energy by wavelength: closed forms, a sum written out, and a total of 1."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_a_rotation_has_the_same_share_in_every_decade_of_its_base(rho, plateau)
 
 def test_the_sum_is_the_one_written_out():
     enc = load("fourier-features", 8, 8)
-    assert enc.measure.frequencies.max() > np.pi  # which folds back
+    assert enc.measure.frequencies.max() > np.pi  # this frequency is aliased
     found = density_by_decade(enc)
     at = np.log10(found.omega[17])
     folded = np.arccos(np.cos(enc.measure.frequencies))
@@ -46,11 +46,11 @@ SLOW |= dict.fromkeys(["dft", "learned", "none", "onehot", "dft:d=8"], False)
 
 
 @pytest.mark.parametrize(("spec", "slow"), SLOW.items())
-def test_slow_is_what_a_lattice_shows_as_a_spike(spec, slow):
+def test_mostly_low_frequencies_are_recognised(spec, slow):
     assert is_slow(load(spec, d=256)) == slow
     assert not is_slow(np.ones((9, 3)))
 
 
-def test_a_wave_is_smeared_as_far_up_as_down():
-    found = density_by_decade(load("rope", d=2))  # of one radian per position
+def test_smoothing_is_symmetric():
+    found = density_by_decade(load("rope", d=2))  # one radian per position
     assert found.omega[0] * found.omega[-1] == pytest.approx(1)

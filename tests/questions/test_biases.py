@@ -1,4 +1,4 @@
-"""Attention biases head by head: matrices, lags, slopes, buckets; from arrays, files and code."""
+"""Attention biases by head: matrices, lags, slopes and buckets from arrays, files and functions."""
 
 import json
 
@@ -26,7 +26,7 @@ def codes_of(found):
     return [one.code for one in found.findings]
 
 
-RULES = {  # slopes of h heads, and which heads differ from ALiBi's
+RULES = {  # slopes of h heads, and the heads that differ from ALiBi's
     "from h = 0": lambda h: 2.0 ** (-8 * np.arange(h) / h),
     "a power of 2": lambda h: 2.0 ** (-8 * np.arange(1, h + 1) / h),
     "other sign": lambda h: -alibi_slopes(h),
@@ -58,7 +58,7 @@ def test_slopes_are_compared_head_by_head(rule, heads, form):
         "distances": bias[:, -1, ::-1],
         "function": lambda _length, _d: bias,
     }[form]
-    size = {"length": N, "d": heads} if form == "function" else {}  # else the table's own
+    size = {"length": N, "d": heads} if form == "function" else {}  # otherwise that of the table
     found = pefourier.compare("alibi:causal=true", table, **size)
     differs = np.flatnonzero(~np.isclose(slopes, right, rtol=1e-4))
     assert [head.index for head in found.heads] == differs.tolist()
@@ -73,9 +73,9 @@ def test_slopes_are_compared_head_by_head(rule, heads, form):
         assert first == "alibi" != second
 
 
-def test_a_constant_for_each_query_is_no_difference_and_one_for_each_key_is():
+def test_only_constants_of_queries_are_ignored():
     bias, rng = matrix(alibi_slopes(4)), np.random.default_rng(0)
-    row = alibi_slopes(4)[:, None, None] * np.arange(1 - N, 1)  # the same for all queries
+    row = alibi_slopes(4)[:, None, None] * np.arange(1 - N, 1)  # equal for all queries
     for other in (np.broadcast_to(row, bias.shape), bias + rng.normal(size=(4, N, 1))):
         masked = [np.where(LAG > 0, -np.inf, x) for x in (bias, other)]
         found = compare(*masked)

@@ -1,4 +1,4 @@
-"""The ladder and its numbers, both sides of every verdict."""
+"""Verdicts of check-faithful and their numbers, with a case on both sides of each threshold."""
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ def test_numbers_at_the_ends_of_the_range_make_no_warning(rng, top):
         assert 0 < check_faithful(numbers).distinct <= 60
 
 
-def test_so_many_positions_are_safe_as_are_both_rounded_and_computed():
+def test_rounded_and_computed_vectors_have_separate_safe_positions():
     losses = {"bfloat16": FormatLoss(12, 10, 0.1, safe_cast=9, safe_phase=5)}
     (rounded,) = lost_vectors(losses, 20, "bfloat16")
     (computed,) = lost_vectors(losses, 20, "bfloat16:computed")

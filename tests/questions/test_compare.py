@@ -1,4 +1,4 @@
-"""What two encodings have in common: transformations put on and found again, small and large."""
+"""Comparisons of two encodings: applied transformations of any size are found."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_equal_within_phases_in_float32_but_not_beyond():
     c = compare(exact, stored(table))
     assert c.verdict == "the same"
     assert 1e-4 < c.max_difference < c.tolerance < 2e-3
-    table[10, 3] += 1e-4  # early phases are hardly rounded
+    table[10, 3] += 1e-4  # early phases are rounded little
     c = compare(exact, stored(table))
     assert (c.verdict, c.first_difference) == ("different", (10, 3))
 
@@ -46,7 +46,7 @@ def test_equal_within_phases_in_float32_but_not_beyond():
     ("length", "d", "rho"), [(300, 32, 1e4), pytest.param(2048, 64, 5e5, marks=pytest.mark.long)]
 )
 def test_dumps_of_16_bits_agree_to_half_a_unit_and_noise_is_found(length, d, rho, way, kept, rng):
-    """As models make them, or cast from the formula; noise of some units in late rows is found."""
+    """Dumps computed by models or cast from the formula agree; noise of a few units is found."""
     exact = load(f"rope:layout=halves,rho={rho}", length, d)
     steps, places = torch.arange(0, d, 2).float(), torch.arange(length).float()
     inv = {"pow": 1 / rho ** (steps / d), "exp": torch.exp(steps * (-np.log(rho) / d))}.get(way)
@@ -111,7 +111,7 @@ def test_offsets_are_looked_for_up_to_a_quarter_of_the_rows(length, farthest):
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
 def test_rows_in_another_order_are_a_difference(spec, rng):
-    """Inner products are the same in reverse, and every position has another's code."""
+    """Reversed or permuted rows are different, although inner products may agree."""
     table, order = load(spec, 60, 16).table(), rng.permutation(60)
     for rows, name in ((np.arange(60)[::-1], "reversed"), (order, "in another order")):
         found = compare(table, table[rows])
@@ -122,7 +122,7 @@ def test_rows_in_another_order_are_a_difference(spec, rng):
 
 
 def rows_of(runs):
-    """The position of each row, by the runs that a comparison lists."""
+    """Return the position of each row from the runs that a comparison lists."""
     return np.concatenate(
         [np.linspace(r.first, r.last, r.last_row - r.first_row + 1) for r in runs]
     )
@@ -167,7 +167,7 @@ def test_the_weakest_relation_is_geometry(spec, rng):
 
 @pytest.mark.parametrize("base", [1e4 * (1 + 1e-3), 2e4])
 def test_slow_waves_are_no_proof_of_one_geometry(base):
-    """Over 64 positions inner products of slow pairs agree to 16 bits, whatever the base."""
+    """Different bases are found, although 64 positions of slow pairs agree to 16 bits."""
     phases = [np.outer(np.arange(64), rho ** (-np.arange(32) / 32)) for rho in (1e4, base)]
     found = compare(*(stored(np.hstack([np.cos(p), np.sin(p)])) for p in phases))
     assert (found.verdict, found.cause.misreadings) == ("different", ("base",))
@@ -205,13 +205,13 @@ def test_different(pair):
 
 @pytest.mark.parametrize("size", [1e-6, 1e-5])
 def test_noise_that_products_hardly_show_is_no_geometry(size, rng):
-    """Limits of products are for rounding at its worst; noise beyond that of entries passed."""
+    """Noise within the limits of inner products, but beyond those of entries, is a difference."""
     a = load("sinusoidal", 64, 16).table().astype(np.float32).astype(float)
     b = a + size * rng.normal(size=a.shape)
     found = compare(stored(a), stored(b))
     assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
     assert found.max_difference == pytest.approx(np.abs(a - b).max(), rel=0.1)
-    a = np.hstack([a, np.zeros((64, 1))])  # of a column of zeros products show squares alone
+    a = np.hstack([a, np.zeros((64, 1))])  # for a column of zeros, products depend only on squares
     b = a + 1e-4 * rng.normal(size=a.shape) * (a == 0)
     assert compare(stored(a), stored(b)).verdict == "different"
 
@@ -230,18 +230,18 @@ def test_a_tolerance_that_is_given_decides(rng):
 
 @pytest.mark.parametrize("lengths", [(60, 40), (40, 60), (3, 60)])
 def test_missing_rows_are_named_and_forbid_the_same(lengths):
-    """50 of 64 rows were THE SAME, and "nothing changed"."""
+    """A table of 50 of 60 rows is not the same, and the missing rows are named."""
     first, second = (load("learned", 60, 16).table()[:n] for n in lengths)
     found = compare(first, second)
     assert (found.same, found.length, found.lengths) == (False, min(lengths), lengths)
     assert (found.unit, found.differing, found.counted) == ("rows", 60 - min(lengths), 60)
     assert [f.code for f in found.findings] == ["sizes-differ"]
     assert f"{min(lengths)}" in found.findings[0].message
-    assert compare(load("learned", 60, 16), second).same  # a dump of some of a formula's rows
+    assert compare(load("learned", 60, 16), second).same  # a dump of some rows of a formula
 
 
 def test_random_pairs_of_encodings_are_never_the_same(rng):
-    """Fifty pairs that have nothing to do with one another."""
+    """Fifty pairs of unrelated encodings are never reported as the same."""
     specs = ["sinusoidal", "rope", "dft", "learned", "tape", "onehot", "ramp", "alibi", "shaw"]
     for _ in range(50):
         one, two = rng.choice(specs, 2, replace=False)
@@ -252,10 +252,8 @@ def test_random_pairs_of_encodings_are_never_the_same(rng):
 
 
 @pytest.mark.parametrize(("change", "searched"), [("slower", 0), ("order", 1), ("direction", 1)])
-def test_of_long_waves_an_order_is_looked_for_where_frequencies_agree(
-    monkeypatch, change, searched
-):
-    """Neither order nor direction of pairs changes the frequencies that a table has."""
+def test_an_order_is_searched_only_for_equal_frequencies(monkeypatch, change, searched):
+    """An order of columns is searched only if the frequencies agree up to order and sign."""
     calls = []
     monkeypatch.setattr(
         "pefourier.questions.compare.align_tables", lambda outcome, _: calls.append(1) or outcome

@@ -1,4 +1,4 @@
-"""Tables on grids: the same in any storage, and slips planted and found again."""
+"""Tables on grids: equal in any storage, and planted mistakes are found."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def geometric(count, base):
 
 
 def angles_of(coordinates, pairs, base):
-    """Phases (n, m) of pairs of each axis in its turn; coordinates are a list of (n,) by axis."""
+    """Return the phases (n, m) of the pairs of all axes, from one coordinate array (n,) by axis."""
     parts = [np.outer(x, geometric(m, base)) for x, m in zip(coordinates, pairs, strict=True)]
     return np.hstack(parts)
 
@@ -29,7 +29,7 @@ def places(sides):
 
 
 def normalised(sides):
-    """Of DINOv3: centres of patches, from -1 to 1, times 2 pi."""
+    """Return the coordinates of DINOv3: centres of patches from -1 to 1, times 2 pi."""
     return [2 * np.pi * (2 * (x + 0.5) / n - 1) for x, n in zip(places(sides), sides, strict=True)]
 
 
@@ -42,7 +42,7 @@ def qwen2_vl(sides, d, base=1e4, coordinates=None):
 
 
 def timm_cat(sides, d, base=1e4, coordinates=None, reference=16):
-    """RotaryEmbeddingCat with ref_feat_shape: indices times reference / side."""
+    """Return phases of RotaryEmbeddingCat with ref_feat_shape: indices times reference / side."""
     scaled = [x * reference / n for x, n in zip(places(sides), sides, strict=True)]
     return angles_of(coordinates or scaled, [d // 4] * 2, base)
 
@@ -52,7 +52,7 @@ def wan(sides, d, base=1e4, coordinates=None):
     return angles_of(coordinates or places(sides), [d // 2 - 2 * sixth, sixth, sixth], base)
 
 
-ROTATIONS = {  # phases, axes, and the SPEC that they are
+ROTATIONS = {  # phases, number of axes, and the equivalent SPEC
     "dinov3": (dinov3, 2, "axial-rope:convention=dinov3"),
     "qwen2-vl": (qwen2_vl, 2, "axial-rope:convention=qwen2-vl"),
     "timm": (timm_cat, 2, "axial-rope:convention=eva02,reference=16;16"),
@@ -61,7 +61,7 @@ ROTATIONS = {  # phases, axes, and the SPEC that they are
 
 
 def stored(angles, form):
-    """Cosines and sines in float32 as libraries store them."""
+    """Return cosines and sines in float32, as libraries store them."""
     return in_form(np.cos(angles), np.sin(angles), form)
 
 
@@ -78,7 +78,7 @@ FORMS = ("halves", "doubled", "single", "sines first")
 
 
 def drawn(rng, name):
-    """Random sides, at least 4 along an axis and no two alike, and dimension."""
+    """Draw a dimension and sides, at least 4 along an axis and all different."""
     _, axes, _ = ROTATIONS[name]
     sides = rng.permutation(np.arange(5, 17))[:axes] if axes == 2 else rng.permutation(8)[:3] + 3
     return tuple((2 * sides if name == "qwen2-vl" else sides).tolist()), int(
@@ -111,7 +111,7 @@ def test_one_rotation_is_the_same_however_it_is_stored(name, draws, rng):
 
 
 def planted(rng, name, sides, d):
-    """A slip of each kind: what is said of it, and the phases with it."""
+    """Yield one mistake of each kind: the setting, its reported value, and the changed phases."""
     phases, axes, _ = ROTATIONS[name]
     base = {"dinov3": 100.0}.get(name, 1e4)
     other = float(rng.choice([b for b in (100.0, 256.0, 1e3, 1e4, 5e5) if b != base]))
@@ -166,7 +166,7 @@ def test_another_base_reference_scale_or_offset_is_found(name, draws, rng):
 
 
 def sincos(sides, d, base=1e4, scales=(1.0, 1.0), offsets=(0.0, 0.0)):
-    """The formula of timm: sines of y and x, then cosines."""
+    """Return the table of timm: sines of y and x, then cosines."""
     points = [s * (x + o) for x, s, o in zip(places(sides), scales, offsets, strict=True)]
     angles = angles_of(points, [d // 4] * 2, base)
     return np.hstack([np.sin(angles), np.cos(angles)])
@@ -208,7 +208,7 @@ def test_sinusoids_that_are_added_are_fitted_too(draws, rng):
 
 
 def orders(sides):
-    """Rows of a table in orders that have a name: (name, rows, sides of the second)."""
+    """Yield named orders of a table's rows: (name, rows, sides of the second table)."""
     index = np.arange(np.prod(sides)).reshape(sides)
     if len(sides) == 3:
         yield "axes in the order y, x, t", index.transpose(1, 2, 0), (*sides[1:], sides[0])
@@ -260,7 +260,7 @@ def test_points_in_another_order_and_crops_are_found(kind, draws, rng):
 
 
 @pytest.mark.parametrize("draws", [3, pytest.param(100, marks=pytest.mark.long)])
-def test_of_tables_that_have_nothing_in_common_nothing_is_stated(draws, rng):
+def test_unrelated_tables_have_no_findings(draws, rng):
     for _ in range(draws):
         sides = random_sides(rng)
         tables = rng.standard_normal((2, np.prod(sides), 16)).astype(np.float32)
@@ -273,7 +273,7 @@ def test_of_tables_that_have_nothing_in_common_nothing_is_stated(draws, rng):
 
 @pytest.mark.parametrize("draws", [5, pytest.param(100, marks=pytest.mark.long)])
 def test_waves_of_any_frequencies_differ_where_they_differ(draws, rng):
-    """Of learned frequencies and of rows in any order, whose fit says nothing of rounding."""
+    """Learned frequencies and permuted rows differ where they differ, whatever the fit."""
     for _ in range(draws):
         sides, m = random_sides(rng), 8
         omega = rng.uniform(0, np.pi, (2, m)) * rng.integers(0, 2, (2, m))
@@ -303,7 +303,7 @@ def test_rotations_differ_by_their_factor_and_rows_before_the_grid():
 @pytest.mark.parametrize("method", ["bicubic", "bilinear", "antialias"])
 @pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
 def test_resizes_in_float32_are_one(method, draws, rng):
-    """Those of torch in float32 and in float64; a table that differs by more is another."""
+    """Resizes of torch in float32 and float64 agree; a table with a larger difference does not."""
     torch = pytest.importorskip("torch")
     options = {"mode": method.replace("antialias", "bicubic"), "antialias": method == "antialias"}
     for _ in range(draws):

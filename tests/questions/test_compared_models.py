@@ -1,4 +1,4 @@
-"""Models compared: their layers, windows and factors, axes of images, dumps of engines, code."""
+"""Comparisons of models: layers, windows, factors, axes of images, dumps and functions."""
 
 import tracemalloc
 
@@ -23,7 +23,7 @@ GEMMA3 |= {"num_hidden_layers": 12, "sliding_window": 64, "max_position_embeddin
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
 LLAMA = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
 LLAMA |= {"num_hidden_layers": 4, "rope_theta": 1e4, "max_position_embeddings": 2048}
-CHANGES = [  # config, changed keys, what differs, in which layers
+CHANGES = [  # config, changed keys, the difference and its layers
     (SMOLLM3, {"no_rope_layers": [1] * 12}, "layers", [3, 7, 11]),
     (SMOLLM3, {"no_rope_layer_interval": 3}, "layers", [2, 3, 5, 7, 8]),
     (SMOLLM3, {"num_hidden_layers": 10}, "layers", [10, 11]),
@@ -38,7 +38,7 @@ CHANGES = [  # config, changed keys, what differs, in which layers
 
 @pytest.mark.parametrize(("values", "changes", "what", "index"), CHANGES)
 def test_layers_that_differ_are_reported_by_number(values, changes, what, index, written, run):
-    """Two configs whose layers differ were THE SAME to the bit."""
+    """Two configs whose layers differ are different, and the layers are listed."""
     one, two = (written(own, f"{i}.json") for i, own in enumerate((values, values | changes)))
     for pair in ((one, two), (two, one)):
         (record,) = run("compare", *pair, "--json").results
@@ -69,7 +69,7 @@ def test_a_key_that_nobody_reads_forbids_the_same(written):
 
 
 def token_ids(text, rows, columns, frames=1):
-    """Frames, rows and columns (tokens, 3) of text, an image or a video, and text again."""
+    """Return (frame, row, column) of the tokens of text, an image or a video, and text again."""
     start = np.repeat(np.arange(text)[:, None], 3, axis=1)
     image = text + np.indices((frames, rows, columns)).reshape(3, -1).T
     end = image.max() + 1 + np.repeat(np.arange(text)[:, None], 3, axis=1)
@@ -107,7 +107,7 @@ def test_the_axis_of_each_pair_of_an_image_is_reported(rows, columns, frames, in
             assert all(p.ratio == pytest.approx(1) for p in found.pairs)
     assert compare(meant, dumped(ids, right, 1e6)).verdict == "different"
     text = np.repeat(np.arange(40)[:, None], 3, axis=1)
-    found = compare(meant, dumped(text, other, 5e6))  # which text does not tell
+    found = compare(meant, dumped(text, other, 5e6))  # text does not show the difference
     assert (found.verdict, found.same, "codes" in found.compared) == (
         "used differently",
         False,
@@ -139,7 +139,7 @@ CODE = [
     ({}, {}, "the same", None),
     ({}, HALVES, "equivalent", "outputs-differ"),
     (HALVES, BACKWARDS, "equivalent", "outputs-differ"),
-    ({}, {"first": 1}, "the same", "offset-shared"),  # no score changes
+    ({}, {"first": 1}, "the same", "offset-shared"),  # the change leaves scores equal
     ({}, {"base": 5e5}, "different", "misread"),
     ({}, {"step": 2}, "different", "misread"),
     (HALVES, {"base": 5e5}, "different", None),
@@ -147,8 +147,8 @@ CODE = [
 
 
 @pytest.mark.parametrize(("one", "two", "verdict", "code"), CODE)
-def test_code_is_compared_in_what_it_returns_too(one, two, verdict, code):
-    """Two functions whose outputs differ by 5.7 agreed in every number "to the bit"."""
+def test_outputs_of_functions_are_compared(one, two, verdict, code):
+    """The outputs of two functions are compared, not only their tables."""
     found = pefourier.compare(by(**one), by(**two), length=60, d=32)
     assert (found.verdict, found.same) == (verdict, verdict == "the same")
     assert found.same or not found.bitwise
@@ -167,7 +167,7 @@ def test_queries_and_keys_that_go_through_two_functions_are_reported():
 
 
 def gguf_like(path, **changes):
-    """A .gguf file as a converter writes it of LLAMA, with some keys changed."""
+    """Write a .gguf file as a converter writes it for LLAMA, with some keys changed."""
     values = {"context_length": 2048, "embedding_length": 256, "attention.head_count": 4}
     values |= {"block_count": 4, "rope.dimension_count": 64, "rope.freq_base": 1e4} | changes
     named = {f"llama.{key}": value for key, value in values.items() if value is not None}
@@ -177,7 +177,7 @@ def gguf_like(path, **changes):
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 512}
-IN_WORDS = [  # keys of the first and the second, and what is said of both
+IN_WORDS = [  # keys of the first and the second, and the sentence about both
     ({"rope_theta": 1e6}, {}, "base 1000000 in the first, 10000 in the second"),
     (
         {"rope_scaling": LLAMA3},
@@ -266,7 +266,10 @@ def test_wide_heads_take_the_memory_of_their_pairs():
 
 @pytest.mark.parametrize("layout", ["cos_sin_cache", "freqs_cis", "heads"])
 def test_dumps_of_engines_are_the_rotation_of_their_config(layout, written, tmp_path):
-    """As `explain` says of each: (n, r), complex (n, r/2), (1, n, 1, r); and frequencies alone."""
+    """Dumps of engines equal their config in each documented form, and as frequencies.
+
+    The forms are (n, r), complex (n, r/2) and (1, n, 1, r).
+    """
     config = written(LLAMA | {"rope_theta": 5e5})
     frequencies = 5e5 ** -(np.arange(32) / 32)
     z = np.exp(1j * np.outer(np.arange(64.0), frequencies)).astype("c8")

@@ -1,4 +1,4 @@
-"""Bounds, bands and readings of rotations against published values and slow twins."""
+"""Bounds, bands and misreadings of rotations equal published values and slow references."""
 
 import mpmath
 import numpy as np
@@ -30,7 +30,7 @@ GPT_OSS = "rope:rho=150000,scaling=yarn,factor=32,original=4096,truncate={}"
 QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original={}"
 
 
-BOUNDS = [  # first m with B(m) < 0: arXiv 2405.14591's bound at published bases and heads
+BOUNDS = [  # first m with B(m) < 0: the bound of arXiv 2405.14591 at published bases and heads
     ("rope:rho=1e4", 64, 725),
     ("rope:rho=1e4", 128, 1707),
     ("rope:rho=1.2e4", 128, 1554),  # not monotone in the base
@@ -49,8 +49,8 @@ def test_base_bound_is_the_published_one(spec, d, bound):
 
 
 @pytest.mark.parametrize("rotating", [0.25, 0.5, 0.75, 0.9375, 1.0])
-def test_a_head_with_pairs_that_stand_still_sums_all_of_its_cosines(rotating):
-    """Against the sum over all pairs, those of frequency 0 among them, lag by lag."""
+def test_unrotated_pairs_are_part_of_the_bound(rotating):
+    """The bound equals a sum over all pairs, including those of frequency 0, lag by lag."""
     r = describe_rotation(load(f"rope:partial={rotating}", 4096, 64))
     every = np.append(r.frequencies, np.zeros(r.pairs - r.rotated))
     sums = np.cos(np.outer(np.arange(4096), every)).sum(axis=1)
@@ -114,7 +114,7 @@ WALKED += [("rope:scaling=linear,factor=4,partial=.5", "rope:partial=.5")]
 
 @pytest.mark.parametrize(("spec", "plain"), WALKED)
 def test_unseen_and_idle_pairs_are_those_of_a_walk(spec, plain):
-    """Every phase of every position against every phase of training."""
+    """Counts of pairs equal a comparison of their phases with those of training."""
     own, v = load(spec, 2000, 32), load(plain, 2000, 32).measure.frequencies
     w, turn = own.measure.frequencies, 2 * np.pi
     r = describe_rotation(own, trained=500)
@@ -123,7 +123,7 @@ def test_unseen_and_idle_pairs_are_those_of_a_walk(spec, plain):
 
 
 def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(written):
-    """Press et al., section 3: 1/2, 1/4 … 1/256 of 8 heads; 12 as published code fills them up."""
+    """Slopes of 8 heads are 1/2 … 1/256 (Press et al., section 3); 12 heads follow BLOOM."""
     bloom = written({"model_type": "bloom", "n_head": 12})
     eight, twelve = (
         describe_context(*requested)[1].slopes for requested in (("alibi:d=8", 99), (bloom, 2048))
@@ -149,7 +149,7 @@ PAIRS += [(LLAMA3, 128), ("rope:partial=.5", 32), ("rope:scaling=proportional,pa
 
 @pytest.mark.parametrize(("spec", "d"), PAIRS)
 def test_each_pair_is_a_row_of_csv(spec, d):
-    """By the formulas of wavelengths and turns, and by the bands, of which each is in one."""
+    """The CSV has wavelengths and rotations by their formulas, and each pair is in one band."""
     found = describe_context(spec, 16384, 4096, d)[1]
     (r,) = found.rotations
     names, rows = found.series()
@@ -159,7 +159,7 @@ def test_each_pair_is_a_row_of_csv(spec, d):
     assert (set(rotation), list(pair)) == ({"all layers"}, list(range(r.rotated)))
     np.testing.assert_array_equal(frequency, load(spec, 16384, d).measure.frequencies[: len(rows)])
     np.testing.assert_allclose(wavelength, 2 * np.pi / np.array(frequency))
-    np.testing.assert_allclose(turns, 4096 / np.array(wavelength))  # trained as it is now
+    np.testing.assert_allclose(turns, 4096 / np.array(wavelength))  # trained with the same rotation
     for b in r.bands:
         inside = [t == b.treatment for t in treatment]
         assert sum(inside) == b.pairs
@@ -210,7 +210,7 @@ LN4 = 0.1 * np.log(4) + 1  # YaRN's attention factor
     ],
 )
 def test_a_reading_reports_how_large_its_logits_are(spec, other, logits):
-    """Once a lost attention factor was said to turn alike, and no more."""
+    """A lost attention factor is reported as a factor of the logits."""
     assert read_against([load(spec, 8192, 128)], other, 8192).logits == pytest.approx(logits)
 
 
@@ -219,7 +219,7 @@ def test_a_reading_reports_how_large_its_logits_are(spec, other, logits):
     [("scaling-ignored,layout", True), ("base=1e4,layout", True), ("base=1e4", False)],
 )
 def test_several_misreadings_come_together(mistakes, halves):
-    """The cosine of codes in columns: first and second waves of both, at each position."""
+    """The cosine of several misreadings is that of all columns, with the wrong pairing too."""
     scaling = ",scaling=llama3,factor=8,original=8192"
     own = frequencies(f"rope:rho=5e5{scaling}", 64, 16)
     other = frequencies(f"rope:rho=1e4{scaling}" if "base" in mistakes else "rope:rho=5e5", 64, 16)
@@ -232,7 +232,7 @@ def test_several_misreadings_come_together(mistakes, halves):
 
 @pytest.mark.parametrize("spec", ["alibi", "t5", "rope"])
 def test_a_context_of_lags_has_the_positions_between_them(spec):
-    """Once ALiBi's 159 lags of 80 positions were 159 positions."""
+    """The context of 80 positions of ALiBi is 80, not its 159 lags."""
     assert describe_context(spec)[1].length == 80
 
 
@@ -240,7 +240,7 @@ def test_a_context_of_lags_has_the_positions_between_them(spec):
     ("kind", "last"), [("deepseek_v32", "halves"), ("glm_moe_dsa", "neighbours")]
 )
 def test_an_indexer_is_a_rotation_of_its_own(kind, last, written):
-    """Which its engines took for that of attention: sgl-project/sglang#13530."""
+    """An indexer is listed as a separate rotation (sgl-project/sglang#13530)."""
     own = {"model_type": kind, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
     own |= {"index_head_dim": 128, "rope_theta": 1e4, "max_position_embeddings": 4096}
     path = written(own)

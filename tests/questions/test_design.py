@@ -1,4 +1,4 @@
-"""Bases by each criterion against published searches, scans and brute force."""
+"""Bases by each criterion equal published searches, scans and brute force."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_smallest_base_with_a_bound_is_that_of_the_published_search(length, base
 
 
 RHO = (1.5, 3, 5, 10, 30, 100, 1000, 1e4)
-SCAN = {  # length, d: smallest distance / rank / stable rank / pairs that never turn / first lag
+SCAN = {  # length, d: smallest distance / rank / stable rank / idle pairs / first lag
     (512, 128): (
         *("6.24/98/45.2/0/2", "5.01/128/62.7/0/3", "4.33/128/56.7/0/4", "3.69/126/42.9/0/5"),
         *("3.08/108/24.8/0/17", "2.67/92/13.4/2/59", "2.22/72/4.4/23/361", "1.95/61/2.4/33/-"),
@@ -55,7 +55,7 @@ SCAN = {  # length, d: smallest distance / rank / stable rank / pairs that never
 
 @pytest.mark.parametrize(("length", "d"), SCAN)
 def test_scan_is_the_published_one(length, d):
-    """Rounding to bfloat16 costs .003 to .004 of distance there: storage is not what limits."""
+    """The scan equals the published one; bfloat16 costs at most 0.006 of distance."""
     by_base = {c.rho: c for c in design_base(length, d, RHO, (), dtype="bfloat16").candidates}
     for rho, row in zip(RHO, SCAN[length, d], strict=True):
         c = by_base[rho]
@@ -77,7 +77,7 @@ def test_scan_is_the_published_one(length, d):
     ],
 )
 def test_distance_after_rounding_is_that_of_all_pairs(spec, dtype):
-    """Once infinite under a factor before cosines: lags were chosen by distances without it."""
+    """The distance after rounding equals that of all pairs, with an attention factor too."""
     enc, form = load(spec, 90, 16), FORMATS[dtype]
     tables = enc.table(), rounded(enc.table(), form)
     exact, direct = (
@@ -120,7 +120,7 @@ def test_the_lattice_of_the_dft_serves_short_lengths_and_no_grid():
 @pytest.mark.parametrize("d", [16, 128])
 @pytest.mark.parametrize("phase", ["0", ".9:1", "0.9:32"])
 def test_with_the_base_of_a_phase_the_slowest_pair_keeps_the_cosine(phase, d):
-    """Once L / arccos E, of a slowest wave of 1/base: at d 16 a cosine of -.567 "kept" .9."""
+    """The base of a phase keeps the cosine of the lowest frequency, base^(-(d-2)/d)."""
     rho = design_base(131072, d, (), (f"phase={phase}",)).best[f"phase={phase}"]
     cosine, _, layers = phase.partition(":")
     kept = np.cos(131072 * rho ** (-(d - 2) / d)) ** int(layers or 1)
@@ -129,18 +129,21 @@ def test_with_the_base_of_a_phase_the_slowest_pair_keeps_the_cosine(phase, d):
 
 @pytest.mark.parametrize(("cosine", "layers", "base"), [(0, 1, 83443), (0.9, 1, 290609)])
 def test_the_bound_on_phases_is_the_published_one_for_endless_d(cosine, layers, base):
-    """arXiv 2602.10959, at 131072 positions."""
+    """The bases are those of arXiv 2602.10959 at 131072 positions."""
     assert base_of_phase(10**9, 131072, cosine, layers) == pytest.approx(base, rel=4e-6)
 
 
 def has_bound(rho, d, length):
-    """B(m) at every lag, written out."""
+    """Return whether B(m) is at least 0 at every lag, written out."""
     omega = rho ** (-np.arange(d // 2) * 2 / d)
     return np.cos(np.multiply.outer(np.arange(length), omega)).sum(axis=1).min() >= 0
 
 
 def fails_between(low, high, d, length):
-    """Whether all bases of seven digits between two fail: each cosine at its largest between."""
+    """Return whether all bases of seven digits between two fail.
+
+    Each cosine is replaced by its largest value in the interval.
+    """
     exponents, lags = np.arange(d // 2) * 2 / d, np.arange(1, length)[:, None]
     ends = lags * low**-exponents, lags * high**-exponents
     wraps = np.floor(ends[0] / (2 * np.pi)) > np.floor(ends[1] / (2 * np.pi))
@@ -158,7 +161,7 @@ def fails_between(low, high, d, length):
     [(64, 8), (33, 12), (4, 8), (31, 16), (32, 16), pytest.param(512, 32, marks=pytest.mark.long)],
 )
 def test_no_base_of_seven_digits_is_smaller(length, d):
-    """All below it fail, by intervals; a search of five digits once found some that are larger."""
+    """All smaller bases of seven digits fail, by intervals."""
     smallest = smallest_bounded_base(d, length)
     assert smallest == float(f"{smallest:.7g}")
     assert has_bound(smallest, d, length)
@@ -181,7 +184,7 @@ def test_a_base_passes_as_all_lags_say(length, d):
     ("length", "d", "smallest"), [(1000, 64, 7752.983), (300, 6, 6254281), (80, 128, 158.6375)]
 )
 def test_all_bases_tried_up_to_ten_times_the_base_have_the_bound(length, d, smallest):
-    """Once the base was an island: of 256k the bases 2.37e7 to 5.2e7 beside it fail."""
+    """The base for the bound is not an island: larger bases up to ten times the base pass too."""
     result = design_base(length, d, bases=(), criteria=("bound",))
     base = result.best["bound"]
     assert all(has_bound(rho, d, length) for rho in base * 10 ** (np.arange(401) / 400))
@@ -212,8 +215,8 @@ def test_a_base_is_looked_for_beyond_a_thousand_lengths(length, d, base):
 @pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])
 @pytest.mark.parametrize("d", [4, 16, 128])
 @pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
-def test_a_base_does_what_it_promises_as_it_is_printed(length, d, criterion):
-    """Once 18.31279 of 80 positions and d 16: one pair short of a rotation."""
+def test_the_printed_base_meets_its_criterion(length, d, criterion):
+    """The printed base meets its criterion exactly when typed."""
     (candidate,) = design_base(length, d, (), (criterion,)).candidates
     typed = float(candidate.spec.partition("rho=")[2].partition(",")[0])
     assert float(candidate.base) == typed == candidate.rho
@@ -241,7 +244,7 @@ def test_a_base_by_the_table_is_the_best_of_so_many():
 
 @pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])
 def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
-    """Once 3 at 90 positions and d 64, beside "no base found"."""
+    """A criterion that no candidate meets has no best base."""
     result = design_base(length, d, criteria=("condition",))
     rho = result.best["condition"]
     assert (rho is None) == ({c.condition_number for c in result.candidates} == {None})
@@ -251,7 +254,7 @@ def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
 
 @pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
 def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
-    """8.6 million positions were refused."""
+    """A length of 8.6 million positions is answered by formulas."""
     result = design(d=64, span="1d", resolution="10ms", criteria=[criterion])
     assert result.length == 8_640_000
     rho = result.best[criterion]

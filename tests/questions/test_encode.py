@@ -1,4 +1,4 @@
-"""What encode writes is what models and engines hold, and golden rows tell a right engine."""
+"""Files of encode equal the arrays of models and engines; golden rows detect wrong engines."""
 
 import json
 import shutil
@@ -29,14 +29,14 @@ LONGROPE |= {"long_factor": [2.0 + i for i in range(8)]}
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
 GEMMA = {"rope_parameters": BY_LAYER, "layer_types": list(BY_LAYER), "head_dim": 32}
 DEEPSEEK = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7, "rope_theta": 1e4}
-MODELS = [  # a model type, its config, a layer type, positions; layout of its module, if not own
+MODELS = [  # model type, config, layer type, positions, layout if not that of its module
     ("llama", {"rope_parameters": LLAMA3, "head_dim": 64}, "", 5000, None),
     ("qwen3", {"rope_parameters": {**YARN, "rope_theta": 1e6}, "head_dim": 128}, "", 900, None),
     ("gpt_neox", {"rotary_pct": 0.25, "hidden_size": 256}, "", 300, None),
     ("cohere", {"rope_parameters": {"rope_type": "default", "rope_theta": 75e5}}, "", 99, None),
     ("phi3", {"rope_parameters": LONGROPE, "max_position_embeddings": 256}, "", 60, None),
     ("phi3", {"rope_parameters": LONGROPE, "max_position_embeddings": 256}, "", 70, None),
-    ("glm4", {"head_dim": 32}, "", 300, "half"),  # pairs are interleaved where it rotates
+    ("glm4", {"head_dim": 32}, "", 300, "half"),  # its pairs are interleaved where it rotates
     ("deepseek_v3", {"rope_parameters": DEEPSEEK, "qk_rope_head_dim": 64}, "", 400, "half"),
     *(("gemma3_text", GEMMA, layer, 400, None) for layer in BY_LAYER),
 ]
@@ -46,7 +46,7 @@ NAMES = {"gemma3_text": "Gemma3", "gpt_neox": "GPTNeoX", "deepseek_v3": "Deepsee
 
 
 def allowed(frequencies, n, dtype, largest=1.0):
-    """The tolerance of each pair at positions 0 … n - 1, as a golden file states it."""
+    """Return the tolerance of each pair at positions 0 … n - 1, from a golden file."""
     limits = tolerances(largest)[dtype]
     angles = np.arange(n)[:, None] * np.abs(frequencies)
     steps = np.arange(2, len(frequencies) + 2)
@@ -54,7 +54,7 @@ def allowed(frequencies, n, dtype, largest=1.0):
 
 
 def written_array(folder, spec, what, layout=None, dtype="float64", **sizes):
-    """An array as torch reads it."""
+    """Write an array and read it with torch."""
     enc = load(spec, **sizes)
     path = str(folder / "x.safetensors")
     write_numbers(enc, enc.domain.x, path, what, layout, dtype)
@@ -86,7 +86,7 @@ def test_it_writes_what_transformers_computes(kind, values, layer, n, layout, wr
 
 
 def powers(d, base):
-    """Inverse frequencies as engines compute them, in float32."""
+    """Return inverse frequencies in float32, as engines compute them."""
     return 1.0 / (base ** (torch.arange(0, d, 2, dtype=torch.float) / d))
 
 
@@ -95,17 +95,17 @@ def angles_of(d, base, n):
 
 
 def vllm_cache(angles):
-    """cos_sin_cache of vllm/model_executor/layers/rotary_embedding: cosines, then sines."""
+    """Return cos_sin_cache of vllm/model_executor/layers/rotary_embedding: cosines, then sines."""
     return torch.cat((angles.cos(), angles.sin()), dim=-1)
 
 
 def torchtune_cache(angles):
-    """The cache of torchtune/modules/position_embeddings.py: (n, d/2, 2)."""
+    """Return the cache of torchtune/modules/position_embeddings.py: (n, d/2, 2)."""
     return torch.stack([angles.cos(), angles.sin()], dim=-1)
 
 
 def freqs_cis(angles):
-    """freqs_cis of Meta's llama/model.py: complex64 (n, d/2)."""
+    """Return freqs_cis of Meta's llama/model.py: complex64 (n, d/2)."""
     return torch.polar(torch.ones_like(angles), angles)
 
 
@@ -161,7 +161,7 @@ def test_python_gives_the_same_arrays(run, tmp_path):
     np.testing.assert_array_equal(frequencies, np.loadtxt(path))
 
 
-REFUSED = [  # options, and what the line names
+REFUSED = [  # options, part of the error
     ("dft --what cos --out x.npy", "'dft'"),
     ("xpos --what inv_freq --out x.npy", "'xpos'"),
     ("mixed-rope --grid 3x3 --d 8 --what cos --out x.npy", "'mixed-rope'"),
@@ -214,7 +214,7 @@ def test_a_number_that_does_not_fit_leaves_the_file_as_it_was(run, monkeypatch):
 
 
 def golden(tmp_path, spec, x=None, **sizes):
-    """A golden file's path and its entries."""
+    """Write a golden file and return its path and entries."""
     path = tmp_path / "golden.json"
     write_golden(load(spec, **sizes), x, str(path))
     return path, json.loads(path.read_text())
@@ -258,7 +258,7 @@ def by_powers(p, base, d, kind=torch.float32):
 
 
 def by_products(p, base, d):
-    """llama.cpp, ggml-cpu/ops.cpp: ggml_rope_cache_init, theta *= theta_scale."""
+    """Return angles as llama.cpp computes them in ggml_rope_cache_init: theta *= theta_scale."""
     theta, scale = p.float(), torch.tensor(base).float() ** (-2.0 / d)
     angles = []
     for _ in range(d // 2):
@@ -296,7 +296,7 @@ def test_golden_tolerances_pass_right_engines_and_fail_wrong_ones(dtype, d, tmp_
         waves = torch.cat([angles.cos(), angles.sin()], 1).to(getattr(torch, dtype))
         return (np.abs(waves.double().numpy() - expected) > np.tile(most, 2)).sum()
 
-    if dtype != "float64":  # which these do not compute in
+    if dtype != "float64":  # no engine computes in float64
         assert [misses(engine) for engine in RIGHT] == [0, 0, 0]
     for engine in WRONG.values():
         assert misses(engine) > 10

@@ -1,4 +1,4 @@
-"""Extensions against published rows, transformers' own modules, and what they leave unseen."""
+"""Extensions equal published rows and transformers' modules; pairs with new angles are counted."""
 
 import json
 
@@ -17,7 +17,7 @@ def ways(result):
 
 
 def test_yarn_of_qwen_is_the_published_one():
-    """Field values: bands, first lag below the bound, cosine to the unscaled rotation."""
+    """The bands, bounds and cosines of Qwen's YaRN are the published values."""
     result = extend("rope:rho=1e6", 131072, trained=32768, d=128)
     by_way, yarn = ways(result), ways(result)["yarn"]
     bands = [(band.treatment, band.pairs) for band in yarn.bands]
@@ -51,11 +51,11 @@ def test_a_scaled_rotation_has_its_original_length_and_its_settings(
     scaled = ways(result)[way]
     assert scaled.factor == factor
     assert setting in scaled.spec
-    if "Llama" in name:  # at 128 stretched pairs hardly turn in either
+    if "Llama" in name:  # at 128, stretched pairs hardly rotate in either
         assert scaled.cosine[0][1] > 0.999
     if "DeepSeek" in name:
         assert scaled.attention_factor == 1.0
-    if "Hunyuan" in name:  # an engine that scales by alpha has another base
+    if "Hunyuan" in name:  # an engine that scales by alpha uses another base
         assert scaled.rho == pytest.approx(1e4 * 1000 ** (128 / 126))
 
 
@@ -93,7 +93,7 @@ GEMMA |= {"max_position_embeddings": 8192, "sliding_window": 4096}
 
 @pytest.mark.parametrize(
     ("changes", "window", "unseen"),
-    [  # once Mistral was advised llama3's scaling, where context said that no phase is new
+    [  # no phase is new, so no scaling is suggested
         ({"model_type": "mistral"}, 4096, 0),
         ({"model_type": "llama", "sliding_window": None}, None, 28),
         ({"model_type": "mistral", "sliding_window": 32768}, 32768, 28),
@@ -108,7 +108,7 @@ def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
 
 
 def test_the_factor_is_relative_to_what_the_model_has(written):
-    """Once 32 of Llama 3.1 at 262144 positions, where 16 is enough and stays near it longer."""
+    """The factor is relative to the model's scaling: 16 for Llama 3.1 at 262144 positions."""
     result = extend(written(PUBLISHED["meta-llama/Llama-3.1-8B"]), 2**18)
     assert (result.verdict, result.nearest.way) == ("further scaling needed", "llama3")
     assert (result.nearest.unseen, result.nearest.below_99) == (0, 7160)
@@ -121,7 +121,7 @@ def test_a_factor_above_the_length_is_answered():
 
 
 def test_an_advice_takes_no_pair_to_new_angles(written):
-    """Once ntk for longrope, with as many as without."""
+    """The nearest scaling leaves no pair with new angles; otherwise no scaling suffices."""
     long = {"rope_type": "longrope", "long_factor": [1.0 + i for i in range(48)]}
     own = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
     config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32} | own
@@ -138,7 +138,7 @@ def test_layers_without_a_window_are_extended(written):
 
 
 def test_an_original_length_that_no_config_says_is_reported(written):
-    """Once 131072 / 8 was written for the length of training without a word; both readings."""
+    """An assumed original length is reported with both readings."""
     scaling = {"rope_type": "linear", "factor": 8.0}
     own = {"model_type": "llama", "max_position_embeddings": 131072, "sliding_window": None}
     path = written(GEMMA | own | {"rope_scaling": scaling})
@@ -164,7 +164,7 @@ MODELS += ["CohereForAI/c4ai-command-r7b-12-2024", "openai/gpt-oss-20b", "Eleuth
 
 @pytest.mark.parametrize("name", MODELS)
 def test_new_angles_are_those_of_context(name, written):
-    """One number: once 29 in one answer and 25 in the other, of Llama 3.1 at 200k."""
+    """The number of pairs with new angles equals that of context."""
     path = whole_layers(written(PUBLISHED[name]))
     length = int(1.3 * len(load(path)))
     result = extend(path, length)
@@ -174,7 +174,7 @@ def test_new_angles_are_those_of_context(name, written):
 
 @pytest.mark.parametrize("to", [32_768, 262_144])
 def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(tmp_path, to):
-    """Linear by 4 with max_position_embeddings left at 4096, as Llama 2 was extended."""
+    """Linear scaling by 4 with max_position_embeddings of 4096 counts from 4096, as in Llama 2."""
     scaling = {"type": "linear", "factor": 4.0}
     sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2}
     config = {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": scaling}
@@ -182,7 +182,7 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
     found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).candidates}
     assert found["linear"] == found["yarn"] == found["llama3"] == (to / 4096, 0)
     omega = 1e4 ** (-np.arange(64) / 64)
-    trained = np.minimum(4096 * omega, 2 * np.pi)  # angles met in training
+    trained = np.minimum(4096 * omega, 2 * np.pi)  # angles seen in training
     for factor, meets_new in ((to / 4096, False), (0.9 * to / 4096, True)):
         requested = np.minimum((to - 1) * omega / factor, 2 * np.pi)
         assert (requested > trained).any() == meets_new
@@ -190,7 +190,7 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
 
 @pytest.mark.parametrize(("name", "to"), [row[:2] for row in SCALED if "Llama" not in row[0]])
 def test_design_and_context_count_the_same_unseen_angles(name, to, written):
-    """Where no length is stated with the scaling, as it is for Llama 3.1."""
+    """Without a stated length, design and context count the same pairs with new angles."""
     path = written(PUBLISHED[name])
     _, context = describe_context(path, to)
     unseen = max(rotation.unseen for rotation in context.rotations)

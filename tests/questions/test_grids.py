@@ -1,4 +1,4 @@
-"""Questions about grids: published numbers, slow twins, and what only several axes have."""
+"""Questions about grids: published numbers, slow references, and properties of several axes."""
 
 import numpy as np
 import pytest
@@ -24,13 +24,13 @@ def named(spec, sides, d=64, prefix=0):
 
 
 def full_dft(sides):
-    """All frequencies of the torus, as many as points."""
+    """Return the encoding of all frequencies of the torus, one for each point."""
     k = np.indices(sides).reshape(len(sides), -1).T
     omega = 2 * np.pi * k / np.array(sides)
     return waves_on(sides, (omega + np.pi) % (2 * np.pi) - np.pi)
 
 
-# of 16 x 16 points: gap², rank, stable rank, K(3,4), K(0,5), largest step, peak of a point
+# 16 x 16 points: gap², rank, stable rank, K(3,4), K(0,5), largest step, peak of a point
 SQUARE = [
     ("axial-rope", 0.0429, 27, 1.30, 0.748, 0.868, 1.0, 0.243),
     ("axial-rope:rho=100", 0.0677, 31, 1.76, 0.548, 0.735, 1.0, 0.259),
@@ -67,7 +67,7 @@ def test_mixed_frequencies_are_rounder_than_axes():
     enc = waves_on((16, 16), mixed_frequencies(seed=3))
     found = position_functions(enc, [(8, 8)]).reconstructions[0]
     assert check_faithful(enc).isotropy["A4"] < 0.5
-    assert 0.27 < found.peak < 0.32  # of 12 heads with random angles; .294 published
+    assert 0.27 < found.peak < 0.32  # 12 heads with random angles; 0.294 published
 
 
 CASES = {
@@ -123,7 +123,7 @@ def test_the_ladder_of_a_grid():
     }
     for verdict, table in tables.items():
         assert check_faithful(table_on(sides, table)).verdict == verdict
-    mixed = check_faithful(table_on(sides, sums @ rng.normal(size=(8, 8))))  # no column on one axis
+    mixed = check_faithful(table_on(sides, sums @ rng.normal(size=(8, 8))))  # mixed columns
     assert (mixed.verdict, mixed.axial, mixed.rank) == ("separable", False, 7)
     short = check_faithful(table_on(sides, tables["injective"]))
     assert shortfalls(short, "separable")
@@ -192,7 +192,7 @@ def test_grids_of_few_points_and_of_zeros_are_no_error(sides):
 
 
 def test_waves_as_long_as_the_side_are_not_idle_in_float32():
-    """Hour by day of a week: each wave ends a turn, whatever float32 makes of its frequency."""
+    """Hours by days of a week complete whole rotations, so float32 frequencies are not idle."""
     t = np.arange(168)
     phases = 2 * np.pi * np.column_stack([t % 24 / 24, t // 24 / 7])
     week = np.hstack([np.sin(phases), np.cos(phases)]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Positions recovered from rows of cosines and sines, and what compare says of them."""
+"""Positions recovered from rows of cosines and sines, and the comparison's report of moved rows."""
 
 import json
 
@@ -18,7 +18,7 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7}
 
 
 def waves_of(places, omega, form):
-    """Waves as engines make them: angles in float32, stored in a format."""
+    """Return complex exponentials as engines compute them, in float32 angles, and store them."""
     if form == "float64":
         return np.exp(1j * np.outer(places, omega))
     angles = (np.float32(places)[:, None] * np.float32(omega)).astype(float)
@@ -33,7 +33,7 @@ def dump(places, omega, factor=1.0, form="float32"):
 @pytest.mark.parametrize("form", EPS)
 @pytest.mark.parametrize("spec", SPECS)
 def test_random_positions_are_recovered_exactly(spec, form, rng):
-    """To 131071, and negative ones: of a config's pairs all, in every format."""
+    """Positions up to 131071, and negative ones, are recovered exactly in every format."""
     omega, places = load(spec, 40).measure.frequencies, rng.integers(-60, 131072, 300)
     rows = recover_positions(omega, waves_of(places, omega, form), EPS[form], -100, 2**17)
     np.testing.assert_array_equal(rows.positions, places)
@@ -41,7 +41,7 @@ def test_random_positions_are_recovered_exactly(spec, form, rng):
     assert not rows.uncertainty.any()
 
 
-def test_what_no_position_explains_is_not_recovered_and_slow_pairs_say_how_unsure_they_are(rng):
+def test_unexplained_rows_are_not_recovered(rng):
     omega = 1e6 ** (-np.arange(64) / 64)
     noise = np.exp(1j * rng.uniform(0, 2 * np.pi, (50, 64)))
     assert not recover_positions(omega, noise, 2.0**-23, 0, 4096).explained.any()
@@ -67,7 +67,7 @@ MISTAKES = [
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("places", "kind"), MISTAKES)
 def test_moved_rows_are_named_and_no_frequency_is(places, kind, form):
-    """A dropped row was "frequencies 1.00283 times", a restart in float16 .4366 times."""
+    """Moved rows are named as moved rows, not as changed frequencies."""
     meant = load("rope:rho=5e5,d=64", 4096)
     table = dump(places, meant.measure.frequencies, form=form)
     assert mistake_of(places)[0] == kind
@@ -108,7 +108,7 @@ LISTS |= {"long_factor": [1 + 1.5 * i for i in range(16)], "type": "longrope"}
 
 
 def test_longrope_is_read_at_the_rows_of_a_dump_by_either_list(written):
-    """At the config's maximum the right dump was DIFFERENT, and the faulty one THE SAME."""
+    """A dump of LongRoPE is compared with the list that applies at its number of rows."""
     meant = load(written(PHI3 | {"rope_scaling": LISTS}, "config.json"))
     omega, factor = 1e4 ** (-np.arange(16) / 16), meant.params["attention_factor"]
     short, long = (omega / np.array(LISTS[f"{name}_factor"]) for name in ("short", "long"))
@@ -157,7 +157,7 @@ QWEN["text_config"] |= {"rope_scaling": {"type": "mrope", "mrope_section": [8, 1
 
 @pytest.mark.parametrize("form", ["float32", "float64"])
 def test_positions_of_each_axis_are_shown_and_not_taken_for_right(form, written):
-    """Dumps of any ids were THE SAME in codes."""
+    """Dumps of (t, y, x) ids list the positions by axis, and only an image's dump is the same."""
     meant, axis = load(written(QWEN, "config.json")), np.repeat([0, 1, 2], [8, 12, 12])
     image = np.array([(0, y, x) for y in range(4) for x in range(6)]) + 5
     text = np.repeat(np.arange(5)[:, None], 3, axis=1)
@@ -179,7 +179,7 @@ def test_positions_of_each_axis_are_shown_and_not_taken_for_right(form, written)
 
 
 def test_folded_frequencies_have_one_sign_and_ratios_of_those_known():
-    """NeRF's bands without pi were "-0.3183 to 0.5659 times"."""
+    """Aliased frequencies are compared without a sign, and only known ratios are reported."""
     x, bands = np.linspace(-1, 1, 201)[:, None], 2.0 ** np.arange(10)
     tables = [
         np.stack([np.sin(w * x * bands), np.cos(w * x * bands)], 1).reshape(201, -1)
@@ -215,7 +215,7 @@ ROWS, COLUMNS = "rows", "columns"
 
 @pytest.mark.parametrize("n", [6, 64, 300])
 def test_orders_of_rows_and_columns_of_their_own_scale_and_constant_are_found(n, rng):
-    """Each was "no order, sign, scale or offset makes them agree"."""
+    """Permuted columns with signs, scales and an offset are found, and so is an order of rows."""
     table, d = rng.normal(size=(n, 12)), 12
     columns, signs, scales = rng.permutation(d), rng.choice([-1, 1], d), rng.uniform(0.5, 2, d)
     changed = table[:, columns] * signs * scales + rng.normal(size=d)

@@ -1,6 +1,7 @@
-"""R(p) beside explicit blocks and public functions, and whether two rotations are the same.
+"""R(p) equals explicit blocks and public functions; relations between rotations are found.
 
-The slow twin writes each 2 x 2 block into a matrix, with pairs and frequencies given one by one.
+The slow reference writes each 2 x 2 block into a matrix, with pairs and frequencies given one by
+one.
 """
 
 import re
@@ -22,7 +23,7 @@ N, D = 40, 16
 
 
 def blocks(p, pairs, omega, factor=1.0):
-    """R(p), block by block."""
+    """Return R(p), written block by block."""
     matrix = np.eye(D)
     for (i, j), w in zip(pairs, omega, strict=True):
         matrix[i, i] = matrix[j, j] = factor * np.cos(w * p)
@@ -47,7 +48,7 @@ BY_NAME = {
 
 
 def rotated(x, gap, sign=1.0):
-    """Pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
+    """Rotate pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
     n, d = x.shape[-2:]
     angle = torch.outer(torch.arange(n).double(), torch.tensor(grid(d)).double()).to(x.dtype)
     cos, sin, y = angle.cos(), sign * angle.sin(), x.clone()
@@ -80,7 +81,7 @@ def test_an_operator_is_its_blocks(source, turns, atol):
 
 
 def test_equal_frequencies_of_other_pairs_are_another_model():
-    """Two modules that pair (i, i + 16) and (i, i + 8) were one encoding, written differently."""
+    """Two modules that pair (i, i + 16) and (i, i + 8) are permuted, not the same."""
     found = compare(*(load(Turning(gap), 64, 32) for gap in (16, 8)))
     assert (found.operator.relation, found.same) == ("permuted", False)
     order = np.array(found.operator.permutation)
@@ -91,7 +92,7 @@ def test_equal_frequencies_of_other_pairs_are_another_model():
 
 
 AXES = "axial-rope:grid=5x8,order="
-RELATIONS = [  # what leads from the first to the second, and the first position that differs
+RELATIONS = [  # relation of the two operators, and the first position that differs
     ("rope", "rope", "same", None, None),
     ("rope", "rope:layout=interleaved", "permuted", "halves-to-neighbours", 1),
     ("rope:layout=interleaved", "rope", "permuted", "neighbours-to-halves", 1),
@@ -144,20 +145,20 @@ class Clipped(torch.nn.Module):
         return x * cos + torch.cat([-two, one], -1) * sin
 
 
-def test_what_differs_from_some_position_on_is_stated_there():
+def test_the_first_different_position_is_reported():
     found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
     assert (found.relation, found.first_position) == ("different", 701)
 
 
 def test_a_table_does_not_hold_the_pairs():
-    """A dump of angles has no pairing: it is the same as rotations of both layouts, with a note."""
+    """A dump of angles has no pairing, so it equals rotations of both layouts, with a note."""
     cos, sin = (wave(np.outer(np.arange(N), grid(D))) for wave in (np.cos, np.sin))
     beside = np.stack([cos, sin], axis=-1).reshape(N, -1)
     for table in (np.hstack([cos, sin]), beside, np.hstack([cos, cos, sin, sin])):
         for layout in ("halves", "interleaved"):
             found = compare(load(f"rope:layout={layout}", N, D), table)
             assert (found.operator.relation, found.verdict) == ("unknown", "the same")
-            shown = table.shape[1] == 2 * D and layout == "halves"  # cosines stand twice, in halves
+            shown = table.shape[1] == 2 * D and layout == "halves"  # cosines twice, in halves
             assert ("pairing-unsaid" in [f.code for f in found.findings]) != shown
     half = compare(load("rope", N, D), np.tile(cos, 2))
     assert (half.verdict, half.transform, half.compared) == ("the same", {}, ("cosines",))
@@ -194,7 +195,7 @@ BESIDE = {
 @pytest.mark.parametrize("rotated", SPREAD)
 @pytest.mark.parametrize("laid", SPREAD)
 def test_pairs_rotated_by_the_angles_of_others_are_named(rotated, laid):
-    """Its operator is the code's own map, whether it rotates or not."""
+    """The operator is the function's linear map, even if that is no rotation."""
 
     def rotate(x):
         angle = SPREAD[laid](torch.outer(torch.arange(x.shape[1]), torch.tensor(grid(D))))
@@ -212,7 +213,7 @@ def test_pairs_rotated_by_the_angles_of_others_are_named(rotated, laid):
 
 @pytest.mark.usefixtures("folder")
 def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, rng):
-    """Scores of the reordered weights, turned as neighbours, are those of the first in halves."""
+    """Scores of reordered weights with interleaved pairs equal those of the original in halves."""
     shapes = {"q_proj.weight": (32, 12), "k_proj.weight": (16, 12), "q_proj.bias": (32,)}
     shapes["v_proj.weight"] = 16, 12
     weights = {f"l.{name}": rng.normal(size=shape) for name, shape in shapes.items()}
@@ -221,7 +222,7 @@ def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, rng):
     assert run("compare", *pair, "--permutation", "order.npy").status == 1
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"    import numpy as np, safe.*?\n\n", readme, re.DOTALL)
-    exec(textwrap.dedent(recipe), {})  # a document's own code
+    exec(textwrap.dedent(recipe), {})  # source code of a document
     after = load_file("reordered.safetensors")
     assert np.array_equal(after["l.v_proj.weight"], weights["l.v_proj.weight"])
     x, scores = rng.normal(size=(5, 12)), []

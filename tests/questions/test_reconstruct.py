@@ -1,4 +1,4 @@
-"""Algorithm 1 against the double loop, closed forms and the paper's numbers."""
+"""Algorithm 1 equals a double loop, closed forms and the paper's numbers."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from pefourier.questions.spectrum import spectrum
 
 
 def algorithm_1(g, s, n):
-    """Real-DFT coefficients of delta_s weighted by g, renormalised, and summed: the slow twin."""
+    """Return Algorithm 1 as a slow reference: weighted real-DFT coefficients of delta_s, summed."""
     t = np.arange(n)
     values = np.zeros(n)
     for k, weight in enumerate(g):
@@ -36,14 +36,14 @@ def test_published_numbers_at_256():
     (r,) = position_functions(build("sinusoidal"), [40]).reconstructions
     assert r.peak == pytest.approx(0.3403, abs=5e-5)
     assert (r.width, r.half_max_count) == (pytest.approx(11.9, abs=0.05), 11)
-    for name in ("sinusoidal", "rope"):  # sigma blurs frequencies, and with that sharpens positions
+    for name in ("sinusoidal", "rope"):  # sigma blurs frequencies, which sharpens positions
         results = [position_functions(build(name), [40], sigma=s) for s in (0.5, 1, 4, 16, 64)]
         widths = [result.reconstructions[0].width for result in results]
         assert widths == sorted(widths, reverse=True)
 
 
 def test_inverse_error_of_a_position_is_its_row_of_the_projection():
-    """Theorem 1: 0 for dft; there is no inverse beyond the codes."""
+    """The inverse error is 0 for dft (Theorem 1), and missing for positions beyond the table."""
     whole = position_functions(build("dft", length=256), [5, 40, 75])
     assert max(whole.inverse_error, *(r.inverse_error for r in whole.reconstructions)) < 1e-14
     table = build("dft", length=80, d=63).table()
@@ -76,7 +76,7 @@ def test_peaks_are_described(h, expected):
 
 
 def test_a_position_that_comes_back_at_several_places_is_not_sharp():
-    """The hour of the day of a week: seven peaks as high, once called sharp."""
+    """A position that repeats in seven equal peaks, like an hour in a week, is not sharp."""
     hours = from_table(np.eye(24)[np.arange(168) % 24])
     result = position_functions(hours, [5], sigma=0)
     assert (result.verdict, result.farthest_repeat) == ("repeated", 72)
@@ -84,7 +84,7 @@ def test_a_position_that_comes_back_at_several_places_is_not_sharp():
 
 
 def equal_ones(kind, grid):
-    """Tables whose rows are alike: all, every other, or a point of a grid and its neighbour."""
+    """Return a table with equal rows: all rows, every second, or neighbouring grid points."""
     rows = np.eye(12)[{"all": np.zeros(12, int), "two": np.arange(12) % 2}[kind]]
     return load(rows, grid=grid) if grid else from_table(rows)
 
@@ -127,7 +127,7 @@ def test_a_smaller_base_is_advised_after_it_was_tried(spec, advice):
 
 
 def test_half_of_a_peak_has_a_margin_for_rounding():
-    """A cosine reaches half at 60 degrees: of 48 samples of 8 waves, three of six do."""
+    """A cosine at exactly half of the peak counts, despite rounding: 24 of 48 samples."""
     wave = position_functions(from_table(np.cos(np.arange(48)[:, None] * np.pi / 3)), sigma=0)
     assert wave.first.half_max == 24
 

@@ -1,4 +1,4 @@
-"""Relations of codes to one another: published numbers, closed forms and slow twins."""
+"""Relations between vectors: published numbers, closed forms and slow references."""
 
 import csv
 import sys
@@ -12,7 +12,7 @@ from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.questions.relations import first_rise, kernel, relate, shift_residual
 
-ROOM = sys.modules["pefourier.questions.relations"]  # the package gives the question of that name
+ROOM = sys.modules["pefourier.questions.relations"]  # the package exports the function
 KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises
     16: (None, 4),
     64: ((0.966151, 0.884496, 0.657863, 0.489806, 0.558583, 0.200753), 6),
@@ -50,19 +50,19 @@ def test_rounding_is_no_rise_and_zeros_have_no_kernel():
 
 
 def left(table, before, after):
-    """What no matrix takes from some rows to others, by a projection."""
+    """Return the relative residual of the best linear map between rows, by a projection."""
     before, after = (x.reshape(-1, table.shape[-1]) for x in (before, after))
     rest = after - before @ np.linalg.pinv(before) @ after
     return pytest.approx(np.linalg.norm(rest) / np.linalg.norm(after), rel=1e-9)
 
 
 @pytest.mark.parametrize("k", [1, 5])
-def test_one_matrix_leads_from_code_to_code(rng, k):
+def test_one_matrix_maps_each_vector_to_the_next(rng, k):
     table = rng.normal(size=(50, 8))
     assert shift_residual(as_encoding(table), k) == left(table, table[:-k], table[k:])
     waves = as_encoding(build("sinusoidal", length=50, d=8).table())
     assert shift_residual(waves, k) < 1e-11
-    assert shift_residual(build("learned", length=64, d=64)) is None  # some T fits any such table
+    assert shift_residual(build("learned", length=64, d=64)) is None  # some matrix fits
     assert shift_residual(as_encoding(np.ones((1, 4)))) is None
 
 
@@ -76,7 +76,7 @@ def test_a_shift_along_an_axis_is_fitted_to_a_grid(rng):
 
 def test_distances_of_a_ramp_are_those_of_positions(monkeypatch):
     assert relate(build("ramp", length=40, d=3)).distance_preservation == pytest.approx(1)
-    assert relate(build("dft", length=40, d=64)).distance_preservation is None  # all equal
+    assert relate(build("dft", length=40, d=64)).distance_preservation is None  # equal distances
     assert abs(relate(build("learned", length=80, d=64)).distance_preservation) < 0.1
     enc = build("sinusoidal", length=300, d=16)
     whole = relate(enc).distance_preservation
@@ -95,7 +95,7 @@ def test_biases_of_lags():
     assert (t5.kernel[0], t5.asymmetry > 0.1, t5.verdict) == (1.0, True, "direction told")
     causal = relate(build("alibi", length=9, d=4, causal=True))
     assert (causal.asymmetry, causal.verdict) == (None, "one direction")
-    window = build("beit", length=9, d=4)  # on a line, behind 3 rows; once of one direction
+    window = build("beit", length=9, d=4)  # on a line, after 3 rows; in one direction before
     table = window.table()[3:]
     asymmetry = np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table))
     assert relate(window).asymmetry == pytest.approx(asymmetry)

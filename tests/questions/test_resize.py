@@ -1,4 +1,4 @@
-"""What resizing does to tables, and to formulas."""
+"""Effects of resizing on tables and formulas."""
 
 import json
 import pickle
@@ -56,7 +56,7 @@ def test_neighbours_are_those_of_each_axis(rng):
 def test_methods_compared_in_parts_are_those_of_whole_tables(monkeypatch, rng):
     monkeypatch.setattr("pefourier.questions.resize.NUMBERS_AT_ONCE", 60)  # two columns of five
     table = rng.normal(size=(12, 5))
-    table[:, 2] = 3.0  # a column that stays
+    table[:, 2] = 3.0  # a constant column
     r = resize_table(table_on((3, 4), table), (6, 5), "fourier")
     for row in r.methods:
         new = resize_table(table_on((3, 4), table), (6, 5), row.method).table
@@ -70,7 +70,7 @@ def test_methods_compared_in_parts_are_those_of_whole_tables(monkeypatch, rng):
 
 
 def folded_by_hand(table, sides):
-    """Energy by |k| along each axis, from all coefficients of the multi-dimensional DFT."""
+    """Return the energy by |k| along each axis, from all coefficients of the DFT."""
     power = (np.abs(np.fft.fftn(table.reshape(*sides, -1), axes=range(len(sides)))) ** 2).sum(-1)
     folded = np.zeros([n // 2 + 1 for n in sides])
     for place in np.ndindex(*sides):
@@ -89,7 +89,7 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new, rng):
 
 
 def test_biases_are_resized_from_window_to_window():
-    """10 dy + dx of a window of 3 x 3, with 5 x 5 displacements: published for one of 4 x 4."""
+    """Biases 10 dy + dx are resized from a 3 x 3 window to 4 x 4 as published."""
     dy, dx = np.indices((5, 5)).reshape(2, -1) - 2
     biases = from_table(np.vstack([[[7.0]], (10.0 * dy + dx)[:, None]]))
     r = resize_table(replace(biases, domain=lags_on((3, 3), prefix=1)), (4, 4))
@@ -99,7 +99,7 @@ def test_biases_are_resized_from_window_to_window():
     assert r.table[0] == 7.0
 
 
-def test_spectra_and_vectors_that_stay_are_stated_to():
+def test_distinct_vectors_before_and_after_are_reported():
     plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
     assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
     crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
@@ -112,7 +112,7 @@ def test_spectra_and_vectors_that_stay_are_stated_to():
 
 
 def test_vectors_that_were_equal_before_are_reported(rng):
-    """Once "still distinct" where 48 of 49 had been, without the two that were not."""
+    """Vectors that were equal before resizing are reported, even if all are distinct afterwards."""
     rows = rng.normal(size=(49, 8))
     rows[5] = rows[3]
     r = resize_table(table_on((7, 7), rows), (14, 14))
@@ -120,7 +120,7 @@ def test_vectors_that_were_equal_before_are_reported(rng):
     assert "(0,3) and (0,5)" in r.conclusion
 
 
-PHASES = [  # indices meet unseen phases, and normalised coordinates do not
+PHASES = [  # indices reach new phases, but normalised coordinates do not
     ("axial:convention=mae", (14, 10), (24, 10), (14, 0)),
     ("axial:convention=mae", (14, 10), (7, 5), (0, 0)),
     ("axial:convention=detr", (14, 10), (24, 20), (0, 0)),
@@ -174,7 +174,7 @@ SEQUENCES = [
 
 @pytest.mark.parametrize(("spec", "length", "d"), SEQUENCES)
 def test_a_rotation_of_a_sequence_is_described_as_its_table_is(spec, length, d, folder):
-    """Closed forms against the table: rows searched for the closest, and the FFT of columns."""
+    """Closed forms equal the table: closest rows by search, and the FFT of columns."""
     np.save(folder / "day.npy", 2 * np.pi * np.array([1, 3, 12, 20]) / 24)
     enc = load(spec, length, d)
     closed, slow = picture_of("", enc), picture("", np.asarray(enc.table(), float), (length,))
@@ -215,7 +215,7 @@ def test_rows_that_a_new_length_leaves_as_they_are_are_counted(settings, new, ke
 
 
 def test_a_config_of_a_long_context_is_resized_without_its_table(written):
-    """Once 437 s and 4 GB: 262144 rows searched for the closest two."""
+    """A config of 262144 positions is resized without its table."""
     made = pefourier.resize(
         written({"model_type": "llama", "max_position_embeddings": 2**17}), "256k"
     )
@@ -224,7 +224,7 @@ def test_a_config_of_a_long_context_is_resized_without_its_table(written):
 
 
 def test_biases_of_a_network_are_computed_again():
-    """Displacements stay divided by the window of pretraining, with or without its parameter."""
+    """Biases of a network are recomputed with coordinates divided by the pretrained window."""
     for spec, first in (("swin2", (8, 8)), ("swin2:pretrained=5x5", (5, 5))):
         r = pefourier.resize(spec, (16, 16), grid=(8, 8), d=3)
         expected = load("swin2", None, 3, grid=(16, 16), pretrained=first).table()
@@ -255,7 +255,7 @@ def test_coordinates_beyond_those_of_training_are_stated(old, pretrained, new, s
 
 
 @pytest.mark.parametrize("name", ["axial", "axial-rope"])
-def test_a_grid_within_a_spec_is_that_from_which(name):
+def test_a_grid_in_a_spec_is_the_old_grid(name):
     written = pefourier.resize(f"{name}:grid=3x4,rho=100", (6, 5), d=16)
     requested = pefourier.resize(f"{name}:rho=100", (6, 5), d=16, grid=(3, 4))
     assert (written.old, written.unseen) == ((3, 4), requested.unseen)
@@ -325,7 +325,7 @@ def test_a_table_on_no_grid_is_a_line_where_one_side_is_requested(rng):
     np.testing.assert_array_equal(requested, pefourier.resize(table, (150,), grid=(100,)).table)
     assert pefourier.resize(table, (15, 10)).old == (10, 10)
     assert pefourier.resize(table[:50, :8], (9, 9), prefix=1).old == (7, 7)
-    with pytest.raises(PefourierError, match=r"grid=\(7, 7\)"):  # 49 rows may be a window's biases
+    with pytest.raises(PefourierError, match=r"grid=\(7, 7\)"):  # 49 rows may be biases of a window
         pefourier.resize(table[:49, :8], (9, 9))
 
 

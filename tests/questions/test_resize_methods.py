@@ -1,4 +1,4 @@
-"""Methods of libraries, against transformers, diffusers and torch, and timm as recorded."""
+"""Resize methods equal those of transformers, diffusers and torch, and recorded ones of timm."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_resizes.jso
 
 
 def cosines(rows, columns):
-    """The table of which timm's results are recorded."""
+    """Return the table for which timm's results are recorded."""
     return np.cos(np.arange(rows * columns).reshape(rows, columns) ** 1.5).astype(np.float32)
 
 
@@ -45,7 +45,7 @@ def test_timm_resizes_as_recorded(case, folder):
     ("side", "new"), [(37, (16, 16)), (16, (37, 23)), (14, (14, 20)), (37, (5, 60))]
 )
 def test_dinov2_scales_as_its_source_code_does(side, new, rng):
-    """By torch with scale factors (n + 0.1) / N, as DinoVisionTransformer calls it."""
+    """The method dinov2 equals torch's with scale factors (n + 0.1) / N."""
     table = rng.normal(size=(1 + side**2, 6)).astype(np.float32)
     planes = torch.tensor(table[1:]).double().reshape(1, side, side, 6).permute(0, 3, 1, 2)
     scale = tuple(float((n + 0.1) / side) for n in new)
@@ -179,7 +179,7 @@ def encoding_of(kind, rows, d, **facts):
     return replace(enc, params={"model_type": kind}, **facts)
 
 
-WAYS = [  # a library that cannot make the new grid is left out
+WAYS = [  # a library that cannot make the new grid is not listed
     (
         "audio-spectrogram-transformer",
         lattice((12, 101)),
@@ -218,7 +218,7 @@ def test_libraries_have_methods_of_their_own(kind, domain, new, expected):
 
 
 def test_frames_of_ast_are_cut_as_its_authors_do(rng):
-    """From 50 - int(t / 2) on, as ASTModel does: the table of AudioSet has 12 x 101 patches."""
+    """The crop starts at 50 - int(t / 2) of the 101 frames, as in ASTModel."""
     table = rng.normal(size=(2 + 12 * 101, 6))
     for frames in (50, 51, 100):
         first = 50 - int(frames / 2)

@@ -1,4 +1,4 @@
-"""What any result can do: laws over every kind of result."""
+"""Laws that hold for every kind of result."""
 
 import dataclasses
 import html
@@ -57,12 +57,12 @@ def test_every_kind_of_result_is_here():
 
 
 def kinds_below(kind):
-    """Kinds of results that have no kinds below them."""
+    """Return the kinds of results without subclasses."""
     below = kind.__subclasses__()
     return set().union(*map(kinds_below, below)) if below else {kind}
 
 
-def test_a_result_speaks(result):
+def test_a_result_has_a_conclusion_and_forms(result):
     record = result.to_dict()
     assert list(record)[:3] == ["encoding", "spec", "params"]
     assert record["conclusion"] == result.conclusion

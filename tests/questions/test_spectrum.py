@@ -1,4 +1,4 @@
-"""Densities against 50-digit values, closed forms and the sum written out."""
+"""Densities equal 50-digit values, closed forms and sums written out."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from pefourier.questions.spectrum import spectrum
 
 
 def eq15(frequencies, weights, lattice, sigma):
-    """Eq. 15 in 50 digits: the slow twin."""
+    """Return Eq. 15 in 50 digits, as a slow reference."""
     with mpmath.workdps(50):
         step = 2 * mpmath.pi / lattice
         g = [
@@ -66,7 +66,7 @@ def test_sigma_zero_gives_each_frequency_to_its_nearest_point():
     steps = 10000.0 ** (-np.arange(0, 32, 2) / 32) * 20 / (2 * np.pi)
     expected = np.bincount(np.rint(steps).astype(int), minlength=11) / 16
     np.testing.assert_allclose(result.density, expected, atol=1e-15)
-    shared = at_nearest_points(np.array([1.5]), np.array([1.0]), 4)  # two are equally near
+    shared = at_nearest_points(np.array([1.5]), np.array([1.0]), 4)  # two points are equally near
     assert shared.tolist() == [0, 0.5, 0.5, 0]
 
 
@@ -104,7 +104,10 @@ POINTS += ["alibi:d=8 500 500", "config.json - 512", "config.json 20 20", "table
 
 @pytest.mark.parametrize("case", POINTS)
 def test_the_lattice_is_the_length_where_that_is_set(case, folder):
-    """80 positions by default are asked for by nobody; 500 of ALiBi have 999 lags."""
+    """The lattice has the number of positions if that is set; the default of 80 does not count.
+
+    The 500 positions of ALiBi have 999 lags.
+    """
     rotary = {"hidden_size": 1536, "num_attention_heads": 1, "max_position_embeddings": 512}
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))
     np.save("table.npy", np.eye(40, 16))
@@ -149,7 +152,7 @@ def test_eq_16_is_of_the_geometric_grid_alone(spec):
 @pytest.mark.parametrize("offset", [0.0, 5.0])
 @pytest.mark.parametrize(("size", "grid"), [((64, 16), {}), ((12, 8), {"grid": (3, 4)})])
 def test_the_share_that_is_the_same_in_all_rows(size, grid, offset, rng, tmp_path):
-    """By definition: the energy of the mean row, repeated, over that of the table."""
+    """The share equals the energy of the repeated mean row over that of the table."""
     table = rng.normal(size=size) + offset
     np.save(tmp_path / "t.npy", table)
     repeated = np.broadcast_to(table.mean(axis=0), table.shape)
@@ -181,7 +184,7 @@ def test_an_odd_d_has_a_lone_last_sine_that_weighs_half():
 
 
 def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
-    """A ramp and a wave of 16 positions, turned by a random rotation, as learned tables are."""
+    """Peaks of a ramp and a wavelength of 16 positions are found under a random rotation."""
     t = np.arange(256)[:, None]
     helix = np.hstack([t / 128, np.cos(t * np.pi / 8), np.sin(t * np.pi / 8), np.zeros((256, 5))])
     r = spectrum(from_table(helix @ np.linalg.qr(rng.normal(size=(8, 8)))[0]))
@@ -205,7 +208,7 @@ def test_bands_of_very_many_waves_are_reported(run, spec, length, d):
 
 
 def of_pairs(*omega):
-    """A rotation of pairs at some frequencies, from a file."""
+    """Write frequencies to a file and return the SPEC of their rotation."""
     np.save("omega.npy", np.array(omega))
     return "rope:inv_freq=omega.npy"
 
@@ -263,8 +266,8 @@ GGUF |= {"llama.attention.head_count": 4, "llama.block_count": 2, "llama.rope.fr
 
 
 @pytest.mark.usefixtures("folder")
-def test_of_a_rotation_it_is_stated_what_the_answer_is_of(run):
-    """By name and of a model's file; never of what is added, as a table of the same waves."""
+def test_rotations_have_a_note_about_their_spectrum(run):
+    """Rotations have a note, by name and from a file; tables of the same sinusoids do not."""
     Path("m.gguf").write_bytes(gguf_bytes(GGUF))
     np.save("waves.npy", load("rope", 32, 16).table())
     for command, code in (("spectrum", "rotation-spectrum"), ("reconstruct", "rotation-rebuilt")):

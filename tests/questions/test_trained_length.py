@@ -1,4 +1,4 @@
-"""The length of training and the one that a config states, in all commands that use them."""
+"""The trained length and the length that a config states, in all commands that use them."""
 
 import json
 
@@ -25,16 +25,16 @@ def changed(config, factor, kind="linear", longest=4096, **own):
     return {**config, LONGEST: longest, "rope_scaling": scaling}
 
 
-KINDS = [  # config, length of training, stated, design's length
+KINDS = [  # config, trained length, stated length, design's length
     (LLAMA31, 8192, 131072, 131072),
     (LOST, 8192, None, 8192),
     (PUBLISHED["deepseek-ai/DeepSeek-V3"], 4096, 163840, 163840),
     (PUBLISHED["microsoft/Phi-3-mini-128k-instruct"], 4096, 131072, 131072),
     (PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"], 32768, None, 131072),
     (LLAMA2, 4096, None, 4096),
-    (changed(LLAMA2, 4.0), 4096, None, 4096),  # as the documentation had it
+    (changed(LLAMA2, 4.0), 4096, None, 4096),  # as in the documentation
     (changed(LLAMA2, 8.0, longest=32768), 4096, 32768, 32768),  # LLaMA-2-7B-32K
-    (changed(LLAMA2, 2.0), 4096, None, 4096),  # 2048 or 4096: either
+    (changed(LLAMA2, 2.0), 4096, None, 4096),  # 2048 or 4096: both are possible
     (changed(LLAMA2, 4.0, longest=16384, **{ORIGINAL: 4096}), 4096, 16384, 16384),
     (changed(LLAMA2, 2.0, "dynamic"), 4096, None, 4096),
     (changed(LLAMA2, 1000.0, longest=128), 128, None, 128),
@@ -96,9 +96,7 @@ FITS += [("codes.npy", 8, 0, 0), ("codes.npy", 9, 1, 1), ("none", 9, 0, 0)]
 
 @pytest.mark.parametrize(("spec", "length", "required", "strict"), FITS)
 @pytest.mark.usefixtures("folder")
-def test_what_is_unknown_fails_where_it_is_required_and_tables_end(
-    spec, length, required, strict, run
-):
+def test_unknown_lengths_fail_requirements(spec, length, required, strict, run):
     np.save("codes.npy", np.random.default_rng(0).normal(size=(8, 4)))
     requested = ("context", spec, "--length", length)
     assert run(*requested, "--require", "fits").status == required
@@ -172,7 +170,7 @@ def test_without_a_training_nothing_is_stated_of_one():
     assert (rotation.unseen, rotation.critical_dimension) == (None, None)
 
 
-REFUSED = {  # arithmetic on several numbers, each of which is allowed: the config, and what for
+REFUSED = {  # arithmetic on several valid numbers: the config and the request
     "partial=0.05": ({"head_dim": 16}, {"against": "partial=0.05"}),
     "mscale_all_dim": (
         PUBLISHED["deepseek-ai/DeepSeek-V3"]
@@ -217,7 +215,7 @@ def test_two_sizes_of_a_head_of_an_unknown_type_are_a_warning(known, written):
 
 
 def baseline(run, config, folder):
-    """An answer about a model in a folder, stored."""
+    """Store the answer about a model in a folder, and return the path of its config."""
     (folder / "llama").mkdir()
     (folder / "llama" / "config.json").write_text(json.dumps(config))
     (folder / "base.json").write_text(run("context", "llama", "--json").out)

@@ -1,7 +1,7 @@
-"""Answers do not depend on the unit in which codes are written.
+"""Answers do not depend on the unit of vectors.
 
-Codes times a power of two give the same answers to the bit; distances, and what else is measured in
-the unit of the codes, are multiplied.
+Vectors times a power of two give identical answers to the bit. Distances, and other numbers in the
+unit of the vectors, are multiplied.
 """
 
 from dataclasses import asdict, fields, replace
@@ -56,7 +56,7 @@ TABLES = {
 
 
 def scaled(enc, factor):
-    """The encoding whose codes are those of another times a number."""
+    """Return an encoding whose vectors are multiplied by a number."""
     measure = enc.measure
     if is_stationary(enc):
         measure = replace(measure, squared_length=measure.squared_length * factor**2)
@@ -65,17 +65,17 @@ def scaled(enc, factor):
 
 @pytest.fixture(params=enumerate([*sorted(BUILDERS), *TABLES]), ids=lambda row: row[1])
 def case(request):
-    """An encoding, and the power of 2 that its codes are multiplied by."""
+    """An encoding and the power of 2 by which its vectors are multiplied."""
     place, name = request.param
     enc = build(name, length=40, d=16) if name in BUILDERS else from_table(TABLES[name])
     return enc, POWERS[place % len(POWERS)]
 
 
-same = np.testing.assert_equal  # to the bit; None and NaN equal themselves
+same = np.testing.assert_equal  # equal to the bit; None and NaN equal themselves
 
 
 def unit_free(identified):
-    """What was identified without the scale and the difference, which are in the unit of codes."""
+    """Return the identified formula without scale and difference, which are in that unit."""
     if identified is None:
         return None
     params = {key: value for key, value in identified["params"].items() if key != "scale"}
@@ -84,15 +84,15 @@ def unit_free(identified):
 
 IN_UNITS = ("min_distance", "rank_tolerance")
 OF_UNITS = ("precision", "identified", "findings")
-IN_FORMATS = ("scale", "near-duplicates")  # the latter is of rows that bfloat16 makes equal
-BIASES = ("kernel", "first_rise")  # logits: the unit is that of the softmax
+IN_FORMATS = ("scale", "near-duplicates")  # the latter depends on rows that bfloat16 makes equal
+BIASES = ("kernel", "first_rise")  # logits have the unit of the softmax
 
 
 @pytest.mark.parametrize("question", [check_faithful, relate])
 def test_faithfulness_and_relations_do_not_depend_on_the_unit(case, question):
     enc, factor = case
     one, other = question(enc), question(scaled(enc, factor))
-    for name in (f.name for f in fields(one) if f.compare):  # not what it is about
+    for name in (f.name for f in fields(one) if f.compare):  # without the fields about its source
         value, found = getattr(one, name), getattr(other, name)
         if name in IN_UNITS and value is not None:
             found = found / factor

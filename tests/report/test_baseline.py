@@ -1,4 +1,4 @@
-"""What got worse since a stored answer: each way, and what did not."""
+"""Regressions from a stored answer: each kind is named, and other changes are not."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def answer_of(enc):
 
 
 def record_of(enc):
-    """What the command writes for it."""
+    """Return the record that the command writes for an encoding."""
     return json.loads(as_json(renderer_named("check_faithful").page([answer_of(enc)])))["results"][
         0
     ]
@@ -36,7 +36,7 @@ def sines(rows=20, d=8, scale=1.0):
 
 
 TWIN = np.concatenate([sines()[:-1], sines()[:1]])
-SQUARED = 4 * (np.sin(0.7 ** np.arange(4) / 2) ** 2).sum()  # of codes a position apart
+SQUARED = 4 * (np.sin(0.7 ** np.arange(4) / 2) ** 2).sum()  # of neighbouring vectors
 FORMATS = ("float32", "float16", "bfloat16", "float8_e4m3")
 WORSE = ["verdict", "min_distance", "gap"]
 WORSE += [*(f"precision.{form}.distinct_cast" for form in FORMATS), "a new error"]
@@ -54,7 +54,7 @@ WORSE += [*(f"precision.{form}.distinct_cast" for form in FORMATS), "a new error
         (sines(), sines(rows=21), ["length"]),
     ],
 )
-def test_what_got_worse_is_named(before, after, worse):
+def test_regressions_are_named(before, after, worse):
     stored = fields_of_record(record_of(from_table(before)))
     words, _ = differences(answer_of(from_table(after)), stored)
     pairs = zip(worse, words, strict=True)
@@ -207,7 +207,7 @@ CHANGES += [
     (GEMMA | {"model_type": "llama"}, "model_type", "gemma3_text"),
     (MODERN, "local_attention", 64),
     (MODERN, "global_attn_every_n_layers", 6),
-    (LLAMA, "rope_theta", 1e4),  # by distances alone the smaller base would be better
+    (LLAMA, "rope_theta", 1e4),  # by distances alone, the smaller base would be better
     (QWEN | {"rope_scaling": SECTIONS[0]}, "rope_scaling", SECTIONS[1]),
     ({"model_type": "gpt_neox", "head_dim": 96, "rotary_pct": 0.25}, "rotary_pct", 0.5),
     ({"model_type": "bloom", "n_head": 4, "n_layer": 2}, "n_head", 8),
@@ -222,7 +222,7 @@ def test_no_setting_of_any_rotation_or_layer_changes_unseen(
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "base").write_text(run(command, "config.json", "rope", "--json").out)
     words = (command, ".", "rope", "--baseline", "base", "-q")
-    assert run(*words).status == 0  # a folder is its config
+    assert run(*words).status == 0  # the folder means its config
     (folder / "config.json").write_text(json.dumps(config | {key: value}))
     assert run(*words).status == 1
 

@@ -36,10 +36,11 @@ def test_several_are_reported_in_the_order_given(run):
 
 @pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used])
 def test_models_use_what_is_stated_of_them(tmp_path, kind):
-    """Their configs are read as that encoding, or refused as its table is in weights."""
+    """A model's config is read as the listed encoding, or refused because weights hold it."""
     config = {"model_type": kind, "hidden_size": 64, "num_attention_heads": 4, "image_size": 224}
     config |= {"max_position_embeddings": 64, "num_hidden_layers": 2, "patch_size": 16}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    config |= {"relative_attention": True, "position_biased_input": False, "position_buckets": 8}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "pos_att_type": "c2p|p2c"}))
     try:
         names = (pefourier.context(tmp_path / "config.json").encodings[0].name,)
     except PefourierError as error:

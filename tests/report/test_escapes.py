@@ -1,4 +1,4 @@
-"""No name of a file is more than text in any form of any answer."""
+"""Names of files are plain text in every form of every answer."""
 
 import csv
 import html
@@ -33,7 +33,7 @@ def plain_lines(text):
 
 
 def inline_markup(text):
-    """What is left of Markdown when escaped letters and code of our own are taken out."""
+    """Return Markdown without escaped characters and the program's code spans."""
     return re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
 
 
@@ -75,7 +75,7 @@ def test_what_is_harmless_stays_as_it_is():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A table of repeated rows, which has a finding, under each name that a file can have."""
+    """Write a table of repeated rows, which has a finding, under each allowed file name."""
     folder = tmp_path_factory.mktemp("names")
     for name in FILES:
         np.save(folder / name, np.tile(np.random.default_rng(0).normal(size=(1, 4)), (8, 1)))
@@ -83,7 +83,7 @@ def folder(tmp_path_factory):
 
 
 def reported_in(form, out):
-    """Find what a name of a file has become in the output but text."""
+    """Return the parts of an output in which a file name is more than text."""
     if form == "csv":
         cells = [cell for row in csv.reader(out.splitlines()) for cell in row]
         return [c for c in cells if re.match(r"\s*[=+\-@＝]", c) and not number(c)]
@@ -131,7 +131,7 @@ def test_a_page_and_files_that_are_written_hold_names_as_text(run, folder, monke
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatever_slot_a_name_stands_in_no_line_is_more_than_text(name, capsys):
+def test_a_name_in_any_slot_is_text(name, capsys):
     page = Page("list", lambda: f"  {name}\n{name}\n", list, conclusion=lambda: f"x\n{name}: A.\n")
     OutputOptions().print(page)
     out = capsys.readouterr().out

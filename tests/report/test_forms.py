@@ -1,4 +1,4 @@
-"""Answers as documents and as what code scanning reads."""
+"""Answers as documents and as reports for code scanning."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_documents_have_the_numbers_of_the_text(command, run):
     ]
     assert [one for one in cells if one[0] != one[1]] == []
     for record in run(*requested, "--json").results:
-        reported = record["conclusion"]  # that of design follows its advice, with verdict and size
+        reported = record["conclusion"]  # for design it follows the advice, with verdict and size
         assert (reported.partition(" and d 8 ")[2] if command == "design" else reported) in markdown
 
 

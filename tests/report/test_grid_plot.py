@@ -1,4 +1,4 @@
-"""Figures of grids: what is drawn is the density of the whole plane, and rebuilt points."""
+"""Figures of grids: the density of the whole plane, and reconstructed points."""
 
 import numpy as np
 import pytest

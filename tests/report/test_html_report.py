@@ -1,4 +1,4 @@
-"""The page of a report: numbers of the commands it names, and markup that no name changes."""
+"""The HTML report: its numbers equal those of its commands, and names never change the markup."""
 
 import contextlib
 import html
@@ -17,14 +17,14 @@ from pefourier.cli.main import main
 from pefourier.pages.document import Markup, document, element, table
 from pefourier.pages.encodings import HEADINGS, OPTIONS
 
-ALL = [question for question in HEADINGS if question not in OPTIONS]  # at a glance
+ALL = [question for question in HEADINGS if question not in OPTIONS]  # questions on the first page
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
 HERE = "data:image/svg+xml;base64,"
 
 
 @pytest.fixture
 def page(run, tmp_path):
-    """page("dft", "--d", 8) -> the page of a report of a few seconds."""
+    """Return a function that writes a small report and parses it: page("dft", "--d", 8)."""
 
     def make(*arguments, status=0):
         path = tmp_path / "report.html"
@@ -40,7 +40,7 @@ without_pictures = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
-    """A page about a rotation, a table with faults, zeros and a SPEC that is not known."""
+    """A page about a rotation, a table with faults, zeros and an unknown SPEC."""
     specs = ["rope:d=16", "dft", "none", "ones.npy", "nothing-of-the-kind"]
     folder = tmp_path_factory.mktemp("mixed")
     np.save(folder / "ones.npy", np.ones((20, 4)))
@@ -68,7 +68,7 @@ def test_verdicts_come_first_and_are_those_of_the_commands(mixed, run, monkeypat
 
 
 def test_each_question_has_its_conclusions_pictures_and_command(mixed, run, monkeypatch):
-    """Each number in a table is one that the command beside it prints."""
+    """Each number in a table is printed by the command next to the table."""
     monkeypatch.chdir(mixed.folder)
     seen = 0
     for chapter in mixed.source.split("<section>")[1:]:
@@ -126,7 +126,7 @@ def test_what_is_not_markup_is_escaped():
 
 
 def test_the_same_input_gives_the_same_bytes(run, folder):
-    """In a process with other hashes, in another place, too."""
+    """The bytes are equal in a process with other hashes and another time zone."""
     arguments = ["report", "rope", "--d", "8", "-S", "9", "-q", "--out"]
     env = {**os.environ, "PYTHONHASHSEED": "1", "TZ": "UTC1"}
     command = [sys.executable, "-m", "pefourier", *arguments, "1.html"]
@@ -148,7 +148,7 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
 def test_grids_stand_beside_sequences(page):
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
     assert found.faults == []
-    assert len(found.values("img", "alt")) == 4 + 2  # of each question, of each table
+    assert len(found.values("img", "alt")) == 4 + 2  # one for each question and each table
 
 
 @without_pictures

@@ -1,4 +1,4 @@
-"""The schema of answers: as results are, and able to find what is wrong."""
+"""The schema of answers describes the results and detects faults."""
 
 import copy
 import json
@@ -23,8 +23,8 @@ def test_the_published_schema_is_that_of_the_results(run):
         (lambda one: one.update(command="chek"), "'chek' is none of"),
     ],
 )
-def test_what_is_no_answer_is_found(run, change, found):
-    """`run` holds every answer with --json to the schema; here that it can fail."""
+def test_changed_answers_violate_the_schema(run, change, found):
+    """The schema rejects changed answers; `run` checks every answer with --json against it."""
     answer = json.loads(run("check-faithful", "dft", "--d", "4", "-S", "4", "--json").out)
     change(wrong := copy.deepcopy(answer))
     reported = [*faults(wrong, published(), published())]

@@ -1,4 +1,4 @@
-"""Figures: the data on the axes, labels with units, and the same bytes on every run."""
+"""Figures: the data on the axes, labels with units, and identical bytes on every run."""
 
 import json
 from itertools import combinations
@@ -58,7 +58,7 @@ def test_tables_of_two_lengths_are_compared_as_far_as_both_go():
 @pytest.mark.parametrize("spec", ["sinusoidal:d=64", "rope:rho=1e4", "dft:d=80", "sinusoidal:d=6"])
 @pytest.mark.parametrize("stored", [None, np.float16])
 def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, stored, tmp_path):
-    """It was drawn at the eps of float64, which is no tolerance: it crossed at 79, of rank 75."""
+    """The line of the tolerance separates as many singular values as the rank."""
     enc = load(spec, 60)
     if stored:
         np.save(tmp_path / "codes.npy", enc.table().astype(stored))
@@ -71,7 +71,7 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
 
 
 def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
-    """Eight thousand lags in a line were a solid band of ink."""
+    """A kernel of eight thousand lags is drawn as a mean in a band of all its values."""
     enc = load("rope", 5000, 16)
     curve = kernel(enc)
     alibi = load("alibi", 80, 4)
@@ -137,7 +137,7 @@ PICTURES = [
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """A folder with configs as they are published, and a model."""
+    """A folder with published configs and a model."""
     folder = tmp_path_factory.mktemp("inputs")
     for name, config in PUBLISHED.items():
         path = folder / f"{name.rpartition('/')[2]}.json"
@@ -149,7 +149,7 @@ def inputs(tmp_path_factory):
 
 @pytest.mark.parametrize("command", PICTURES)
 def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, command):
-    """Nothing is cut or stands on other words; a layout that finds no room warns."""
+    """Words in a figure are not cut and do not overlap; a layout without room warns."""
     monkeypatch.chdir(inputs)
     requested = []
     monkeypatch.setattr(
@@ -161,7 +161,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     with plot.figure_style():
         figure = draw(answers, look)
         plot.fit_words(figure)
-        figure.dpi = look.dpi  # of the file
+        figure.dpi = look.dpi  # resolution of the file
         FigureCanvasAgg(figure).draw()
     texts = [*figure.texts, *(t for legend in figure.legends for t in legend.get_texts())]
     for axes in figure.axes:
@@ -188,7 +188,7 @@ def test_compare_draws_both_tables_and_their_difference(other, panels):
 
 
 def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
-    """Of more rows than a picture has means are drawn: every tenth row of a fast wave is moiré."""
+    """The colour scale is symmetric, and long tables are drawn as means to avoid moiré."""
     table = pair[1].table()
     axes = heatmap([Answer(pair[1], table)]).axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array(), table)
@@ -201,7 +201,7 @@ def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
     assert image.get_extent() == [-0.5, 7.5, 5999.5, -0.5]
 
 
-LOOKED = [  # options, with the width in pixels of a PNG and what an SVG or PDF has in it
+LOOKED = [  # options, with the width in pixels of a PNG, or text in an SVG or PDF
     ([], "png", 1200),
     (["--width", 3.4], "png", 680),
     (["--dpi", 100], "png", 600),
@@ -214,7 +214,7 @@ LOOKED = [  # options, with the width in pixels of a PNG and what an SVG or PDF 
 def test_a_figure_looks_as_requested_and_is_the_same_on_every_run(
     run, tmp_path, options, suffix, part
 ):
-    """Whatever a user's own settings are."""
+    """Figures do not depend on a user's matplotlib settings."""
     files = []
     for name in "ab":
         path = tmp_path / f"{name}.{suffix}"
@@ -238,7 +238,7 @@ def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
         assert (tmp_path / "a.png").exists() == (status == 0)
 
 
-def test_the_axis_is_that_on_which_there_is_something_to_see(run, monkeypatch):
+def test_the_axis_suits_the_data(run, monkeypatch):
     axes = []
     monkeypatch.setattr(plot, "save", lambda _path, draw, *of: axes.append(draw(*of).axes[0]))
     for words in ("rope", "dft --axis log", "rope dft", "rope --axis linear"):

@@ -1,4 +1,4 @@
-"""What the figures of contexts, designs and extensions show: the data handed to their axes."""
+"""Figures of contexts, designs and extensions: the data on their axes."""
 
 import json
 

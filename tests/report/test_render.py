@@ -1,4 +1,4 @@
-"""The frame: each verdict of words.toml is reached, rendered, short, and says its own numbers."""
+"""Each verdict of words.toml is reached and rendered, short and with its numbers."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def written(enc):
 
 
 def reach(source):
-    """The answer of context to a SPEC with its options, or to an encoding by its SPEC."""
+    """Return the answer of context to a SPEC with options, or to an encoding by its SPEC."""
     spec, options = source if isinstance(source, tuple) else (source.spec, {"d": 16, "length": 24})
     return context(spec, **options)
 
@@ -63,13 +63,20 @@ FOLDER = Path(tempfile.mkdtemp())
 
 
 def config(**values):
-    """The path of a config."""
+    """Write a config and return its path."""
     path = FOLDER / f"{len(list(FOLDER.iterdir()))}.json"
     path.write_text(json.dumps(values))
     return str(path)
 
 
-OF_A_WAY = {"xpos", "rope++", "grape", "pope"}  # rotations that context does not take
+def stored(array):
+    """Write an array and return its path."""
+    path = FOLDER / f"{len(list(FOLDER.iterdir()))}.npy"
+    np.save(path, array)
+    return str(path)
+
+
+OF_A_WAY = {"xpos", "rope++", "grape", "pope", "fope", "liere"}  # context does not support them
 
 
 def table(array, grid=()):
@@ -78,7 +85,7 @@ def table(array, grid=()):
 
 
 def of_waves(steps):
-    """Waves of 16 / k positions, on a lattice of 16."""
+    """Return an encoding of wavelengths 16 / k on a lattice of 16."""
     measure = equal_pairs(2 * np.pi * np.array(steps) / 16)
     return ShiftInvariantEncoding(
         "test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure=measure
@@ -132,7 +139,7 @@ def judged(arrays):
 
 VIDEO = np.array([[0, 1, 1, 1, 1, 3], [0, 1, 1, 1, 1, 3], [0, 1, 2, 1, 2, 3]])
 KINDS = {"mm_token_type_ids": [0, 2, 2, 2, 2, 0], "video_grid_thw": [[2, 2, 4]]}
-BATCHES = {  # of position ids, by verdict
+BATCHES = {  # position ids, by verdict
     "as expected": {"ids": [[0, 1, 2]]},
     "undecided": {"ids": [[0, 1, 0, 1, 2]]},
     "padding counted": {"ids": [[0, 1, 2]], "attention_mask": [[0, 1, 1]]},
@@ -155,7 +162,7 @@ BATCHES = {  # of position ids, by verdict
     "mask read": {"ids": np.tril(np.ones((3, 3), bool))},
     "several": {"ids": [[0, 1, 1], [0, 1, 5]]},
 }
-CASES = [  # verdict, question, what makes the encoding
+CASES = [  # verdict, question, source of the encoding
     ("the same", beside, lambda: SINUSOIDAL),
     ("permuted", against("rope:layout=interleaved"), lambda: ROPE),
     ("equivalent", partial(beside, other=3 * SINUSOIDAL.table()), lambda: SINUSOIDAL),
@@ -220,6 +227,7 @@ CASES = [  # verdict, question, what makes the encoding
     ("no positions", reach, lambda: ("none", {})),
     ("any length", reach, lambda: ("alibi", {})),
     ("limited distance", reach, lambda: ("t5", {})),
+    ("keys fade", reach, lambda: (f"fox:gates={stored(np.full(60, 0.9))}", {})),
     ("fixed length", reach, lambda: (config(**GPT2), {})),
     ("too few rows", reach, lambda: (config(**GPT2), {"length": 4096})),
     ("a grid", reach, lambda: ("axial-rope:grid=4x4,d=16", {})),

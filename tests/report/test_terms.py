@@ -1,4 +1,4 @@
-"""The registry of terms: every word of an answer is in it, and `explain` tells it."""
+"""The registry of terms has every word of an answer, and `explain` prints it."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
     vectors = {t.term for t in TERMS if t.group == "findings"}
     assert set(re.findall(r'(?:inding|says)\(\s*"([a-z0-9-]+)"', sources)) <= vectors
     assert [code for code in vectors if f'"{code}"' not in sources] == []
-    assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has the words of all
+    assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has all messages
 
 
 def test_every_encoding_parameter_and_option_has_a_term():
@@ -65,7 +65,7 @@ def test_a_term_is_found_as_people_spell_it(wanted, found):
     assert [(t.term, t.group) for t in find_terms(wanted, EVERY)] == found
 
 
-OF_ENGINES = {  # a term, and how engineers of language models spell it
+OF_ENGINES = {  # a term, and its spelling by engineers of language models
     "kv cache": ["kv cache", "kv-cache", "KV cache", "kv_cache", "past_key_values"],
     "quantise": ["quantise", "quantize", "quantization", "quantisation"],
     "inv_freq": ["inv_freq", "inv freq", "inverse frequencies"],
@@ -109,7 +109,7 @@ def test_a_near_miss_of_several_words_is_compared_as_a_whole(run, typed, likely)
 
 
 def test_rounding_errors_are_those_that_quantise_states():
-    """Steps over 12 of integers; halves of the last digit of float8, of its normal numbers."""
+    """Rounding errors are step² / 12 for integers, and half of the last digit for float8."""
     rng = np.random.default_rng(5)
     k, q = rng.normal(size=(4000, 64)), rng.normal(size=(4000, 64))
     for bits in (8, 4):

@@ -52,7 +52,7 @@ def test_a_run_that_is_done_keeps_its_last_values():
 
 
 def two_datasets(ranks, cliques):
-    """A summary of two datasets with the given ranks."""
+    """Return a summary of two datasets with the given ranks."""
     found = summary.summarize_runs(of_datasets(2, {"sinusoidal": 0.5}))
     return replace(found, ranks=ranks, cliques=cliques)
 

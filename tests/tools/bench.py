@@ -1,12 +1,12 @@
-"""Time and peak memory against what a user would write or call today: `make bench`.
+"""Time and peak memory compared with common alternatives: `make bench`.
 
-Every contender runs in a process of its own on the same input, in turn, three times (those that
-take over 20 seconds once). Seconds are those of the work without imports, of which the median is
-printed; memory is the largest of the process; the largest number of the answer is compared. Growth
-exponents are slopes of log time over log size of whole commands. Prints a row each and writes
-figures/bench.json. A word after the command measures the comparisons that have it in their question
-and keeps what is stored of the others; `commands` measures those of `bench_commands`, and `check`
-compares them with what is stored.
+Every contender runs in a separate process on the same input, in turn, three times, or once if it
+takes over 20 seconds. The printed seconds are the median of the work without imports; memory is
+the peak of the process; the largest number of the answer is compared. Growth exponents are slopes
+of log time over log size of whole commands. The program prints one row each and writes
+figures/bench.json. A word after the command selects the comparisons with the word in their
+question and keeps the stored rows of the others; `commands` measures those of `bench_commands`,
+and `check` compares them with the stored ratios.
 """
 
 import json
@@ -23,7 +23,7 @@ import bench_commands
 import numpy as np
 
 RUNS = 3
-SLOW = 20.0  # seconds from which a contender runs once
+SLOW = 20.0  # seconds from which a contender runs only once
 OUT = Path(__file__).parents[2] / "figures" / "bench.json"
 
 
@@ -132,7 +132,7 @@ def singular_numpy(n):
     return lambda: np.linalg.cond(enc.table())
 
 
-GRIDS = {  # the largest that people train with: images of patches, and a video's latent
+GRIDS = {  # the largest grids in training: images of patches, and a video's latent
     "64x64 axial, d 1152": ("axial:convention=mae", (64, 64), 1152),
     "128x128 axial, d 768": ("axial:convention=mae", (128, 128), 768),
     "21x45x80 rotary, d 128": ("axial-rope:convention=hunyuan-video", (21, 45, 80), 128),
@@ -149,7 +149,7 @@ def on_grid(name):
 def grid_pefourier(name):
     from pefourier.questions.check_faithful import check_faithful
 
-    def work():  # all that check-faithful answers
+    def work():  # all quantities of check-faithful
         found = check_faithful(on_grid(name))
         return found.min_distance * found.stable_rank
 
@@ -159,7 +159,7 @@ def grid_pefourier(name):
 def grid_numpy(name):
     enc = on_grid(name)
 
-    def work():  # of that the smallest distance and the singular values
+    def work():  # part of that: the smallest distance and the singular values
         table, nearest = enc.table(), np.inf
         squares = (table**2).sum(axis=1)
         for start in range(0, len(table), 512):
@@ -174,13 +174,13 @@ def grid_numpy(name):
 
 
 def ruler_numpy(n):
-    """What the speed of a machine is told by: the unit of the requirements on grids."""
+    """Return fixed work that measures the speed of a machine, as a unit of grid times."""
     made = np.random.default_rng(0).standard_normal((n, n))
     return lambda: np.linalg.eigvalsh(made + made.T)
 
 
 def heads(n, dtype="float32"):
-    """Queries and keys of a layer of 32 heads of 128."""
+    """Draw queries and keys of a layer of 32 heads with 128 dimensions."""
     import torch
 
     torch.manual_seed(0)
@@ -188,7 +188,7 @@ def heads(n, dtype="float32"):
 
 
 def ten_times(rotate, q, k):
-    """Ten layers, the first call before: what is made once is not counted."""
+    """Return the work of ten layers, after a first call that is not counted."""
     import torch
 
     with torch.no_grad():
@@ -214,7 +214,7 @@ def neighbours_pefourier(n, dtype="float32"):
 
 
 def halves_transformers(n, dtype="float32"):
-    """Whose cosines and sines are rounded to the type, too."""
+    """Rotate as transformers does, with cosines and sines rounded to the dtype too."""
     import torch
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
@@ -226,7 +226,7 @@ def halves_transformers(n, dtype="float32"):
 
 
 def neighbours_written(n, dtype="float32"):
-    """As Llama's first code and torchtune have it: pairs as an axis of two, and stacked."""
+    """Rotate neighbours as the first Llama code and torchtune do, by stacking pairs."""
     import torch
 
     phases = torch.outer(torch.arange(n), torch.tensor(frequencies(128), dtype=torch.float32))
@@ -241,7 +241,7 @@ def neighbours_written(n, dtype="float32"):
 
 
 def neighbours_library(n, dtype="float32"):
-    """rotary-embedding-torch."""
+    """Rotate neighbours with rotary-embedding-torch."""
     from rotary_embedding_torch import RotaryEmbedding
 
     one = RotaryEmbedding(128).rotate_queries_or_keys
@@ -251,7 +251,7 @@ def neighbours_library(n, dtype="float32"):
 CLOSEST = closest_pefourier, closest_pdist, closest_sklearn
 HALVES = halves_pefourier, halves_transformers
 NEIGHBOURS = neighbours_pefourier, neighbours_written, neighbours_library
-CASES = [  # question, size, contenders with ours first, and a type of numbers
+CASES = [  # question, size, contenders (ours first), and a dtype
     ("density of Eq. 15, d", 32768, [density_pefourier, density_numpy, density_kdepy]),
     ("closest pair, n x 384 normal float32, n", 16384, CLOSEST),
     ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
@@ -272,7 +272,7 @@ GROWTH = [
 
 
 def measure(name, size, *dtype):
-    """One run in this process: seconds of the work and the largest memory."""
+    """Print the seconds of the work and the peak memory of one run in this process."""
     work = globals()[name](int(size) if size.isdigit() else size, *dtype)
     start = time.perf_counter()
     answer = float(np.max(work()))
@@ -287,7 +287,7 @@ def run(name, size, *dtype):
 
 
 def compared(question, size, contenders, *dtype):
-    """Medians of each contender over runs taken in turn."""
+    """Yield the medians of each contender over alternating runs."""
     runs = {function.__name__: [] for function in contenders}
     for turn in range(RUNS):
         for name, taken in runs.items():
@@ -309,7 +309,7 @@ def compared(question, size, contenders, *dtype):
 
 
 def growth(command, sizes):
-    """Wall time of whole commands and the slope of its logarithm over the three largest sizes."""
+    """Time whole commands, and return the slope of log time over the largest sizes."""
     seconds = []
     for size in sizes:
         start = time.perf_counter()
@@ -321,7 +321,7 @@ def growth(command, sizes):
 
 
 def main(only=""):
-    """Measure all, or the comparisons with a word in their question beside those stored."""
+    """Measure all comparisons, or those with a word in their question, and store the rows."""
     stored = json.loads(OUT.read_text()) if OUT.exists() else {}
     if only == "check":
         sys.exit(1 if bench_commands.check_commands(stored["commands"]) else 0)

@@ -1,10 +1,10 @@
-"""CPU time of commands beside a fixed piece of numpy work: `make bench ONLY=commands`, CHECK=1.
+"""CPU time of commands relative to fixed NumPy work: `make bench ONLY=commands`, CHECK=1.
 
 A command's ratio is its CPU seconds over those of `ruler`, measured just before it on one thread,
-so that ratios of machines and hours are comparable. Stored is the median of three runs, in
-figures/bench.json. Peak memory is no less than that of this program, which starts the command. A
-check names the commands whose fastest of up to three runs, each beside a ruler of its own, is
-`SLOWER` times the stored one.
+which makes ratios comparable between machines and hours. The median of three runs is stored in
+figures/bench.json. Peak memory is at least that of this program, which starts the command. A check
+names the commands whose fastest of up to three runs, each with a separate ruler, is `SLOWER` times
+the stored ratio.
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 RUNS = 3
-SLOWER = 1.3  # times the stored ratio: a command has become slower
+SLOWER = 1.3  # times the stored ratio: the command has become slower
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -67,7 +67,7 @@ train --plan
 
 
 def ruler():
-    """CPU seconds of a fixed piece of work in numpy: products, waves and a sort."""
+    """Return the CPU seconds of fixed NumPy work: products, sines and a sort."""
     rng = np.random.default_rng(0)
     square, line = rng.standard_normal((700, 700)), rng.standard_normal(2**20)
     start = time.process_time()
@@ -79,7 +79,7 @@ def ruler():
 
 
 def write_inputs(folder):
-    """The files that commands read: a table, configs, a dump, ids and weights."""
+    """Write the files that commands read: a table, configs, a dump, ids and weights."""
     import gguf
     from safetensors.numpy import save_file
 
@@ -117,20 +117,20 @@ def write_inputs(folder):
 
 
 def run(command, folder):
-    """CPU seconds over those of the ruler, and peak MiB, of a command."""
+    """Return the CPU seconds of a command over those of the ruler, and its peak MiB."""
     unit = ruler()
     arguments = [sys.executable, "-m", "pefourier", *command.split(), "--quiet"]
     with (folder / "out").open("w") as out:
         process = subprocess.Popen(arguments, cwd=folder, stdout=out, stderr=out)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):  # 1: the answer is no
+    if process.returncode not in (0, 1):  # 1: a negative answer
         raise SystemExit(f"{command}: {(folder / 'out').read_text()}")
     return (used.ru_utime + used.ru_stime) / unit, used.ru_maxrss / 1024
 
 
 def is_slower(stored, measure):
-    """Whether each of up to `RUNS` ratios is too high, and the lowest."""
+    """Return whether each of up to `RUNS` ratios is too high, and the lowest ratio."""
     lowest = np.inf
     for _ in range(RUNS):
         lowest = min(lowest, measure())
@@ -140,10 +140,10 @@ def is_slower(stored, measure):
 
 
 def in_folder(work):
-    """What a function of a folder with the inputs gives; bytecode is made there, and first."""
+    """Call a function with a folder of the inputs, after commands have compiled their bytecode."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        subprocess.run([sys.executable, __file__, name], check=True)  # whose memory is not counted
+        subprocess.run([sys.executable, __file__, name], check=True)  # its memory is not counted
         package = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": name, "PYTHONPATH": path}
@@ -154,7 +154,7 @@ def in_folder(work):
 
 
 def measure_commands():
-    """The rows of the table: each command with its ratio and peak memory, medians."""
+    """Return the rows of the table: each command with median ratio and peak memory."""
 
     def work(folder):
         for command in COMMANDS:
@@ -167,7 +167,7 @@ def measure_commands():
 
 
 def check_commands(stored):
-    """Print the commands that have become slower, and those that are not stored: their number."""
+    """Print slower commands and commands that are not stored, and return their number."""
 
     def work(folder):
         ratios, failed = {row["command"]: row["ratio"] for row in stored}, 0

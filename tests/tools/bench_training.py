@@ -1,13 +1,14 @@
-"""How fast is the fused program? Against what one would train many classifiers with today.
+"""Time of the fused training program compared with usual ways to train many classifiers.
 
-Peers have the same windows, which lie on the device, sizes, batches and optimizer: a loop over
-members of torch's own modules, eager in float32 and, on a GPU, compiled in bfloat16 and captured as
-a CUDA graph; `torch.func.vmap` over stacked modules, eager and compiled; and JAX's vmap with jit
-where jax is installed. Of a loop one member is timed, after its warm-up, and counted as often as
-there are members: to compile each would be no fair peer. The fused program trains members that all
-add codes, as the peers do, and members of all acts, in the stacks that training makes of them.
+All programs train on the same windows, stored on the device, with the same sizes, batches and
+optimizer. The peers are a loop over members of torch's modules (eager in float32 and, on a GPU,
+compiled in bfloat16 and captured as a CUDA graph), `torch.func.vmap` over stacked modules (eager
+and compiled), and JAX's vmap with jit if jax is installed. For a loop, one member is timed after
+its warm-up and multiplied by the number of members, because compiling each member would be unfair
+to the peer. The fused program trains members that all add vectors, as the peers do, and members
+with all injections, in the stacks that training makes.
 
-    python tests/tools/bench_training.py --tokens 100 --d 64 --layers 2 --batch-size 64 --keep
+python tests/tools/bench_training.py --tokens 100 --d 64 --layers 2 --batch-size 64 --keep
 
 It prints milliseconds for a step of all members; --keep writes them to figures/bench.json.
 """
@@ -36,14 +37,14 @@ from pefourier.train.program import Program, Replica
 from pefourier.train.request import Schedule
 
 KEPT = Path(__file__).parents[2] / "figures" / "bench.json"
-MIXED = ("dft", "rope", "t5", "shaw")  # one of each act
-WARM_UP = 5  # steps that don't count
+MIXED = ("dft", "rope", "t5", "shaw")  # one encoding of each injection
+WARM_UP = 5  # steps that are not timed
 HALF = torch.bfloat16
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all programs train."""
+    """Task and sizes that all programs train."""
 
     task: Task
     sizes: Transformer
@@ -53,7 +54,7 @@ class Setting:
     device: torch.device
 
     def windows(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Windows (n, T, C), scaled, and their classes, on the device."""
+        """Return scaled windows (n, T, C) and their classes, on the device."""
         fold = self.task.folds[0]
         rows = torch.as_tensor(self.task.rows, dtype=torch.float32)
         starts = torch.as_tensor(self.task.starts[fold.train])
@@ -63,13 +64,13 @@ class Setting:
         return x.to(self.device), y.to(self.device)
 
     def vectors(self) -> torch.Tensor:
-        """The table that every member adds."""
+        """Return the table that every member adds."""
         table = load_injection("dft", self.sizes.tokens, self.sizes.d, self.sizes.heads, 0).table()
         return torch.tensor(table, dtype=torch.float32, device=self.device)
 
     @property
     def operations(self) -> float:
-        """Floating-point operations of the matrix products of a step of all members."""
+        """Return the floating-point operations of the matrix products of a step of all members."""
         s = self.sizes
         layer = 2 * s.d * (4 * s.d + 2 * s.wide) + 4 * s.tokens * s.d
         token = 2 * s.channels * s.patch * s.d + s.layers * layer
@@ -77,7 +78,7 @@ class Setting:
 
 
 class Layer(torch.nn.Module):
-    """A layer of ``torch.nn.TransformerEncoder``, with attention that `vmap` takes."""
+    """A layer of ``torch.nn.TransformerEncoder``, with attention that `vmap` supports."""
 
     def __init__(self, sizes: Transformer) -> None:
         super().__init__()
@@ -115,12 +116,12 @@ class Classifier(torch.nn.Module):
 
 
 def rounding(s: Setting, *, half: bool) -> torch.autocast:
-    """Matrix products in bfloat16, or in float32."""
+    """Compute matrix products in bfloat16 or float32."""
     return torch.autocast(s.device.type, HALF, enabled=half, cache_enabled=False)
 
 
 def loop(s: Setting, *, half: bool = False, compiled: bool = False, graph: bool = False) -> float:
-    """Milliseconds of one member after another."""
+    """Return the milliseconds of a loop over members."""
     x, y = s.windows()
     model = Classifier(s.sizes, s.vectors()).to(s.device)
     run = torch.compile(model, mode="reduce-overhead") if compiled else model
@@ -144,7 +145,7 @@ def loop(s: Setting, *, half: bool = False, compiled: bool = False, graph: bool 
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """A step as a CUDA graph."""
+    """Capture a step as a CUDA graph."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(WARM_UP):
@@ -157,7 +158,7 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def mapped(s: Setting, *, compiled: bool = False) -> float:
-    """Milliseconds of all members by `torch.func.vmap`; in bfloat16 on a GPU."""
+    """Return the milliseconds of all members by `torch.func.vmap`; bfloat16 on a GPU."""
     x, y = s.windows()
     models = [Classifier(s.sizes, s.vectors()).to(s.device) for _ in range(s.members)]
     parameters, buffers = torch.func.stack_module_state(models)
@@ -185,7 +186,10 @@ def mapped(s: Setting, *, compiled: bool = False) -> float:
 
 
 def fused(s: Setting, specs: Sequence[str], *, compiled: bool = False) -> float:
-    """Milliseconds of the fused program, with as many members of each encoding, stacked by cost."""
+    """Return the milliseconds of the fused program, with equal shares of encodings.
+
+    Members are stacked by cost.
+    """
     sizes = s.sizes.tokens, s.sizes.d, s.sizes.heads
     injections = {spec: load_injection(spec, *sizes, 0) for spec in specs}
     stacks: dict[str, list[Replica]] = {}
@@ -197,7 +201,7 @@ def fused(s: Setting, specs: Sequence[str], *, compiled: bool = False) -> float:
 
 
 def fused_stack(s: Setting, members: Sequence[Replica], *, compiled: bool) -> float:
-    """Milliseconds of members that are trained together."""
+    """Return the milliseconds of members that are trained together."""
     compiler = Compiler("on", lambda _: None) if compiled else None
     schedule = Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
     data = put_on_device(s.task, s.device)
@@ -207,7 +211,7 @@ def fused_stack(s: Setting, members: Sequence[Replica], *, compiled: bool) -> fl
 
 
 def jax_fleet(s: Setting) -> float:
-    """Milliseconds of all members by JAX: members by vmap, steps by scan, one jit."""
+    """Return the milliseconds of all members by JAX: vmap over members, scan over steps."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -278,14 +282,14 @@ def jax_fleet(s: Setting) -> float:
 
 
 def milliseconds(s: Setting, step: Callable[[], None]) -> float:
-    """Milliseconds of a step, after some that don't count."""
+    """Return the milliseconds of a step, after a warm-up."""
     for _ in range(WARM_UP):
         step()
     return seconds_of(s, lambda: [step() for _ in range(s.steps)]) / s.steps * 1e3
 
 
 def seconds_of(s: Setting, work: Callable[[], object]) -> float:
-    """Seconds that some work takes, the device's own included."""
+    """Return the seconds of some work, including those of the device."""
     synchronize = torch.cuda.synchronize if s.device.type == "cuda" else nullcontext
     synchronize()
     began = time.perf_counter()
@@ -295,7 +299,7 @@ def seconds_of(s: Setting, work: Callable[[], object]) -> float:
 
 
 def programs(s: Setting) -> dict[str, Callable[[], float]]:
-    """What is measured, by name."""
+    """Return the measured programs by name."""
     is_gpu = s.device.type == "cuda"
     all_programs: dict[str, Callable[[], float] | None] = {
         "loop, eager float32": partial(loop, s),
@@ -314,11 +318,11 @@ def programs(s: Setting) -> dict[str, Callable[[], float]]:
 
 @dataclass(frozen=True)
 class Row:
-    """What one program took for a step of all members, on which device."""
+    """Time of one program for a step of all members, with its device."""
 
     program: str
     milliseconds: float
-    teraflops: float  # a second, of matrix products
+    teraflops: float  # of matrix products, per second
     times_fused: float
     tokens: int
     d: int
@@ -330,7 +334,7 @@ class Row:
 
 
 def measure(s: Setting) -> list[Row]:
-    """All programs on one setting."""
+    """Measure all programs on one setting."""
     took: dict[str, float] = {}
     for name, program in programs(s).items():
         try:
@@ -347,7 +351,7 @@ def measure(s: Setting) -> list[Row]:
 
 
 def keep(rows: Sequence[Row]) -> None:
-    """Put rows in place of those of the same sizes on the same device."""
+    """Replace the stored rows that have the same sizes and device."""
     stored = json.loads(KEPT.read_text())
     keys = [(r.device, r.tokens, r.d, r.layers, r.batch, r.members) for r in rows]
     names = ("device", "tokens", "d", "layers", "batch", "members")
@@ -357,7 +361,7 @@ def keep(rows: Sequence[Row]) -> None:
 
 
 def measure_here() -> None:
-    """Measure on the device there is."""
+    """Measure on the available device."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     usual = {"members": 16, "steps": 36, "batch-size": 32, "tokens": 16, "d": 32, "layers": 1}
     usual |= {"members": 32, "steps": 100} if device.type == "cuda" else {}

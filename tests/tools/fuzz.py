@@ -1,12 +1,12 @@
-"""Inputs by the thousand, damaged and malicious: each ends in an answer or in one line.
+"""Thousands of damaged and malicious inputs each end in an answer or in one error line.
 
-`make fuzz` draws inputs until the time is up, watches
-for what no file may cause (an import, unpickling, a program that is started), and stops at the
-first input that ends in another way; its files are kept, and `draw` with its target and the seed
-that is printed draws it again. `make test-all` draws 100 of each.
+`make fuzz` draws inputs until the time is up and watches for events that no file may cause (an
+import, unpickling, a started program). It stops at the first input that ends in another way and
+keeps its files; `draw` with the printed target and seed draws this input again. `make test-all`
+draws 100 inputs of each target.
 
-A target is a function that is given a generator, in an empty working directory, and says what is
-wrong with how its input ended, if anything; `ended` judges, `mutated` and `tampered` damage.
+A target is a function of a generator, called in an empty working directory, that returns the fault
+of its input's end or None; `ended` judges, `mutated` and `tampered` damage.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from threading import Event
 
 import numpy as np
 import torch
-import torch.nested._internal.ops  # which torch imports by itself, at some later time
+import torch.nested._internal.ops  # torch imports this module by itself at a later time
 import typer
 from stored import TABLE, npy_bytes, npy_file, npz_file, put
 from tiny_models import write_model
@@ -53,23 +53,23 @@ from pefourier.report.render import Answer, renderer_named
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
-SECONDS = 10  # of CPU time an input may take
-WARM = 20  # inputs of each target before one watches
-LONGEST = 3000  # characters of a line
+SECONDS = 10  # limit of CPU time for an input
+WARM = 20  # inputs of each target before watching
+LONGEST = 3000  # limit of characters in an error line
 TARGETS = {}
 FORBIDDEN = {  # events of the interpreter that reading a file never causes
     *("pickle.find_class", "import", "exec", "code.__new__", "ctypes.dlopen", "socket.connect"),
     *("os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen"),
     *("os.mkdir", "os.remove", "os.rename", "shutil.rmtree"),
 }
-events: list[str] = []  # of these, since reading began
+events: list[str] = []  # forbidden events since reading began
 watching = Event()
 BYTES = [b"\xff" * 8, b"\0" * 8, b"-1", b"9" * 30, b"1000000000000", b"[", b"(", b"{", b"\n", b","]
 BYTES += [b"nan", b"|O", b"<c16", b"True", b"PK\5\6", b"#", b"'", b'"', b"\x80\2", b"R", b".", b"t"]
 ODD = [None, True, -1, 1.5, 7.5, 2**63, -(2**63), 10**400, np.nan, np.inf, "", "dft", "9" * 5000]
 ODD += ["\0", "\x1b[31m", "\ud800", "é" * 999, "1e999", [], [0], ["x"], [[]], [None], [1, [2]]]
 ODD += [[10**30], [0] * 99, {}, {"x": 1}, {"": []}]
-VALUES = [*ODD, 0, 0.5, 1e308, -1e308]  # with those that any number may be
+VALUES = [*ODD, 0, 0.5, 1e308, -1e308]  # and values that any number may have
 
 
 def target(function):
@@ -79,10 +79,10 @@ def target(function):
 
 
 def ended(act, sound=bool, named=""):
-    """What is wrong with how an input ends, None where nothing is.
+    """Return how an input's end is wrong, or None.
 
-    `act` gives an answer that is `sound`, or raises a PefourierError in one line that has `named`
-    in it; it warns of nothing.
+    `act` must return an answer for which `sound` holds, or raise a PefourierError in one line that
+    contains `named`. It must not warn.
     """
     events.clear()
     try:
@@ -103,7 +103,7 @@ def ended(act, sound=bool, named=""):
 
 
 def watch():
-    """Note from now on what reading a file causes that it must not."""
+    """Record forbidden events from now on."""
     mapped = np.memmap.__new__
     packages = {name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names
 
@@ -111,7 +111,7 @@ def watch():
         if not watching.is_set() or event not in FORBIDDEN:
             return
         if event == "import" and arguments[0].partition(".")[0] in packages:
-            return  # torch and others load parts of themselves when these are first used
+            return  # torch and others load parts of themselves at their first use
         frame = sys._getframe()  # of a module being imported, whose name was judged before
         while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
             frame = frame.f_back
@@ -128,7 +128,7 @@ def watch():
 
 
 def mutated(rng, content):
-    """The bytes with one to eight bits flipped, bytes changed, cut, repeated or put in."""
+    """Return the bytes with one to eight changes: bits flipped, bytes changed, cut or inserted."""
     data = bytearray(content)
     for _ in range(rng.choice([1, 1, 1, 2, 8])):
         start = rng.randrange(min(len(data), rng.choice([200, 10**6])) + 1)
@@ -143,13 +143,13 @@ def mutated(rng, content):
 
 
 def places(tree):
-    """Every object and list in a tree of JSON with each of its keys."""
+    """Return every object and list in a tree of JSON with each of its keys."""
     keys = tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
     return [(tree, key) for key in keys] + [p for key in keys for p in places(tree[key])]
 
 
 def alter(rng, tree, values):
-    """Leave out, rename, double or replace something in a tree of JSON, or put something in."""
+    """Remove, rename, duplicate, replace or insert something in a tree of JSON."""
     holder, key = rng.choice(places(tree) or [([0], 0)])
     value, act = copy.deepcopy(rng.choice(values)), rng.random()
     if act < 0.15:
@@ -163,7 +163,7 @@ def alter(rng, tree, values):
 
 
 def tampered(rng, text):
-    """JSON in which one thing to four are others, or missing; sometimes other bytes."""
+    """Return JSON with one to four changes, or sometimes with damaged bytes."""
     if rng.random() < 0.15:
         return mutated(rng, text)
     tree = json.loads(text)
@@ -179,7 +179,7 @@ AXES = [0, 1, 2, 3, 5, 6, 15, 40, -1, True, 2**20, 2**31, 2**62, 2**63, 10**30, 
 
 
 def forged(rng):
-    """A .npy file of any type and shape, with some bytes behind them."""
+    """Return a .npy file of any type and shape, followed by some bytes."""
     axes = rng.choice([0, 1, 2, 2, 3, 40])
     shape = tuple(rng.choice(AXES[:8] if rng.random() < 0.8 else AXES) for _ in range(axes))
     header = repr({"descr": rng.choice(DESCR), "fortran_order": rng.random() < 0.2, "shape": shape})
@@ -189,7 +189,7 @@ def forged(rng):
 
 
 def safetensors_file(rng):
-    """A .safetensors file of tensors that lie one after another or, in a place or two, do not."""
+    """Return a .safetensors file of tensors one after another, or with a few wrong offsets."""
     pieces, end = [], 0
     sizes = {"F64": 8, "F32": 4, "BF16": 2, "U8": 1, "F8_E4M3": 1, "C64": 8, "F4": 0.5}
     for name in rng.sample(["a", "b", "pe", ""], rng.choice([0, 1, 2, 2])):
@@ -208,13 +208,13 @@ def safetensors_file(rng):
 
 
 def little(number, width):
-    """The bytes of a whole number, the last ones first."""
+    """Return the bytes of an integer in little-endian order."""
     return number.to_bytes(width, "little")
 
 
 @cache
 def originals():
-    """One valid file or more of each format."""
+    """Return one valid file or more of each format."""
     with tempfile.TemporaryDirectory() as folder:
         for suffix in (".npy", ".npz", ".csv", ".safetensors"):
             tables.write_table(f"{folder}/0{suffix}", TABLE)
@@ -228,7 +228,7 @@ def originals():
 
 
 def damaged(rng):
-    """The path of a damaged file of any format."""
+    """Write a damaged file of any format and return its path."""
     name = rng.choice(sorted(originals()))
     content = originals()[name]
     if name.endswith(".safetensors") and rng.random() < 0.7:
@@ -245,13 +245,13 @@ def damaged(rng):
 
 @target
 def tables_in_files(rng):
-    """A table, a row of numbers, or a line that names the file."""
+    """Read a damaged file: the end is a table, a row of numbers or a line that names the file."""
     path, key = damaged(rng), rng.choice([None, None, "pe", "model.pe", "codes", "a"])
 
     def sound(answer):
         table = answer[0] if isinstance(answer, tuple) else answer
         with np.errstate(all="ignore"):
-            float(table.astype(float).sum())  # every number can be read
+            float(table.astype(float).sum())  # every number is readable
         return table.size > 0 and table.dtype in ("f8", "f4", "f2")
 
     wrong = ended(lambda: tables.read_table(path, key), sound, f"'{path}'")
@@ -259,7 +259,7 @@ def tables_in_files(rng):
 
 
 class Call:
-    """What a pickle makes of it: the answer of a function."""
+    """An object whose pickle calls a function."""
 
     def __init__(self, function, *arguments):
         self.function, self.arguments = function, arguments
@@ -276,7 +276,7 @@ GADGETS += [operator.methodcaller, np.load, torch.hub.load, shutil.rmtree, print
 
 @target
 def calls_in_pickles(rng):
-    """Tensors as nobody saves them, and calls that run a program; all arrays are loaded."""
+    """Load unusual tensors, and pickles that call a program."""
     shape, strides = (tuple(rng.choices(COUNTS, k=rng.choice([1, 2, 2, 3]))) for _ in range(2))
     first, second = rng.choices([torch.ones(2, 3), torch.arange(4), torch.zeros(0)], k=2)
     sizes = torch.Size([max(0, min(10**9, axis)) for axis in shape])
@@ -304,7 +304,7 @@ def calls_in_pickles(rng):
 
 @target
 def position_ids(rng):
-    """Batches of position ids with masks, segments, grids and dumps of odd shapes and values."""
+    """Read position ids with masks, segments, grids and dumps of odd shapes and values."""
     draw = np.random.default_rng(rng.randrange(2**32))
 
     def numbers():
@@ -342,7 +342,7 @@ IDS_OF = [  # configs whose ids have other rules
 
 @cache
 def stored_answer():
-    """What the command writes for an answer."""
+    """Return the JSON that the command writes for an answer."""
     enc = load("rope:d=8", 20)
     return as_json(
         renderer_named("check_faithful").page([Answer(enc, check_faithful(enc))])
@@ -350,12 +350,12 @@ def stored_answer():
 
 
 def string(text):
-    """A string of GGUF."""
+    """Return a string of GGUF."""
     return little(len(text.encode()), 8) + text.encode()
 
 
 def gguf_entry(name, value):
-    """A key of a GGUF header with a value of the usual type."""
+    """Return a key of a GGUF header with a value of the usual type."""
     if isinstance(value, str):
         return string(name) + little(8, 4) + string(value)
     kind, form = (6, "<f4") if isinstance(value, float) else (4, "<u4")
@@ -363,7 +363,7 @@ def gguf_entry(name, value):
 
 
 def gguf_file(keys, tensors=b"", counts=None):
-    """A GGUF file of the keys, or of as many tensors and keys as it says."""
+    """Return a GGUF file of the keys, with a header that states these or other counts."""
     counts = counts or (0, len(keys))
     return (
         b"GGUF" + little(3, 4) + b"".join(little(n, 8) for n in counts) + b"".join(keys) + tensors
@@ -378,7 +378,7 @@ SCALED = ["llama.rope.scaling.type", "llama.rope.scaling.factor", "tokenizer.ggm
 
 @target
 def gguf_headers(rng):
-    """The rotation of a GGUF file, or a line that names the file."""
+    """Read a damaged GGUF file: the end is a rotation or a line that names the file."""
     keys = [gguf_entry(name, value) for name, value in LLAMA.items()]
     for _ in range(rng.choice([0, 1, 2])):
         kind, value = rng.choice([4, 6, 7, 8, 9, 10, 12, rng.randrange(20)]), rng.randbytes(24)
@@ -395,7 +395,7 @@ def gguf_headers(rng):
 
 @target
 def training_data(rng):
-    """Recordings and examples in files of one's own, and archives of SMD, damaged."""
+    """Read damaged recordings, examples and archives of SMD."""
     numbers = np.random.default_rng(rng.randrange(2**32))
     x = numbers.normal(size=(400, 2)).astype(rng.choice(["f4", "f8", "f2", ">f2", "i2", "?"]))
     label = (np.arange(400) % 40 < 4).astype(rng.choice(["u1", "f8", "?", "i8"]))
@@ -430,7 +430,7 @@ NUMBERS += ["-1;0;0;1", ";", "1,2", "true", "None", "9007199254740993", "9" * 50
 TEXTS = ["", " ", "a\nb", "\0", "\x1b[31mred", "\u202egnp.", "\udcff", "位置😀", "{0}", "$x$", "_"]
 TEXTS += ["..", "/", "~", "*", "#", ":", "=", "a" * 5000, "'", "$(id)", "-", "--", "/dev/zero"]
 TEXTS += ["/nowhere/x", "sub", "loop.npy", "scaling-ignored", "base=1e6", "turns", "4x4", "0x4"]
-OWN = {  # values that options know, beside numbers and texts
+OWN = {  # valid values of options, in addition to numbers and texts
     "--against": ["scaling-ignored", "base=1e6", "layout", "model", "codes.npy"],
     "--for": ["turns", "distance", "bound", "wavelength=2"],
     "--grid": ["4x4", "2x3x4", "1x16", "0x4", "4x"],
@@ -447,15 +447,15 @@ OWN = {  # values that options know, beside numbers and texts
 SPECS = ["codes.npy", "cut.npy", "model", "model/model.safetensors", "x.gguf", "config.json", "-"]
 SPECS += ["rope:d=8", "axial:grid=4x4,d=8", "rope:scaling=yarn,factor=4,original=16,d=8"]
 SPECS += ["missing.npy", "py:math:sin", "py:nowhere:f", "a\nb\x1b[31m.npy", "zeros.npy"]
-LONG = {"--plot", "--width", "--dpi", "--title"}  # figures take long
-WORK = {"--length", "--d", "--lattice", "--to"}  # between small and refused lies work
+LONG = {"--plot", "--width", "--dpi", "--title"}  # options of figures, which take long
+WORK = {"--length", "--d", "--lattice", "--to"}  # other sizes take long
 COMMANDS = ["spectrum", "reconstruct", "check-faithful", "compare", "relations", "encode", "list"]
 COMMANDS += ["context", "design", "resize", "usage", "explain"]
 
 
 @cache
 def options_of(command):
-    """Each option of a command with the values that it knows; None where it takes none."""
+    """Return each option of a command with its choices, or None for a flag."""
     params = typer.main.get_command(program()).commands[command].params
     return [
         (p.opts[0], None if p.is_flag else [*getattr(p.type, "choices", ())])
@@ -465,7 +465,7 @@ def options_of(command):
 
 
 def furnish(rng):
-    """The files that `SPECS` and options name, some of them damaged."""
+    """Write the files that `SPECS` and options name, and damage some files."""
     table = np.random.default_rng(rng.randrange(2**32)).normal(size=(16, 8))
     for name in ("codes.npy", "a\nb\x1b[31m.npy"):
         np.save(name, table)
@@ -486,7 +486,7 @@ def furnish(rng):
 
 
 def spec_of(rng):
-    """A file, or a registered encoding with parameters of any value."""
+    """Draw a file, or a registered encoding with parameters of any value."""
     if rng.random() < 0.5:
         return rng.choice(SPECS)
     name = rng.choice(list(BUILDERS))
@@ -495,7 +495,7 @@ def spec_of(rng):
 
 
 def value_of(rng, name, choices):
-    """A value that an option may take, or another."""
+    """Draw a valid or an invalid value of an option."""
     values = choices or OWN.get(name, [])
     if values and rng.random() < 0.9:
         return rng.choice(values)
@@ -503,7 +503,7 @@ def value_of(rng, name, choices):
 
 
 def printed(words):
-    """Exit status, answer and errors of a command."""
+    """Return exit status, output and errors of a command."""
     out, err = io.StringIO(), io.StringIO()
     stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(b"1,0\n0,1\n"))
     try:
@@ -515,7 +515,7 @@ def printed(words):
 
 @target
 def command_lines(rng):
-    """Any command that analyses, with its own options, on files of which some are damaged."""
+    """Run any command that analyses, with its options, on files of which some are damaged."""
     furnish(rng)
     before = {*Path().iterdir()}
     command = rng.choice(COMMANDS)
@@ -528,7 +528,7 @@ def command_lines(rng):
         words += [name] if values is None else [name, value_of(rng, name, values)]
     words += [rng.choice(TEXTS)] * (rng.random() < 0.1)
     status, out, err = printed(words)
-    wrapper = r"(?m)^import .*\ndef .*\n    return .*\n?"  # of code that fits no convention
+    wrapper = r"(?m)^import .*\ndef .*\n    return .*\n?"  # for functions with another signature
     lines = re.sub(wrapper, "", err).splitlines()
     plain = all(line.startswith("pefourier: ") and len(line) < LONGEST for line in lines)
     texts = "".join((*lines, *out.split("\n")))
@@ -540,7 +540,7 @@ def command_lines(rng):
 
 
 def draw(name, seed):
-    """What is wrong with how the input of a seed ends, in a folder that is kept where it is."""
+    """Return the fault of a seed's input and keep its folder, or return None."""
     folder = tempfile.mkdtemp(prefix=f"fuzz-{name}-")
     with chdir(folder):
         begun = time.process_time()
@@ -555,10 +555,10 @@ def draw(name, seed):
 
 
 def run(seconds):
-    """Draw inputs of each target in turn; exit status 1 at the first that ends badly."""
+    """Draw inputs of all targets round by round; return status 1 at the first fault."""
     seed, stop, count = time.time_ns() % 2**32, time.monotonic() + seconds, 0
     while time.monotonic() < stop or count <= WARM:
-        if count == WARM:  # what is imported where it is first used has been
+        if count == WARM:  # imports at first use are done
             watch()
         for name in TARGETS:
             wrong = draw(name, f"{seed} {count}")

@@ -1,4 +1,4 @@
-"""The JSON Schema of all answers: made from the types of results, and held to answers.
+"""JSON Schema of all answers, made from the types of results and compared with answers.
 
 `PYTHONPATH=. python tests/tools/json_schema.py` writes pefourier/report/answers.schema.json.
 """
@@ -33,7 +33,7 @@ from pefourier.weights.usage import Usage
 from pefourier.writing.page import SCHEMA, labelled_fields
 
 FILE = terms.SCHEMA
-GROUPS = {  # of terms, by the room of a dataclass: the first that has its field explains it
+GROUPS = {  # groups of terms by the room of a dataclass; the first group with a field explains it
     "spectral_density": ("spectrum",),
     "reconstruct": ("reconstruct", "spectrum"),
     "check_faithful": ("check-faithful", "reconstruct"),
@@ -56,13 +56,13 @@ GROUPS = {  # of terms, by the room of a dataclass: the first that has its field
 }
 PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
 TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
-NUMBER = {"type": ["number", "null"]}  # what is not finite is null
+NUMBER = {"type": ["number", "null"]}  # infinite values and NaN are null
 IDENTITY = {"encoding": {"type": ["string", "null"]}, "spec": {"type": ["string", "null"]}}
 IDENTITY |= {"params": OBJECT, "conclusion": TEXT}
 OF_REPORTS = {"verdict": TEXT, "meaning": TEXT, "action": TEXT}
 OF_REPORTS |= {"findings": {"type": "array", "items": OBJECT}}
 LAYERS = {"layers": {"type": "array", "items": OBJECT}}
-KINDS = {  # of results, by command
+KINDS = {  # types of results, by command
     "spectrum": (LineSpectrum, GridSpectrum),
     "reconstruct": (LineReconstructions, GridReconstructions),
     "check-faithful": (LineFaithfulness, GridFaithfulness),
@@ -73,12 +73,12 @@ KINDS |= {"context": (Context,), "usage": (Usage,), "design": (Design, Extension
 KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
-BESIDE = {  # the fields of its dataclass, what a record has
+BESIDE = {  # fields of a record that its dataclass lacks
     kind: {**LAYERS, "softmax_factor": NUMBER} for kind in (LineFaithfulness, GridFaithfulness)
 } | {
     Comparison: {"other": OBJECT},
 }
-PLAINLY = {  # records that no dataclass stands for
+PLAINLY = {  # records without a dataclass
     "report": {"out": TEXT},
     "list": {
         **dict.fromkeys(("family", "domain", "paper"), TEXT),
@@ -91,19 +91,19 @@ PLAINLY = {  # records that no dataclass stands for
         **{"difference": {"type": ["object", "null"]}, **OF_REPORTS},
     },
 }
-AT_TIMES = {  # fields of such records that some lack
+AT_TIMES = {  # optional fields of such records
     "list": "conventions",
     "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
     "dataset_verdict confusion chosen terms diverged last_kept budget cut_short "
     "average_rank left_out",
 }
-SAYING = (Result, Claim)  # whose records say a verdict, too
-NAMELESS = ("explain", "plan")  # whose records are about no encoding
+SAYING = (Result, Claim)  # types whose records have a verdict
+NAMELESS = ("explain", "plan")  # commands whose records have no encoding
 
 
 def schema():
-    """The schema of 2020-12."""
+    """Return the schema, in version 2020-12."""
     defs = {"Reason": object_of({name: TEXT for name in ("spec", "kind", "message")})}
     defs["Refusal"] = object_of({"spec": TEXT, "error": TEXT})
     branches = []
@@ -146,7 +146,7 @@ def object_of(properties, required=None):
 
 @cache  # the registry does not change while the program runs
 def meanings():
-    """What terms mean by group and name, other spellings included."""
+    """Return the meanings of terms by group and name, including other spellings."""
     by_field = {}
     for term in terms.read_terms():
         for name in (term.term, *term.also):
@@ -155,7 +155,7 @@ def meanings():
 
 
 def described(groups, properties):
-    """Fields with what the first of some groups of terms, or every answer, says of them."""
+    """Add to fields their meanings from the first group that has them, or from every answer."""
     by_field, rules = meanings(), {}
     for name, rule in properties.items():
         group = next((g for g in (*groups, "every answer") if (g, name) in by_field), None)
@@ -164,7 +164,7 @@ def described(groups, properties):
 
 
 def record_of(kind, defs, encodings):
-    """A record: what it is about, and the fields of its dataclass."""
+    """Return the schema of a record: its subject and the fields of its dataclass."""
     fields_of, stated = fields_schema(kind, defs), OF_REPORTS if issubclass(kind, SAYING) else {}
     properties = (
         (IDENTITY if encodings else {"conclusion": TEXT}) | stated | fields_of["properties"]
@@ -175,7 +175,7 @@ def record_of(kind, defs, encodings):
 
 
 def fields_schema(kind, defs):
-    """The fields of a dataclass that are told, each with its meaning."""
+    """Return the schema of the reported fields of a dataclass, each with its meaning."""
     rooms = kind.__module__.split(".")
     room = next((name for name in rooms if name in GROUPS), rooms[-1])
     hints, names = hints_of(kind), labelled_fields(kind)
@@ -190,7 +190,7 @@ def hints_of(kind):
 
 
 def of_type(kind, defs):
-    """The schema of a type."""
+    """Return the schema of a type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in PLAIN:
         return {"type": PLAIN[kind]}
@@ -199,7 +199,7 @@ def of_type(kind, defs):
     if is_dataclass(kind):
         name = kind.__name__
         if name not in defs:
-            defs[name] = {}  # while it is made, for what holds itself
+            defs[name] = {}  # while the schema is made, for types that contain themselves
             defs[name] = fields_schema(kind, defs)
         return {"$ref": f"#/$defs/{name}"}
     if origin in (typing.Union, types.UnionType):
@@ -219,7 +219,7 @@ def of_type(kind, defs):
 
 
 def any_of(several):
-    """What is one of several: types in a list, where nothing else is said of them."""
+    """Return the schema of alternatives, as a list of types if they are only types."""
     several = [one for i, one in enumerate(several) if one not in several[:i]]
     if {} in several:
         return {}
@@ -230,7 +230,7 @@ def any_of(several):
 
 
 def faults(value, rule, root, where="answer"):
-    """Where a value is not as a schema says; of open objects also fields it does not name."""
+    """Yield places where a value violates a schema, and unknown fields of open objects."""
     if "$ref" in rule:
         rule = root["$defs"][rule["$ref"].rpartition("/")[2]]
     if "const" in rule and value != rule["const"]:
@@ -268,7 +268,7 @@ NAMES |= {"object": dict, "boolean": bool}
 
 
 def is_a(value, names):
-    """Whether a value of JSON has one of some types."""
+    """Return whether a JSON value has one of some types."""
     names = names if isinstance(names, list) else [names]
     if isinstance(value, bool):
         return "boolean" in names
@@ -277,12 +277,12 @@ def is_a(value, names):
 
 @cache
 def published():
-    """The schema in the package."""
+    """Return the schema in the package."""
     return json.loads(FILE.read_text())
 
 
 def as_text(found):
-    """As JSON, a line for each command and each definition."""
+    """Return the schema as JSON, with one line for each command and each definition."""
     line = partial(json.dumps, ensure_ascii=False)
     parts = {**found, "allOf": None, "$defs": None}
     branches = ",\n".join(map(line, found["allOf"]))

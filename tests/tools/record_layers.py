@@ -1,11 +1,11 @@
-"""Write tests/helpers/recorded_layers.json: which layers of each model type turn queries and keys.
+"""Write tests/helpers/recorded_layers.json: the layers of each model type that rotate.
 
-Usage: PYTHONPATH=tests/helpers python tests/tools/record_layers.py
-It takes six minutes. Every model type with a rotation is built on the meta device by its own code
-and run on shapes alone; whatever turns queries and keys (functions of its module with rotary,
-rotate or rope in their names) notes the layer that calls it. A record is a letter a layer: R
-turned, . did not, ? did not finish, of the defaults and of edits of them. Twelve layers at most,
-where the type lets one choose.
+Usage: PYTHONPATH=tests/helpers python tests/tools/record_layers.py It takes six minutes. Every
+model type with a rotation is built on the meta device by its source code and run on shapes only.
+The functions that rotate queries and keys (functions of its module with rotary, rotate or rope in
+their names) record the layer that calls them. A record has one letter for each layer: R rotated, .
+did not rotate, ? did not finish, for the defaults and for changed settings. It has at most twelve
+layers where the type allows a choice.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ MAKES = re.compile(r"compute|get_|build|init|permut|validat|standardi")
 MIXES = re.compile(r"^(?!.*norm).*(attn|attention|mixer|conv|mamba|temporal|ssm|rec)")
 MOST = 12
 HALF = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
-OWN = {  # settings without which a class cannot be made or run of its defaults
+OWN = {  # settings without which a class cannot be built or run
     "hunyuan_v1_dense": {"head_dim": 64},
     "hunyuan_v1_moe": {"head_dim": 64},
     "hunyuan_vl_text": {
@@ -60,7 +60,7 @@ OWN = {  # settings without which a class cannot be made or run of its defaults
     "t5gemma2_text": {"dropout_rate": 0.0},
 }
 POCKET = ("pocket_tts_audio_tokenizer", "pocket_tts_audio_tokenizer_encoder")
-SMALL = {  # sizes of those that go by numbers, as experts do, which are run on the processor
+SMALL = {  # small sizes of models that depend on numbers, such as experts, and run on the CPU
     "jetmoe": {"hidden_size": 64, "kv_channels": 16, "num_key_value_heads": 2, "vocab_size": 50}
     | {"num_local_experts": 2, "intermediate_size": 32, "num_hidden_layers": 3},
     "longcat_flash": {"hidden_size": 64, "ffn_hidden_size": 64, "expert_ffn_hidden_size": 32}
@@ -74,9 +74,9 @@ SMALL = {  # sizes of those that go by numbers, as experts do, which are run on 
     | {"pad_token_id": 1},
     **{kind: {"num_hidden_layers": 3} for kind in ("mimi", "mimi_encoder", *POCKET)},
 }
-COUNT = {"longcat_flash": "num_layers", "hrm_text": "num_layers_per_stack"}  # run more than once
-ONLY = {"moonshine_streaming": "MoonshineStreamingDecoder"}  # whose encoder stands before
-GIVEN = {  # inputs beside the first
+COUNT = {"longcat_flash": "num_layers", "hrm_text": "num_layers_per_stack"}  # layers that run twice
+ONLY = {"moonshine_streaming": "MoonshineStreamingDecoder"}  # models whose encoder comes first
+GIVEN = {  # inputs in addition to the first
     "mllama_text_model": lambda own: {"cross_attention_states": torch.zeros(1, 4, own.hidden_size)},
     "blt_local_decoder": lambda own: {"patch_embeds": torch.zeros(1, 5, own.hidden_size_global)},
     "deepseek_ocr2_encoder": lambda _own: {"num_patches": 2},
@@ -113,7 +113,7 @@ GIVEN = {  # inputs beside the first
         "input_ids": torch.zeros(1, 5, own.num_codebooks + 1, dtype=torch.long)
     },
 }
-FIRST = {  # the input that each model is tried with, in this order, by the name of its argument
+FIRST = {  # first inputs by the name of the argument, tried in this order
     "input_ids": lambda _own: torch.zeros(1, 5, dtype=torch.long),
     "inputs_embeds": lambda own: torch.zeros(1, 5, own.hidden_size),
     "input_features": lambda own: torch.zeros(1, own.num_mel_bins, 3000),
@@ -121,8 +121,8 @@ FIRST = {  # the input that each model is tried with, in this order, by the name
     "past_values": lambda _own: torch.zeros(1, 512),
     "latents": lambda own: torch.zeros(1, 5, own.hidden_size),
 }
-FAILED = (lambda x: x, lambda x: (x, None))  # what a layer gives that did not finish, by its input
-NOUGHT = {  # what is read off a tensor, where one on the meta device has nothing to read
+FAILED = (lambda x: x, lambda x: (x, None))  # outputs of a layer that did not finish, by its input
+NOUGHT = {  # values read from a tensor that the meta device does not have
     "__bool__": lambda _x: False,
     "item": lambda _x: 0,
     "tolist": lambda x: np.zeros(x.shape, int).tolist(),
@@ -130,7 +130,7 @@ NOUGHT = {  # what is read off a tensor, where one on the meta device has nothin
 
 
 def record(kind, edits):
-    """A letter for each layer of a model type with some settings; None where it is not built."""
+    """Return a letter for each layer of a model type with some settings, or None."""
     own = OWN.get(kind, {}) | SMALL.get(kind, {}) | edits
     fixed = {"num_hidden_layers", "num_layers", "n_layers", "layer_types"} & own.keys()
     best, settings = None, {}
@@ -153,7 +153,7 @@ def record(kind, edits):
 
 
 def letters(kind, cls, config, options, failed):
-    """What `record` says, of one model class; `failed` makes a layer's output of its input."""
+    """Return the letters of one model class; `failed` makes a layer's output from its input."""
     device = "cpu" if kind in SMALL else "meta"
     try:
         with quiet(), torch.device(device):
@@ -182,7 +182,7 @@ def letters(kind, cls, config, options, failed):
 
 
 def watch(layer, i, now, seen, failed):
-    """Note that a layer runs, and that it or what mixes its tokens came to an end."""
+    """Record that a layer runs, and that the layer or its mixer finished."""
     forward = layer.forward
 
     def own(*args, **kwargs):
@@ -191,7 +191,7 @@ def watch(layer, i, now, seen, failed):
             out = forward(*args, **kwargs)
             seen.setdefault(i, ".")
             return out
-        except Exception:  # experts choose by numbers, which a shape has not; they come last
+        except Exception:  # experts are chosen by numbers, which a shape lacks; they come last
             return failed(args[0] if args else kwargs["hidden_states"])
         finally:
             now.pop()
@@ -203,7 +203,7 @@ def watch(layer, i, now, seen, failed):
 
 
 def spy(place, now, seen, undo):
-    """Put functions in the place of those that turn, which note the layer that calls them."""
+    """Replace the functions that rotate by ones that record the calling layer."""
     for name, kept in list(vars(place).items()):
         function = getattr(place, name) if isinstance(kept, staticmethod) else kept
         if inspect.isfunction(function) and TURNS.search(name) and not MAKES.search(name):
@@ -217,7 +217,7 @@ def spy(place, now, seen, undo):
 
 
 def records(kind):
-    """Settings and letters of a model type, of more than one setting where its layers differ."""
+    """Return settings and letters of a model type, for several settings if layers differ."""
     found = [record(kind, {})]
     settings, letters_of = found[0]
     if not letters_of or not set(letters_of) - {"?"}:
@@ -240,7 +240,7 @@ def main():
     for kind in [k for k in TYPES if type_row(k).get("kind") == "rotary"]:
         try:
             rows[kind] = records(kind)
-        except Exception:  # a class that its defaults do not make
+        except Exception:  # a class that its defaults do not build
             rows[kind] = [({}, None)]
         print(kind, [row for _, row in rows[kind]], flush=True)
     lines = (f"{json.dumps(kind)}: {json.dumps(rows[kind])}" for kind in rows)

@@ -1,11 +1,12 @@
-"""How often the test of differences errs and finds, beside others: `make -C figures simulation.md`.
+"""Error rate and power of the test of differences, simulated: `make -C figures simulation.md`.
 
-Two classifiers are trained on columns of their own, of windows of two classes with the same truth,
-on five folds or on resamples of all N windows. For noise, columns of both are drawn alike, so that
-neither is better; else the classes of the second are further apart. What is learned depends on
-training windows not at all (fixed), little (centroids of two columns), much (of thirty; 1-NN) or by
-choice of a column (stump). F1 of the second class is compared with the variance that Nadeau and
-Bengio have, the same with a ratio of at most 1, and that of `pefourier.train.chance`.
+Two classifiers are trained on separate columns of windows of two classes with the same truth, on
+five folds or on resamples of all N windows. For noise, the columns of both are drawn from one
+distribution, and neither is better; otherwise the classes of the second are further apart. What a
+learner learns depends on training windows not at all (fixed), little (centroids of two columns),
+much (of thirty; 1-NN) or by choice of a column (stump). F1 of the second class is compared with
+the variance of Nadeau and Bengio, the same with a ratio of at most 1, and
+`pefourier.train.chance`.
 """
 
 import sys
@@ -19,10 +20,10 @@ from pefourier.train import decision, statistics
 from pefourier.train.chance import Chance, chance_of
 
 DRAWS = 400
-SMALLEST = 60  # training windows, where there are more test windows; else 300 windows of both
-BETTER = 0.8  # by which classes are further apart for the second classifier
-COMMON = 0.3  # share of the variance of columns that both have in common
-FOLDS = (5, 10, 30)  # the first of cross-validation, with a fold for validation
+SMALLEST = 60  # training windows, if there are more test windows; otherwise 300 windows of both
+BETTER = 0.8  # added distance between the classes for the second classifier
+COMMON = 0.3  # shared part of the variance of columns
+FOLDS = (5, 10, 30)  # the first is cross-validation, with a fold for validation
 RATIOS = (0.25, 1, 5, 15, 20)
 METHODS = ("whole", "at most 1", "chosen")
 HEADLINES = 4000  # draws
@@ -42,14 +43,14 @@ PROCEDURES = ("two families", "one family", "chosen")
 
 @dataclass(frozen=True)
 class Learner:
-    """What is trained, and on how many columns, whose classes are so far apart in all."""
+    """A learner, its number of columns, and the total distance of their classes."""
 
     name: str
     columns: int
     apart: float
 
     def predict(self, x: np.ndarray, y: np.ndarray, training: np.ndarray) -> np.ndarray:
-        """The class of every window (N,) after training on each fold (J, N)."""
+        """Return the class of every window (N,) after training on each fold (J, N)."""
         if self.name == "fixed":
             sums = x.sum(axis=1)
             return np.repeat([sums > np.sqrt(self.columns) * self.apart / 2], len(training), axis=0)
@@ -77,7 +78,7 @@ LEARNERS = {
 def draw_folds(
     rng: np.random.Generator, y: np.ndarray, folds: int, trained: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test windows (J, N): of cross-validation, or resamples with so many trained."""
+    """Return training and test windows (J, N) of cross-validation or of resamples."""
     if trained is None:
         fold = rng.permutation(np.arange(len(y)) % folds)
         number = np.arange(folds)[:, None]
@@ -93,7 +94,7 @@ def draw_folds(
 def compare(
     rng: np.random.Generator, learner: Learner, folds: int, ratio: float | None, better: float
 ) -> tuple[np.ndarray, Chance, float]:
-    """Differences in F1 of all folds, what they leave to chance, and the ratio there is."""
+    """Return the differences in F1 of all folds, their chance, and the ratio of windows."""
     n = 300 if ratio is None else round(max(SMALLEST, 300 / (1 + ratio)) * (1 + ratio))
     trained = None if ratio is None else round(n / (1 + ratio))
     y = rng.permutation(n) < n / 2
@@ -106,7 +107,7 @@ def compare(
         x[y] += apart / np.sqrt(learner.columns)
         stated = learner.predict(x, y, training)
         cells = [[(stated == s) & (y == t) & tested for s in (0, 1)] for t in (0, 1)]
-        tables = np.array(cells).sum(axis=3)  # (class, said to be, J)
+        tables = np.array(cells).sum(axis=3)  # (class, prediction, J)
         confusions[name] = tables.sum(axis=2)
         f1[name] = 2 * tables[1, 1] / (2 * tables[1, 1] + tables[0, 1] + tables[1, 0])
     rows = [
@@ -120,7 +121,7 @@ def compare(
 def rates(
     learner: Learner, folds: int, ratio: float | None, better: float, draws: int, seed: int = 0
 ) -> tuple[float, np.ndarray]:
-    """The mean difference, and the share of draws in which each method finds one at 5 %."""
+    """Return the mean difference, and the share of draws in which each method finds one at 5%."""
     rng, found, means = np.random.default_rng(seed), np.zeros(len(METHODS)), []
     for _ in range(draws):
         differences, chance, r = compare(rng, learner, folds, ratio, better)
@@ -134,7 +135,7 @@ def rates(
 
 
 def lines_of_table(draws: int) -> Iterator[str]:
-    """The table, a line at a time."""
+    """Yield the lines of the table."""
     head = ["learner", "folds", "n_test/n_train", "difference"]
     head += [f"{of}: {method}" for of in ("noise", "found") for method in METHODS]
     yield "| " + " | ".join(head) + " |"

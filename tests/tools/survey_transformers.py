@@ -1,10 +1,10 @@
-"""Write what transformers' model types do with positions into the package: `make models`.
+"""Write the positions of transformers' model types into the package: `make models`.
 
-Every configuration class is made with its defaults, its model built without weights, its rotary
-modules run: with the defaults, and with one key changed at a time, which tells the keys that count,
-in their order, and what stands in for those left out. A row of the file is one model type; keys of
-rows are explained in `pefourier.encodings.sources.huggingface.config`. What running cannot tell
-stands in the table by hand beside it.
+The program builds every configuration class with its defaults, its model without weights, and its
+rotary modules. The modules run with the defaults and with one key changed at a time, which shows
+the keys that have an effect, their order, and the defaults of missing keys. A row of the file is
+one model type; `pefourier.encodings.sources.huggingface.config` explains the keys of rows. Facts
+that running cannot show are in the table written by hand next to this file.
 """
 
 import json
@@ -59,7 +59,7 @@ TABLE = re.compile(
     r"(^|\.)(wpe|w?pos(ition|itional)?_?(embed(ding)?s?|enc(oding)?)(_layer)?|embed_positions?|"
     r"position_embeddings?)(\.(weights?|embedding|position_embeddings?))?$"
 )
-SIGNS = {  # of positions, in names of tensors
+SIGNS = {  # parts of tensor names that indicate positions
     "relative": re.compile(
         r"relative_(attention_)?(position_)?(bias|k_proj|coords|embed)|rel_pos|distance_embedding|"
         r"pos_bias_u|linear_pos|rel_logits|emb_rel|rel_embeddings|r_w_bias|rel_attn_embed|"
@@ -70,43 +70,43 @@ SIGNS = {  # of positions, in names of tensors
 
 
 def changed(kind: str, **edits: Any) -> Any:
-    """The configuration of a type with keys set, as a file with only these would give it."""
+    """Return the configuration of a type with keys set, as from a file with only these keys."""
     with quiet():
         return config_class(kind)(**deepcopy(SWITCHED.get(kind, {}) | edits))
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The rotary module of a model type, run with keys set; of one type of layer, or of all."""
+    """The rotary module of a model type, run with keys set, for one type of layer or all."""
 
     kind: str
     module: type
     layer: str = ""
 
     def run(self, **edits: Any) -> Rotations:
-        """The rotations with keys set; none where transformers cannot make them."""
+        """Return the rotations with keys set, or none if transformers cannot build them."""
         try:
             return rotations(self.module, changed(self.kind, **edits))
-        except Exception:  # whatever a class does with a value it does not expect
+        except Exception:  # a class may fail in any way on an unexpected value
             return {}
 
     @cached_property
     def plain(self) -> Rotations:
-        """The rotations of the defaults."""
+        """Return the rotations of the defaults."""
         return self.run()
 
     def pairs(self, **edits: Any) -> int | None:
-        """Number of rotated pairs of the layer with keys set."""
+        """Return the number of rotated pairs of the layer with keys set."""
         rotated = self.run(**edits)
         return len(rotated[self.layer][0]) if self.layer in rotated else None
 
     def moves(self, **edits: Any) -> bool:
-        """Whether keys that are set change how the layer turns."""
+        """Return whether the keys change the rotation of the layer."""
         return self.layer in moved(self.plain, self.run(**edits))
 
 
 def moved(before: Rotations, after: Rotations) -> list[str]:
-    """The types of layers that turn in both, and otherwise."""
+    """Return the types of layers that rotate in both, but differently."""
     return [
         layer
         for layer, (frequencies, factor) in before.items()
@@ -116,12 +116,12 @@ def moved(before: Rotations, after: Rotations) -> list[str]:
 
 
 def numbers(config: Any) -> dict[str, Any]:
-    """Keys of a configuration that hold plain numbers."""
+    """Return the keys of a configuration that hold plain numbers."""
     return {k: v for k, v in vars(config).items() if type(v) in (int, float) and k[0] != "_"}
 
 
 def size_keys(probe: Probe) -> list[str]:
-    """Keys of the size of a head, the one that wins first."""
+    """Return the keys of the size of a head, in order of precedence."""
     defaults = numbers(changed(probe.kind))
     keys = [key for key in SIZES if probe.moves(**{key: 2 * defaults.get(key, 20)})]
     ordered = []
@@ -135,7 +135,7 @@ def size_keys(probe: Probe) -> list[str]:
 
 
 def quotient(probe: Probe, settings: dict) -> dict[str, Any]:
-    """Width and number of heads, whose quotient is the size of a head that is not set."""
+    """Return the width and number of heads whose quotient is the default size of a head."""
     row: dict[str, Any] = {}
     config, before = changed(probe.kind), probe.pairs(**settings)
     aliases = {key: alias for alias, key in getattr(config, "attribute_map", {}).items()}
@@ -150,20 +150,20 @@ def quotient(probe: Probe, settings: dict) -> dict[str, Any]:
 
 
 def base_keys(probe: Probe, settings: dict) -> list[str]:
-    """Keys above the rope parameters that set the base of a type of layer."""
+    """Return the keys outside the rope parameters that set the base of a type of layer."""
     before = probe.run(**settings)
     return [k for k in BASES if probe.layer in moved(before, probe.run(**{k: 777.0}, **settings))]
 
 
 def share_keys(probe: Probe, settings: dict) -> list[str]:
-    """Keys that set the share of a head to rotate, above the rope parameters."""
+    """Return the keys outside the rope parameters that set the rotated share of a head."""
     values = {key: 0.375 if key != "rotary_dim" else 12 for key in SHARES}
     usual = (None, probe.pairs())
     return [k for k, v in values.items() if probe.pairs(**{k: v}, **settings) not in usual]
 
 
 def rotation(probe: Probe, *, nested: bool) -> dict[str, Any]:
-    """What sets the rotation of one type of layer."""
+    """Return the settings of the rotation of one type of layer."""
     settings = {} if nested else {"rope_parameters": PLAIN}
     config = changed(probe.kind)
     default = getattr(config, "rope_parameters", None) or {}
@@ -196,9 +196,9 @@ def rotation(probe: Probe, *, nested: bool) -> dict[str, Any]:
 
 
 def section_shares(probe: Probe) -> dict[str, Any]:
-    """Shares of a section without one, unscaled and scaled, where not the default's.
+    """Return the shares of a section without one, where they differ from the default.
 
-    Where only the scaled one is another, ``scaled`` stands for that.
+    If only the scaled share differs, the key is ``scaled``.
     """
     sections = deepcopy(changed(probe.kind).rope_parameters)
     section = sections[probe.layer]
@@ -213,7 +213,7 @@ def section_shares(probe: Probe) -> dict[str, Any]:
 
 
 def counts_share(probe: Probe, default: dict, *, nested: bool) -> bool:
-    """Whether a share in the rope parameters counts where nothing is scaled."""
+    """Return whether a share in the rope parameters has an effect without a scaling."""
     section = {**PLAIN, "partial_rotary_factor": 0.375}
     if nested:
         sections = changed(probe.kind).rope_parameters
@@ -222,13 +222,13 @@ def counts_share(probe: Probe, default: dict, *, nested: bool) -> bool:
 
 
 def where_null(probe: Probe, key: str) -> dict[str, Any]:
-    """Whether null for the size of a head asks for the quotient, where nothing for it does not."""
+    """Return whether null for the size of a head requests the quotient, unlike a missing key."""
     null = {key: None}
     return {"null": True, **quotient(probe, null)} if probe.moves(**null) else {}
 
 
 def bare(kind: str, default: dict) -> dict[str, Any]:
-    """The rope parameters that a class makes of none but the type."""
+    """Return the rope parameters that a class makes from only the type."""
     try:
         return dict(changed(kind, rope_parameters=dict(PLAIN)).rope_parameters)
     except Exception:
@@ -236,10 +236,10 @@ def bare(kind: str, default: dict) -> dict[str, Any]:
 
 
 def layout(module: type, config: Any, layer: str) -> str | None:
-    """Where the partner of column 0 is: beside it, or half of the columns away.
+    """Return where the partner of column 0 is: its neighbour, or half of the columns away.
 
-    The functions of the modeling file are run on unit vectors, queries at position 1 and keys at 0;
-    none where they do not agree or take other arguments.
+    The functions of the modeling file run on unit vectors, with queries at position 1 and keys at
+    0. The result is None if they disagree or have other arguments.
     """
     source = sys.modules[module.__module__]
     layouts = set()
@@ -251,7 +251,7 @@ def layout(module: type, config: Any, layer: str) -> str | None:
 
 
 def partner(function: Any, module: type, config: Any, layer: str) -> str:
-    """What `layout` says, for one function."""
+    """Return the layout of one function."""
     with quiet():
         made = module(config)
     keys = {"layer_type": layer} if layer else {}
@@ -274,13 +274,13 @@ def partner(function: Any, module: type, config: Any, layer: str) -> str:
 
 
 def arguments(function: Any) -> set[str]:
-    """Names of the arguments of a function, below what decorates it."""
+    """Return the argument names of a function inside its decorators."""
     code = getattr(function, "__wrapped__", function).__code__
     return set(code.co_varnames[: code.co_argcount])
 
 
 def types_of_layers(config: Any) -> dict[str, Any]:
-    """How types of layers are laid out, which of them turn and how far sliding ones look."""
+    """Return the order of layer types, those that rotate, and the windows."""
     row: dict[str, Any] = {}
     kinds = vars(config).get("layer_types")
     if isinstance(kinds, list) and len(set(kinds)) > 1:
@@ -298,7 +298,7 @@ def types_of_layers(config: Any) -> dict[str, Any]:
 
 
 def runs(kinds: list[str]) -> str:
-    """Types of layers in a row with their numbers: ``sliding 5, full 1`` for each period."""
+    """Return consecutive types of layers with counts: ``sliding 5, full 1`` for each period."""
     period = next(
         p for p in range(1, len(kinds) + 1) if all(a == kinds[i % p] for i, a in enumerate(kinds))
     )
@@ -306,7 +306,7 @@ def runs(kinds: list[str]) -> str:
 
 
 def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
-    """The row of a type whose model turns queries and keys."""
+    """Return the row of a type whose model rotates queries and keys."""
     row: dict[str, Any] = {"kind": "rotary", "module": module.__name__}
     source = module.__module__.removeprefix("transformers.models.").partition(".")[0]
     if source != type(config).__module__.removeprefix("transformers.models.").partition(".")[0]:
@@ -314,7 +314,7 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
     if "Rel" in module.__name__:
         return {**row, "kind": "relative"}
     if getattr(config, "default_rope_type", "default") == "axial" or (
-        "position_ids" not in arguments(module.forward)  # it is run on an image
+        "position_ids" not in arguments(module.forward)  # for images
     ):
         return {**row, "kind": "axes"}
     probe = Probe(kind, module)
@@ -331,7 +331,7 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
 
 
 def of_layers(probe: Probe) -> dict[str, Any]:
-    """The rotation of each type of layer, and of which a section for all takes hold."""
+    """Return the rotation of each type of layer, and the types that a common section sets."""
     layers = [Probe(probe.kind, probe.module, layer) for layer in probe.plain]
     flat = probe.run(rope_parameters={**LINEAR, "rope_theta": 777.0})
     return {
@@ -342,7 +342,7 @@ def of_layers(probe: Probe) -> dict[str, Any]:
 
 
 def lengths(config: Any) -> dict[str, Any]:
-    """The longest sequence, its key, and that of training where a class has one."""
+    """Return the longest sequence, its key, and the trained length if a class has one."""
     row: dict[str, Any] = {}
     length = next(((k, v) for k, v in numbers(config).items() if k in LENGTHS), None)
     mapped = getattr(config, "attribute_map", {}).get("max_position_embeddings")
@@ -356,7 +356,7 @@ def lengths(config: Any) -> dict[str, Any]:
 
 
 def unread_keys(probe: Probe) -> list[str]:
-    """Which of the places and names of a scaling a class does not look at."""
+    """Return the places and names of a scaling that a class ignores."""
 
     def moves(**edits: Any) -> bool:
         rotated = probe.run(**edits)
@@ -376,7 +376,7 @@ def unread_keys(probe: Probe) -> list[str]:
 
 
 def other_row(config: Any) -> dict[str, Any]:
-    """The row of a type without a rotation: which positions its model's tensors hold."""
+    """Return the row of a type without a rotation, from the position tensors of its model."""
     model = on_meta(config)
     if model is None:
         return {"kind": "unbuilt"}
@@ -405,7 +405,7 @@ def other_row(config: Any) -> dict[str, Any]:
 
 
 def first_row(model: Any, config: Any) -> int | str | None:
-    """The row of a learned table that belongs to position 0, where its module says so."""
+    """Return the row of a learned table for position 0, if its module defines it."""
     for name, module in model.named_modules():
         if not TABLE.search(name) or not hasattr(module, "weight"):
             continue
@@ -418,7 +418,7 @@ def first_row(model: Any, config: Any) -> int | str | None:
 
 
 def parts_of(config: Any) -> dict[str, Any]:
-    """Configurations inside a configuration, and which of them is the text model's."""
+    """Return the configurations inside a configuration, and which is the text model's."""
     inner = {
         key: getattr(config, key)
         for key in getattr(config, "sub_configs", None) or {}
@@ -438,7 +438,7 @@ def parts_of(config: Any) -> dict[str, Any]:
 
 
 def unusual(config: Any) -> dict[str, Any]:
-    """What the default of an inner configuration sets other than its class, of sizes and bases."""
+    """Return the sizes and bases of an inner configuration that differ from its class."""
     with quiet():
         usual = type(config)().to_dict()
     own = config.to_dict()
@@ -450,13 +450,13 @@ def unusual(config: Any) -> dict[str, Any]:
 
 
 def holds(config: Any, wanted: Any) -> bool:
-    """Whether a configuration is another, or somewhere inside it."""
+    """Return whether a configuration is or contains another."""
     inner = (getattr(config, key, None) for key in getattr(config, "sub_configs", None) or ())
     return config is wanted or any(holds(part, wanted) for part in inner)
 
 
 def flat(kind: str, text: str) -> bool:
-    """Whether keys at the top reach the text model where its own object is left out."""
+    """Return whether top-level keys reach the text model if its object is missing."""
     for key in ("hidden_size", "num_attention_heads", "max_position_embeddings"):
         with suppress(Exception):
             if getattr(getattr(changed(kind, **{key: 48}), text), key, None) == 48:
@@ -465,7 +465,7 @@ def flat(kind: str, text: str) -> bool:
 
 
 def row_of(kind: str) -> dict[str, Any]:
-    """What is known of a model type."""
+    """Return the known facts about a model type."""
     try:
         config = changed(kind)
     except Exception:
@@ -493,7 +493,7 @@ USUAL = {
 
 
 def short(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what is usual."""
+    """Return a row without its usual values."""
     if "layers" in row:
         row = {**row, "layers": {name: short(own) for name, own in row["layers"].items()}}
     return {

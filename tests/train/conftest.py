@@ -1,4 +1,4 @@
-"""Trainings are tested without their figures, which take most of the time of a small one."""
+"""Run training tests without figures, which take most of the time of a small training."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def without_figures(sketched):
 
 @pytest.fixture(scope="session")
 def options(tmp_path_factory):
-    """What the folder `trained` was asked; its test part is of both lengths."""
+    """Return the options of the folder `trained`, which is tested at both lengths."""
     out = tmp_path_factory.mktemp("trained")
     own = {"dataset": ("order:count=80,length=6",), "encoding": ARMS, "search": ("dropout=0,.2",)}
     folders = {"out": str(out), "save_models": str(out / "models")}
@@ -28,7 +28,7 @@ def options(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(options):
-    """A folder of results for whoever reads and does not write there."""
+    """A folder of results that tests may read but not change."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(plot, "save", lambda path, draw, *_: Path(path).write_text(draw.__name__))
         run_comparison(options)

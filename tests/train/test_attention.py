@@ -1,4 +1,4 @@
-"""How attention receives codes, beside the sums written out."""
+"""Attention with injected vectors equals sums written out."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ LENGTHS = (3, model.FEW_TOKENS["cpu"] + 1)  # written out, and by torch's kernel
 
 
 def summed(q, k, v, bias, hidden, keys, values):
-    """z_i = sum_j alpha_ij (x_j W_V + a^V_{j-i}), scores q_i (k_j + a^K_{j-i}) / sqrt(c) + b_ij."""
+    """Return z_i = sum_j alpha_ij (x_j W_V + a^V_{j-i}), written out.
+
+    The scores are q_i (k_j + a^K_{j-i}) / sqrt(c) + b_ij.
+    """
     length = q.shape[2]
     lags = torch.arange(length) - torch.arange(length)[:, None] + length - 1
     scores = torch.einsum("mbihc,mbjhc->mbhij", q, k)
@@ -61,7 +64,7 @@ def test_attention_and_its_gradients_are_those_of_the_sums(rng, length, padded, 
 
 
 def test_xpos_is_rotated_as_its_definition_says(rng):
-    """zeta^(s - t) before the rotation of pair i, Sun et al., 2022, Eq. 12, by complex numbers."""
+    """Pair i has the factor zeta^(s - t) before its rotation (Sun et al., 2022, Eq. 12)."""
     d, span = 4, 4.0
     table = torch.as_tensor(load_injection(f"xpos:span={span}", 6, d, 1, 0).table())[None]
     q, k = rng.normal(size=(2, d))

@@ -1,4 +1,4 @@
-"""Other methods beside the encodings, on the same parts."""
+"""Other methods are trained and tested on the same parts as the encodings."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from pefourier.train.run import run_comparison
 
 def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     x, y = rng.normal(size=(150, 6, 2)), np.arange(150) % 3 == 0
-    x[y, 2, 0] += 6  # one high value, which its channel's greatest shows
+    x[y, 2, 0] += 6  # one high value, visible in the maximum of its channel
     np.savez(tmp_path / "x.npz", X=x, y=y.astype(int))
     given = {**SMALL, "dataset": (str(tmp_path / "x.npz"),), "encoding": ("none", "order-free")}
     out, models = tmp_path / "out", tmp_path / "models"
@@ -27,7 +27,7 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     for fold in (0, 1):
         for key in ("windows", "trained"):
             assert rows["none", 0, fold][key] == rows["trees", 0, fold][key]
-    assert len(list(models.iterdir())) == 8  # none of trees
+    assert len(list(models.iterdir())) == 8  # no models of trees
     again = run_comparison(Options(**requested, beside=("trees",), resume=True))
     assert numbers(again.runs) == numbers(found.runs)
 
@@ -43,9 +43,9 @@ def test_what_trees_see_is_no_padding(rng):
 
 
 def test_series_of_any_length_are_stretched_equal(rng):
-    """A series and its every other row, with whatever behind it, become the same."""
+    """A series and its every second row, with anything after its end, are stretched equally."""
     slow = np.repeat(rng.normal(size=(4, 5, 3)), 2, axis=1)[:, :9]
-    slow[:, 1::2] = (slow[:, :-1:2] + slow[:, 2::2]) / 2  # straight between
+    slow[:, 1::2] = (slow[:, :-1:2] + slow[:, 2::2]) / 2  # linear between rows
     quick = rng.normal(size=(4, 9, 3))
     quick[:, :5] = slow[:, ::2]
     both = baselines.stretched(np.concatenate([slow, quick]), np.repeat([9, 5], 4))
@@ -54,7 +54,7 @@ def test_series_of_any_length_are_stretched_equal(rng):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("default")  # of aeon and what it imports
+@pytest.mark.filterwarnings("default")  # warnings of aeon and its imports
 def test_minirocket_sees_where_things_are():
     pytest.importorskip("aeon", reason="needs the package aeon")
     task = load.load_task("order:count=200,length=12")

@@ -1,4 +1,4 @@
-"""The fused program beside what one would train today."""
+"""The benchmark of the fused program against its peers."""
 
 import json
 
@@ -24,7 +24,7 @@ def test_the_bench_trains_all_programs(setting, monkeypatch, tmp_path):
     rows = bench.measure(setting)
     acts = [{m.injection.act for m in stack} for stack in ensembles]
     assert acts == [{"add"}, {"add", "rotate"}, {"bias"}, {"key"}]
-    assert set.union(*acts) == set(ACTS)
+    assert set.union(*acts) == set(ACTS) - {"key-query"}  # the benchmark has keys without queries
     assert [len(ensembles[0]), sum(map(len, ensembles[1:]))] == [5, 5]
     assert {row.program for row in rows} >= {"loop, eager float32", "vmap, eager", "fused"}
     assert all(row.milliseconds > 0 for row in rows)
@@ -37,7 +37,7 @@ def test_the_bench_trains_all_programs(setting, monkeypatch, tmp_path):
 
 
 def test_operations_are_those_of_the_products_of_a_step(setting):
-    """Counted product by product: rows x inputs x outputs, thrice with both gradients."""
+    """Operations are counted product by product: rows x inputs x outputs, thrice for gradients."""
     tokens, d = 5 * 8 * 6, 8
     products = [(2, d), (d, 3 * d), (d, d), (d, 2 * d), (2 * d, d)]
     count = sum(2 * tokens * a * b for a, b in products)

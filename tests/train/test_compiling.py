@@ -1,4 +1,4 @@
-"""Steps that torch has compiled, and training that goes on where it cannot."""
+"""Compiled training steps, and training without a compiler."""
 
 import shutil
 
@@ -28,7 +28,7 @@ def held():
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler")
 def test_compiled_steps_are_the_eager_ones(held):
-    """With every way of injecting, side by side, some of it trained."""
+    """Compiled steps equal eager steps with all injections in a stack, half of it trained."""
     notes = []
     members = [
         Replica(name, injection(name, 0, learn=bool(i % 2)), 0, 0) for i, name in enumerate(COMPANY)
@@ -44,7 +44,7 @@ def test_compiled_steps_are_the_eager_ones(held):
 
 
 def test_training_goes_on_where_nothing_compiles(held, monkeypatch):
-    """It is said once, and --compile on is refused in a line."""
+    """One note reports that compiling failed, and --compile on is refused in one line."""
 
     def refuse(_):
         raise torch._dynamo.exc.TorchDynamoException("there is no compiler\nand much more")
@@ -82,7 +82,7 @@ def test_what_is_compiled_depends_on_the_device_and_on_how_long_training_takes()
 
 @pytest.mark.parametrize(("choice", "compiled"), [("on", True), ("auto", False), ("off", False)])
 def test_the_option_decides_whether_stacks_are_compiled(monkeypatch, choice, compiled):
-    """On a CPU; the order-free baseline is never compiled."""
+    """On a CPU the option decides; the order-free baseline is never compiled."""
     calls = []
     monkeypatch.setattr(compiling, "compile_function", lambda loss: calls.append(loss) or loss)
     options = Options(**{**SMALL, "seeds": 1, "epochs": 1, "compile": choice})

@@ -1,4 +1,4 @@
-"""Which encoding is best: decided once, and nothing that is said contradicts it."""
+"""The best encoding is decided once, and no statement contradicts the decision."""
 
 import re
 
@@ -18,7 +18,7 @@ SIDES = {"better", "worse"}
 
 
 def drawn_rows(rng):
-    """Runs of some encodings on one to three datasets, of any spread, split and end."""
+    """Draw runs of some encodings on one to three datasets, with any spread, split and end."""
     names = [str(e) for e in rng.permutation(ARMS)[: rng.integers(1, 7)]]
     names += [e for e in OTHERS if rng.random() < 0.3]
     rows = []
@@ -44,27 +44,27 @@ def drawn_rows(rng):
 
 
 def reported(text, pattern):
-    """What a headline names there, without numbers."""
+    """Return the names that match a pattern in a headline, without numbers."""
     found = re.search(pattern, text)
     parts = re.split(r", | and ", found[1]) if found else []
     return [part.split()[0] for part in parts]
 
 
 def names_left_out(text):
-    """Encodings that a headline leaves out, with their F1 where it has it."""
+    """Return the encodings that a headline leaves out, with their F1 and reason."""
     names = re.search(r"Not compared: (.*?\))\.(?= |$)", text)
     return re.findall(r"(\S+) (\S+) \((.*?)\)", names[1]) if names else []
 
 
 def sentence_on(headline, code, find):
-    """Datasets on which a verdict holds, as the headline of several has them."""
+    """Return the datasets of a verdict, as the headline of several datasets lists them."""
     before, after = map(re.escape, report.words("each", code, names="|", find=find).split("|"))
     found = re.search(rf"{before}(.*?){after}(?: |$)", headline)
     return found[1] if found else ""
 
 
 def check_dataset(found, data):
-    """The headline of a dataset beside each cell, difference and score."""
+    """The headline of a dataset agrees with each cell, difference and score."""
     text = report.conclude_dataset(found, data)
     f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
     assert text.startswith(f"{data.verdict.upper()}. ")
@@ -110,14 +110,14 @@ def check_dataset(found, data):
         assert short.needed is None or short.units < max(short.needed, statistics.LEAST_UNITS)
     for e, code in vectors.items():
         pair = {e, data.differences[e].reference}
-        if top in pair:  # the rest of the pair is worse, or a tie
+        if top in pair:  # the other of the pair is worse or tied
             (other,) = pair - {top}
             assert (other in data.worse) == (code in SIDES)
             assert code != ("worse" if e == top else "better")
 
 
 def check_table(found):
-    """Each cell of the table of one dataset, and what its column says that it is less."""
+    """Each cell of the table of one dataset agrees with the differences from its reference."""
     (data,) = found.datasets
     _, (head, *body) = report.answer_table(found)
     names = {d.reference for d in data.differences.values()}
@@ -174,7 +174,7 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
 
 
 def test_drawn_runs_come_to_every_verdict():
-    """So that the walk above is one through all of them."""
+    """The draws reach every verdict, so the test above covers them all."""
     rng = np.random.default_rng(0)
     swing = 0.002 * np.array([1.0, -1, 0.5, -0.5, 0])
     of_five = Chance(np.arange(5), windows=900)
@@ -199,7 +199,7 @@ def test_drawn_runs_come_to_every_verdict():
         (("none", "dft", "dft@rms=1", "order-free", "trees"), {"none", "dft"}),
         (("dft", "rope@rms=1", "order-free"), {"dft", "rope@rms=1"}),
         (("dft@rms=1", "rope@rms=1", "trees"), {"dft@rms=1", "rope@rms=1"}),
-        (("dft", "trees"), {"dft", "trees"}),  # there is nothing else to compare
+        (("dft", "trees"), {"dft", "trees"}),  # nothing else to compare
     ],
 )
 def test_what_is_left_out_has_its_reason(names, judged):
@@ -209,7 +209,7 @@ def test_what_is_left_out_has_its_reason(names, judged):
 
 
 def test_a_pair_with_the_reference_is_decided_by_its_own_p():
-    """The p of all pairs is larger: what the table calls worse is worse in the headline too."""
+    """A pair with the reference uses its p, not the larger p of all pairs, in the headline too."""
     rng = np.random.default_rng(3)
     runs = {f"arm {i}": 0.7 + rng.normal(0, 0.02, 8) for i in range(7)}
     runs["arm 1"] = runs["arm 0"] - 0.021 + rng.normal(0, 0.015, 8)
@@ -294,7 +294,7 @@ def test_ranks_decide_over_datasets_where_they_report_something():
 
 
 def test_an_encoding_whose_vectors_collide_is_not_compared():
-    """It is marked, left out by name, and not best however high its scores."""
+    """The encoding is marked, left out by name, and never the best."""
     rows = [
         result(e, score, seed=seed)
         for seed in range(6)

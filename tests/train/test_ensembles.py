@@ -39,7 +39,7 @@ def test_what_to_know_of_data_and_vectors_is_stated(tmp_path, rng):
 
 @pytest.mark.parametrize("folds", [None, 1])
 def test_an_arm_is_resolved_once_for_each_task_and_seed(tmp_path, rng, monkeypatch, folds):
-    """A stack has at most 16 members on a CPU: five folds of two seeds take several."""
+    """Five folds of two seeds need several stacks of at most 16 members, but one resolution."""
     calls = []
 
     def table(length, d):
@@ -69,8 +69,8 @@ def test_tokens_are_as_many_as_fit_and_cover_the_rows():
             )
 
 
-def test_runs_that_cost_equal_are_trained_together():
-    """Biases and keys of lags are paid for by all of a stack."""
+def test_runs_of_equal_cost_are_trained_together():
+    """Runs with biases or keys of lags have separate stacks, because whole stacks pay for them."""
     arms = ("none", "t5", "dft", "shaw", "rope", "alibi", "order-free", "trees")
     options = Options(**{**SMALL, "encoding": arms, "seeds": 7})
     (task,) = resolve(options).resolved

@@ -1,4 +1,4 @@
-"""The stack in training: a member alone and in company, what is kept, where it goes on."""
+"""Training of a stack: members alone and in company, kept weights, and resumed training."""
 
 import contextlib
 from dataclasses import replace
@@ -30,7 +30,7 @@ def held(task):
 
 @pytest.fixture(scope="module")
 def unequal():
-    """Random windows in five folds, not all of one size."""
+    """Return random windows in five folds of unequal size."""
     x, y = np.random.default_rng(0).normal(size=(43, 8, 2)), np.arange(43) % 2
     return from_examples("x", 3 + 5 * x, y)
 
@@ -75,7 +75,7 @@ def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
 
 
 def test_batches_are_the_same_however_steps_are_cut(task):
-    """Each epoch shuffles anew, and a look may come in the midst of one."""
+    """Each epoch is shuffled again, and an evaluation may fall inside an epoch."""
     whole = draw_batches(task, 0, 0, 0, 2 * EPOCH, 4)
     for first, count in ((0, 4), (4, 5), (9, 3)):
         part = draw_batches(task, 0, 0, first, count, 4)
@@ -145,7 +145,7 @@ CLOSE = [
 def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
     held, monkeypatch, looks, patience, kept, members
 ):
-    """Validation finds these scores and losses, look after look; what is lost is never kept."""
+    """The kept step has the best validation score, then the smallest loss; NaN is never kept."""
     each, reported = iter(looks), []
     monkeypatch.setattr(
         fit,
@@ -161,7 +161,7 @@ def test_of_equal_scores_the_least_loss_is_kept_and_members_end(
 
 @pytest.mark.parametrize("own", [{"patience": 2}, {"patience": 3, "dropout": 0.2}, {}])
 def test_looks_that_are_scored_later_give_the_same_numbers(held, tmp_path, monkeypatch, own):
-    """A GPU is given the next steps before a look is scored; also where it saves every look."""
+    """Scoring an evaluation later changes no number, even if every evaluation is saved."""
     members = [member(name, seed, learn=True) for name in ("dft", "t5") for seed in (0, 1)]
     whole = fit.fit(held, SIZES, members, epochs(8, 0.02, **own))
     monkeypatch.setitem(fit.AHEAD, "cpu", 1)
@@ -178,10 +178,10 @@ def test_looks_that_are_scored_later_give_the_same_numbers(held, tmp_path, monke
 
 
 def test_members_leave_a_gpu_where_that_saves_more_than_a_capture(held, monkeypatch):
-    """In sizes of few kinds, done ones among them where none is of the right size."""
+    """Stacks shrink to a few sizes and keep finished members to fill a size."""
     members = [member("dft", seed) for seed in range(13)]
     training = fit.Training(held, SIZES, members, epochs(90, patience=20), Checkpoint(None))
-    patient = np.arange(13) % 3 == 0  # five of them
+    patient = np.arange(13) % 3 == 0  # five members
     monkeypatch.setattr(compiling, "RATE", 1e5)  # a slow GPU
     assert training.choose_smaller(patient).tolist() == [0, 1, 3, 6, 9, 12]
     assert training.choose_smaller(np.arange(13) < 9).tolist() == list(range(13))
@@ -215,10 +215,8 @@ def test_patience_ends_a_member_and_changes_no_other(held):
 
 @pytest.mark.parametrize("looks", [1, 3, 6, 8])
 @pytest.mark.parametrize("own", [{}, {"dropout": 0.2, "warmup": 9}])
-def test_what_a_checkpoint_goes_on_from_gives_the_same_bits(
-    held, tmp_path, monkeypatch, looks, own
-):
-    """Members that patience has ended, and codes under training, included."""
+def test_a_resumed_checkpoint_gives_the_same_bits(held, tmp_path, monkeypatch, looks, own):
+    """Members that patience has ended, and trained vectors, resume with the same bits."""
     members = [member(name, seed, learn=True) for name in ("dft", "t5", "rope") for seed in (0, 1)]
     members += [member(name) for name in ("none", "shaw", "shaw:values=true")]
     schedule = epochs(9, 0.02, 2, **own)
@@ -283,7 +281,7 @@ def test_folds_of_unequal_size_are_equal_in_company_and_scaled_each_by_its_own(u
 @pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw", "shaw:values=true"])
 @pytest.mark.parametrize("inject", ["add", "concat"])
 def test_steps_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name, inject):
-    """The step of a GPU, on a CPU: weights and activations are rounded; what is kept is not."""
+    """Steps in bfloat16 round weights and activations, but not the kept parameters."""
     members = [member(name, seed, learn=bool(seed)) for seed in (0, 1)]
     held, sizes = put_on_device(task, CPU), replace(SIZES, inject=inject)
     plain = fit.Program(held, sizes, members, epochs(1))
@@ -299,5 +297,5 @@ def test_steps_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name,
     assert {p.dtype for p in running.parameters.values()} == {torch.float32}
     assert running.logits(running.index).dtype == torch.float32
     for key, p in running.parameters.items():
-        if not key.startswith("codes"):  # ten times as fast, from next to nothing
+        if not key.startswith("codes"):  # ten times as fast, starting near zero
             torch.testing.assert_close(p, plain.parameters[key], rtol=0.1, atol=0.02, msg=key)

@@ -1,7 +1,7 @@
-"""The step as a GPU runs it, on device `meta`: tensors without numbers, so that none can be read.
+"""The GPU's training step on the device `meta`, whose tensors have no numbers to read.
 
-A CUDA graph holds what was captured: a step that reads a number on the host, takes a tensor from
-there, or has shapes that depend on data, can't be replayed.
+A CUDA graph replays captured operations. A step cannot be replayed if it reads a number on the
+host, uses a tensor of the host, or has shapes that depend on data.
 """
 
 from contextlib import contextmanager, nullcontext
@@ -35,7 +35,7 @@ def data_on(device):
 
 
 class OnDevice(TorchDispatchMode):
-    """Counts operations and refuses tensors of the host."""
+    """Count operations and refuse tensors of the host."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ class OnDevice(TorchDispatchMode):
 
 @contextmanager
 def nothing_of_the_host(monkeypatch):
-    """No operation has, and no call makes, a tensor of numbers that the host has."""
+    """Refuse operations on tensors of the host and calls that make tensors from host numbers."""
 
     def refuse(*_, **__):
         raise RuntimeError("a tensor is made of numbers of the host")
@@ -65,13 +65,16 @@ def nothing_of_the_host(monkeypatch):
 
 @pytest.fixture
 def stack(monkeypatch):
-    """A stack of all acts that learn, drop and go at different rates, on the device."""
+    """Return a function that builds a stack of all injections on the device.
+
+    The members learn, drop out and have different rates.
+    """
 
     def step_precision(_, model):
         return None if isinstance(model, OrderFree) else torch.bfloat16
 
     monkeypatch.setattr(program, "step_precision", step_precision)
-    of = import_module("torch.optim.adam")  # torch.optim has no such attribute
+    of = import_module("torch.optim.adam")  # torch.optim has no attribute of this name
     supported = "_get_fused_kernels_supported_devices"
     monkeypatch.setattr(of, supported, lambda: ["meta"], raising=False)
 
@@ -126,7 +129,7 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
 
 
 def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
-    """Of CUDA the calls alone: what is captured is the next step of an untouched program."""
+    """The captured step is the next step of an untouched program; only CUDA calls are replaced."""
     held = data_on("cpu")
     members = [
         fit.Replica(name, injection(name, 0, learn=True), 0, 0) for name in ("dft", "t5", "rope")
@@ -157,14 +160,14 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     for one, other in zip(running.evaluate("test"), expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     numbers = [v for s in running.optimizer.state.values() for v in s.values()]
-    running.set_state(running.state(), 5)  # of a checkpoint: into what the graph has
+    running.set_state(running.state(), 5)  # a checkpoint is copied into the tensors of the graph
     again = [v for s in running.optimizer.state.values() for v in s.values()]
     assert all(a is b for a, b in zip(numbers, again, strict=True))
     assert {v.item() for v in again if v.dim() == 0} == {5.0}
 
 
 def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
-    """By the bytes of a step of two members, of which a share of those that are free may be."""
+    """A stack is limited by the bytes of a step of two members and a share of the free bytes."""
     requested, numbers = [], {"memory_allocated": 10, "max_memory_allocated": 210}
     numbers |= {"mem_get_info": (1000, 2000), "reset_peak_memory_stats": 0, "empty_cache": 0}
     for name, number in numbers.items():

@@ -1,4 +1,4 @@
-"""The page about a folder of training: its numbers, and refusals of what training did not write."""
+"""The page about a folder of training: its numbers, and errors about other folders."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture
 def folder(trained, tmp_path):
-    """folder(change) writes the folder with its configuration and rows changed."""
+    """Return a function that writes the folder with its configuration and rows changed."""
 
     def write(change):
         path = tmp_path / "runs"
@@ -89,7 +89,7 @@ def test_names_are_text_whatever_they_are(run, folder):
     assert ("--beside trees" in line, "-e trees" in line) == (True, False)
 
 
-REFUSED = {  # how a folder is changed, what is asked for beside it, and what is named
+REFUSED = {  # change of a folder, further arguments, and part of the error
     "no run": (lambda config, _: (config, []), (), "--resume"),
     "no common run": (
         lambda config, rows: (
@@ -107,7 +107,7 @@ REFUSED = {  # how a folder is changed, what is asked for beside it, and what is
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_folder_that_says_nothing_is_refused(run, folder, tmp_path, name):
+def test_unusable_folders_are_refused(run, folder, tmp_path, name):
     change, more, named = REFUSED[name]
     done = run("report", folder(change), *more, "--out", tmp_path / "a.html")
     assert (done.status, done.out, named in done.err) == (2, "", True), done.err

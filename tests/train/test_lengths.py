@@ -1,4 +1,4 @@
-"""Tested on longer windows: what goes on there, what cannot and says why."""
+"""Tests on longer windows: which encodings extend, and why others do not."""
 
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ LOAD = partial(load_for, learn=False)
 
 
 def outcome(spec, rms=None, *, learn=False, task=None):
-    """A member trained for an epoch, and its task."""
+    """Train a member for an epoch, and return it with its task."""
     task, one = task or load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
     one = one if rms is None else scale_to_rms(one, rms)
     members = [fit.Replica(spec, injection("t5", sizes=SIZES), 1, 0), fit.Replica(spec, one, 0, 0)]
@@ -48,7 +48,7 @@ def test_vectors_of_lags_go_on_where_all_were_trained():
 @pytest.mark.parametrize(
     ("spec", "lacking"), [("learned", "16 of its 24"), ("dft", "16 distinct"), ("t5", "8 of its")]
 )
-def test_what_cannot_go_on_says_why(spec, lacking):
+def test_encodings_that_do_not_extend_have_a_reason(spec, lacking):
     found, _ = outcome(spec)
     with pytest.raises(PefourierError, match=lacking):
         lengths.lengthen(found, injection(spec, sizes=LONG), 24)
@@ -93,7 +93,7 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
 
 
 def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(monkeypatch):
-    """At the length of training a run meets its own logits; validation gives the threshold."""
+    """At the trained length the logits are those of the run, and validation gives the threshold."""
     task = load_task(TASK)
     (fold,) = task.folds
     task = replace(task, folds=(replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale),))

@@ -1,4 +1,4 @@
-"""Scores beside their definitions."""
+"""Scores equal their definitions."""
 
 import numpy as np
 import pytest
@@ -16,12 +16,12 @@ def test_threshold_and_average_precision_are_their_definitions(rng):
     slow = sum(p[0] * gain for p, gain in zip(at_levels, np.diff(recalls), strict=True))
     assert metrics.average_precision(score, true) == pytest.approx(slow)
     tied = np.array([4.0, 3, 2, 1]), np.array([True, False, False, True])
-    assert metrics.best_threshold(*tied) == 3.5  # the highest of those that do as well
+    assert metrics.best_threshold(*tied) == 3.5  # the highest of equally good thresholds
 
 
 @pytest.mark.parametrize(("classes", "macro"), [(2, False), (2, True), (3, True)])
 def test_what_is_stated_is_what_is_scored(rng, classes, macro):
-    """Of two classes from the threshold of validation on, of more the largest logit."""
+    """Two classes use the threshold of validation, more classes the largest logit."""
     valid, test = rng.normal(size=(2, 60, classes))
     of_valid, labels = rng.integers(0, classes, (2, 60))
     threshold = metrics.choose_threshold(valid, of_valid, macro=macro)

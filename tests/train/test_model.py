@@ -1,4 +1,4 @@
-"""The classifier: its slow twin, and what it sees of order."""
+"""The classifier: its slow reference, and its dependence on order."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from pefourier.train import metrics, model
 
 
 def test_side_by_side_is_a_first_map_of_input_and_vectors(rng):
-    """[x ; e] W = x W_x + e W_e, and each starts as a map of its own."""
+    """Concatenation is [x ; e] W = x W_x + e W_e, with separately initialised maps."""
     sizes = replace(SIZES, inject="concat")
     p = {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
     x, vectors = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))), injection("dft")

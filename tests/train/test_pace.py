@@ -1,4 +1,4 @@
-"""Rates and warm-up of members beside torch's own optimizers."""
+"""Rates and warm-up of members equal torch's optimizers."""
 
 from dataclasses import asdict, replace
 
@@ -65,7 +65,7 @@ def test_warm_up_and_the_rate_of_vectors_are_those_of_torch(held, name, warmup):
 
 
 def test_patience_goes_on_with_the_steps_that_were_taken(held):
-    """Members that stay, when others are done, drop and warm up as if those were still there."""
+    """Members that remain in a smaller stack keep their dropout and warm-up."""
     members = [member(n, Tuning(r, 0.2)) for n, r in (("dft", 1e-3), ("rope", 1e-2))]
     whole = fit.Program(held, SIZES, members, replace(PLAIN, warmup=3 * EPOCH))
     whole.train(EPOCH)
@@ -96,4 +96,4 @@ def test_a_share_is_dropped_and_what_stays_is_scaled_up():
     assert torch.equal(first, drop.begin(4)(x))
     assert not torch.equal(first, drop.begin(5)(x))
     alone = model.Dropout([0.5], [2], CPU).begin(4)(x[:1])
-    assert torch.equal(alone[0], first[1])  # whoever stands beside it
+    assert torch.equal(alone[0], first[1])  # whatever the other members are

@@ -1,4 +1,4 @@
-"""Series of unequal length: what stands behind their end changes nothing."""
+"""Series of unequal length: values after their end change nothing."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def drawn(sizes, seed=0):
 
 
 def injectable():
-    """Every registered encoding that the small classifier takes."""
+    """Yield every registered encoding that the small classifier supports."""
     for name in (*sorted(BUILDERS), "shaw:values=true"):
         try:
             yield name, injection(name)
@@ -31,11 +31,11 @@ def injectable():
 
 
 def shortened(one, tokens):
-    """What is injected at the first tokens of those it has codes for."""
+    """Return an injection limited to the first tokens."""
     n = SIZES.tokens
     if one.act == "bias":
         index = one.index.reshape(n, n)[:tokens, :tokens].ravel()
-    elif one.act == "key":
+    elif one.act in ("key", "key-query"):
         index = one.index[n - tokens : n + tokens - 1]
     else:
         index = one.index[:tokens]
@@ -58,7 +58,7 @@ def test_padding_changes_no_logit_with_any_encoding(rng, monkeypatch, few):
             own = replace(SIZES, length=n).logits(p, alone, x[:, i : i + 1, :n])
             assert (got[:, i] - own[:, 0]).abs().max() < 1e-12, (name, n)
         acts.add(one.act)
-    assert acts == {"add", "rotate", "bias", "key"}
+    assert acts == {"add", "rotate", "bias", "key", "key-query"}
 
 
 def test_padding_changes_no_logit_with_any_patch(rng):
@@ -87,7 +87,7 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
         np.savez(path, X=x, y=y.astype(int), lengths=lengths)
         (one,) = run_comparison(Options(**{**SMALL, **own})).datasets
         found.append(one.scores)
-    assert repr(found[0]) == repr(found[1])  # intervals of one run are nan, which equals nothing
+    assert repr(found[0]) == repr(found[1])  # intervals of one run are NaN, unequal to itself
     saved = load_classifier(next(models.glob("*none*")))
     other = np.where((np.arange(6) < lengths[:, None])[..., None], x, -5.0)
     np.testing.assert_array_equal(saved.logits(x, lengths), saved.logits(other, lengths))

@@ -1,4 +1,4 @@
-"""What training would do is what it then does, and its refusals are the same."""
+"""A plan equals the training that follows, and refuses with the same errors."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is shown while it trains."""
+"""Progress messages during training."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ def test_stacks_are_counted_with_their_steps(monkeypatch):
         reporter.steps = 10
         for steps, members in ((5, 3), (10, 2)):
             reporter.count_steps(steps, members, 0.25)
-        reporter.finished = 2  # another rank was at work
+        reporter.finished = 2  # stacks of another rank
         reporter.count_steps(10, 1, 0.5)
     assert [line.partition(" ")[0] for line in stated] == ["12%", "25%", "75%"]
     assert stated[-1] == "75% · 1 members · step 10/10 · loss 0.500 · 0:02 left"

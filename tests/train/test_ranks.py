@@ -1,4 +1,4 @@
-"""Processes that share a comparison: by torch's store, by a folder, started here, or killed."""
+"""Processes that share a comparison through torch's store or a folder, and killed processes."""
 
 import os
 import re
@@ -24,12 +24,12 @@ from pefourier.train.store import Store
 
 @pytest.fixture(scope="module")
 def alone():
-    """The answer of one process, run by run."""
+    """Return the answer of one process, run by run."""
     return sorted(numbers(run_comparison(Options(**SMALL)).runs))
 
 
 def assert_close(found, whole):
-    """The same runs; in other stacks, with scores that are the same up to rounding."""
+    """Assert equal runs whose scores differ at most by rounding in other stacks."""
     found = sorted(numbers(found))
     assert [n[:4] for n in found] == [n[:4] for n in whole]
     np.testing.assert_allclose([n[7] for n in found], [n[7] for n in whole], atol=0.05)
@@ -50,7 +50,7 @@ def port():
 
 
 def test_of_two_processes_at_one_folder_the_second_is_refused_at_once(tmp_path, alone):
-    """And what the first leaves when it is killed gives the uninterrupted scores."""
+    """A killed first process leaves a folder that resumes to the uninterrupted scores."""
     first = started(tmp_path / "out", stop=True)
     assert first.wait_for("begun")
     for resume in (False, True):
@@ -62,7 +62,7 @@ def test_of_two_processes_at_one_folder_the_second_is_refused_at_once(tmp_path, 
 
 
 def test_ranks_share_the_grid(tmp_path, port, alone):
-    """In one folder, where the last one sums up, or as two nodes with folders of their own."""
+    """Two ranks share one folder, or are two nodes with separate folders; the last summarizes."""
     both = [started(tmp_path, rank) for rank in (0, 1)]
     nodes = [started(tmp_path / str(rank), rank, port) for rank in (0, 1)]
     assert "8" in [process.finished() for process in both]
@@ -76,7 +76,7 @@ def test_ranks_share_the_grid(tmp_path, port, alone):
 
 
 def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypatch):
-    """The last one to come sums up, as does a run without ranks."""
+    """The last rank summarizes, as does a run without ranks."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     for order, count in (("10", 8), ("0", 4)):
         requested = Options(**SMALL, out=str(tmp_path / order), resume=True)
@@ -94,7 +94,7 @@ def test_ranks_of_a_job_array_come_in_any_order_or_not_at_all(tmp_path, monkeypa
 def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, port):
     first = started(tmp_path / "0", 0, port, timeout=3)
     second = started(tmp_path / "1", 1, port, timeout=3, stop=True)
-    second.wait_for("begun")  # or the first was quicker with all of it
+    second.wait_for("begun")  # or the first process was faster with all of it
     second.kill()
     assert "stacks are unfinished" in first.finished(2)
     assert 0 < len(lines(tmp_path / "0")) < 8
@@ -104,13 +104,13 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
 
 @pytest.mark.long
 def test_a_rank_that_was_requested_otherwise_or_meets_nobody_says_so(tmp_path, port):
-    lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # torch's come before
+    lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # after torch's
     assert lone.startswith(f"rank 1 of 2 has not reached the others at 127.0.0.1:{port} within 2 s")
     first = started(tmp_path / "0", 0, port, timeout=3)
     second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)
     assert "rank 1 has epochs 2, now it is 3" in second.finished(2)
     first.process.join(120)
-    assert "epochs" in first.stated or first.process.exitcode == 0  # it may have done all alone
+    assert "epochs" in first.stated or first.process.exitcode == 0  # it may have finished alone
 
 
 def test_a_rank_answers_with_a_result_or_an_error(monkeypatch):

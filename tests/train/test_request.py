@@ -1,4 +1,4 @@
-"""What was asked is judged before torch is loaded."""
+"""Requests are checked before torch is loaded."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 from pefourier.train.options import Options
 from pefourier.train.request import name_once
 
-REFUSED = {  # what is typed, and the option or the value that is named
+REFUSED = {  # command line, and the option or value in its error
     "--seeds 0": "--seeds",
     "--epochs 0": "--epochs",
     "--patience -1": "--patience",

@@ -1,4 +1,4 @@
-"""Codes within attention under training, beside an eager twin, and what is told of them later."""
+"""Trained vectors and rotations in attention equal an eager reference, and commands report them."""
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ GRID = (2, 4)
 SPECS = dict.fromkeys(("axial-rope", "axial-rope:convention=rope-vit", "mixed-rope"), GRID)
 SPECS |= dict.fromkeys(("rope", "rope:partial=0.5,layout=interleaved", "xpos"), ())
 KEYS = ("shaw", "shaw:values=true", "shaw:clip=2,values=true")
+BOTH = ("deberta", "deberta:buckets=4,max=9")  # vectors on keys and queries
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +37,8 @@ def members(specs):
 
 
 def rotated(one, trained):
-    """Attention of queries and keys (B, T, H, c) turned as complex numbers."""
-    length = torch.as_tensor(np.hypot(*np.split(one.vectors, 2, axis=1)))  # of codes: xpos, yarn
+    """Return attention whose queries and keys (B, T, H, c) are rotated as complex numbers."""
+    length = torch.as_tensor(np.hypot(*np.split(one.vectors, 2, axis=1)))  # length: xpos, yarn
     angle = torch.as_tensor(one.places) @ trained
     for_query = torch.polar(length, angle)[:, None]
     for_key = torch.polar(length[:1] ** 2 / length, angle)[:, None]
@@ -51,12 +52,14 @@ def rotated(one, trained):
 
 
 def with_lags(one, trained):
-    """Attention with vectors of the lag added to each key, and to each value."""
+    """Return attention with vectors of the lag added to each key, and to each value or query."""
     lags = torch.arange(8) - torch.arange(8)[:, None] + 7
     keys, *values = trained[torch.as_tensor(one.index)][lags].split(8, dim=2)
+    on_queries = keys if one.act == "key-query" else torch.zeros_like(keys)
 
     def mix(q, k, v):
         scores = torch.einsum("bqhc,bqkhc->bhqk", q, k[:, None] + keys[:, :, None])
+        scores = scores + torch.einsum("qkc,bkhc->bhqk", on_queries, k)
         v = v[:, None] + (values[0][:, :, None] if values else 0)
         v = v.expand(len(q), 8, 8, 2, 8)
         return torch.einsum("bhqk,bqkhc->bqhc", (scores / 8**0.5).softmax(3), v)
@@ -65,7 +68,7 @@ def with_lags(one, trained):
 
 
 def eager_logits(p, i, mix, x):
-    """The classifier of one member written out."""
+    """Return the logits of one member's classifier, written out."""
     own = {name: value[i] for name, value in p.items() if not name.startswith("codes")}
 
     def linear(name, z):
@@ -81,12 +84,12 @@ def eager_logits(p, i, mix, x):
     return linear("head", h.mean(1))
 
 
-@pytest.mark.parametrize("act", ["rotate", "key"])
+@pytest.mark.parametrize("act", ["rotate", "key", "key-query"])
 def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
-    every = members(SPECS if act == "rotate" else KEYS)
+    every = members({"rotate": SPECS, "key": KEYS, "key-query": BOTH}[act])
     running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
     p, trained = running.parameters, running.parameters[f"codes.{act}"]
-    for step in range(3):  # of which the first is at the formula
+    for step in range(3):  # the first step is at the formula
         index = torch.as_tensor(held.task.folds[0].train[4 * step :][:4]).expand(len(every), 4)
         running.index.copy_(index)
         before, y = trained.detach().clone(), held.labels[index]
@@ -138,7 +141,7 @@ def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
             np.testing.assert_array_equal(one.frequencies, member.injection.frequencies)
 
 
-def test_other_commands_report_what_became_of_them(held, tmp_path):
+def test_other_commands_report_trained_vectors(held, tmp_path):
     added, found = fit.fit(held, SIZES, members(["learned", "rope"]), epochs(3, 0.02))
     for outcome in (added, found):
         saved_models.save_model(str(tmp_path), held.task, outcome, SIZES)

@@ -1,4 +1,4 @@
-"""The comparison as a whole: position matters, results survive a kill, bad requests are refused."""
+"""The whole comparison: position matters, results survive a kill, bad requests are refused."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
         else:
             found.append(run_comparison(options))
     assert numbers(found[0].runs) == numbers(found[1].runs)
-    assert found[0].reference == "none"  # the first where sinusoidal is not there
+    assert found[0].reference == "none"  # the first encoding, without sinusoidal
 
 
 def test_examples_and_tables_that_have_changed_are_not_gone_on_with(tmp_path, rng):
@@ -210,7 +210,7 @@ def test_vectors_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
 
 def test_budget_and_patience_are_counted_in_steps_too(tmp_path):
     given = {"encoding": ("none",), "seeds": 1, "epochs": None, "patience_steps": 7}
-    for batch, steps, every in ((8, 10, 10), (10**9, 30, 25)):  # 4 steps an epoch, or one of all
+    for batch, steps, every in ((8, 10, 10), (10**9, 30, 25)):  # 4 steps an epoch, or a single one
         out = tmp_path / str(batch)
         run_comparison(requested(**given, steps=steps, batch_size=batch, out=str(out)))
         assert lines(out)[0]["budget"] == {"steps": steps, "patience": 7, "every": every}

@@ -1,4 +1,4 @@
-"""Trained classifiers in files: read back they say what they said."""
+"""Saved classifiers give the same logits when they are loaded."""
 
 import json
 import os
@@ -108,7 +108,7 @@ def test_a_run_with_a_row_has_its_model_whenever_training_ends(last, tmp_path, m
         (folder / ".pefourier-0").touch()
         os.utime(folder / ".pefourier-0", (1e9, 1e9))
         (folder / ".pefourier-1").touch()
-        os.utime(folder / ".pefourier-1", (4e9, 4e9))  # of another process that is writing
+        os.utime(folder / ".pefourier-1", (4e9, 4e9))  # a file that another process is writing
     monkeypatch.undo()
     notes = []
     run_comparison(replace(options, resume=True), note=notes.append)

@@ -1,4 +1,4 @@
-"""Nested choice of settings: by validation alone, each run for itself, the same budget for each."""
+"""Nested choice of settings: by validation only, separately for each run, with equal budgets."""
 
 from dataclasses import asdict, replace
 from functools import partial
@@ -41,8 +41,8 @@ def test_a_run_is_the_one_of_the_settings_it_chose():
         assert sum(one["runs"] for one in record["chosen"] if one["setting"] == setting) == 2
 
 
-def test_what_is_tested_has_no_say(monkeypatch):
-    """With labels of test windows permuted, every choice and every step stays."""
+def test_test_windows_do_not_affect_the_search(monkeypatch):
+    """Permuted labels of test windows change no choice and no step."""
     task = load_task("order:count=100,length=6")
     mixed, tested = task.labels.copy(), task.folds[0].test
     mixed[tested] = 1 - mixed[tested]

@@ -1,4 +1,4 @@
-"""What the data support: tests, intervals and ranks beside their definitions."""
+"""Tests, intervals and ranks equal their definitions."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ ONE_FOLD, FIVE = Chance(np.zeros(6)), np.arange(5)
 
 
 def differences(runs, references, chance):
-    """Each encoding less its reference."""
+    """Return the difference of each encoding from its reference."""
     found = statistics.compare_pairs(runs, references.items(), chance)
     return dict(zip(references, found, strict=True))
 
@@ -77,7 +77,7 @@ def test_average_ranks_are_scipys_also_of_ties(rng):
         ranks = statistics.average_ranks(scores)
         np.testing.assert_allclose(ranks, stats.rankdata(-scores, axis=1).mean(axis=0))
     p = np.ones((4, 4))
-    p[1, 2] = p[2, 1] = 0.01  # a pair apart in the middle parts a clique
+    p[1, 2] = p[2, 1] = 0.01  # a significant pair in the middle splits a clique
     ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
     assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
 
@@ -95,14 +95,14 @@ def test_differences_are_adjusted_for_their_number(rng):
     alone = differences(
         {"a": np.array([0.5]), "b": np.array([0.6])}, {"b": "a"}, Chance(np.zeros(1))
     )
-    assert (alone["b"].units, np.isnan(alone["b"].p_holm)) == (1, True)  # which has no test
+    assert (alone["b"].units, np.isnan(alone["b"].p_holm)) == (1, True)  # too few for a test
 
 
-@pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: .85, .89
+@pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: 0.85, 0.89
 def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
     intervals = map(statistics.interval, rng.normal(size=(1000, n)))
     assert np.mean([i.low <= 0 <= i.high for i in intervals]) == pytest.approx(share, abs=0.025)
-    # of all 5^5 resamples .03 % sum up to 0, .19 % to 1 or less, .67 % to 2 or less
+    # of all 5^5 resamples 0.03% sum to 0, 0.19% to 1 or less, 0.67% to 2 or less
     assert stats.norm.sf(stats.t.ppf(0.975, 4) * (5 / 4) ** 0.5) == pytest.approx(0.00095, abs=1e-5)
     assert statistics.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
     alone = statistics.interval(np.array([0.5]))
@@ -123,7 +123,7 @@ def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
 
 
 def scores(rng, folds, seeds, arms, planted=0.0):
-    """Shares of 400 windows right: of noise, but for what is planted in one arm."""
+    """Return the shares of 400 windows classified correctly: noise, and a gain in one arm."""
     fold = rng.normal(0, 0.04, (folds, 1, 1))
     share = np.clip(0.7 + fold + rng.normal(0, 0.01, (folds, seeds, arms)), 0, 1)
     found = rng.binomial(400, share) / 400
@@ -144,7 +144,7 @@ def test_noise_is_distinguished_as_seldom_as_stated_and_a_difference_of_a_tenth_
             reported = [name for name, d in found.items() if d.p_holm < 0.05]
             wrong += bool(reported) and not planted
             right += planted > 0 and "arm 1" in reported
-    assert wrong / n <= 0.07  # 5 % of 300, two deviations more
+    assert wrong / n <= 0.07  # 5% of 300, plus two deviations
     assert folds == 4 or right / n > 0.7
 
 
@@ -157,7 +157,7 @@ def test_enough_units_find_what_was_requested_about_as_often_as_stated(deviation
     found = np.mean([statistics.t_test(d, ONE_FOLD)[0] < 0.05 for d in drawn])
     assert found == pytest.approx(0.8, abs=0.12) or units == statistics.LEAST_UNITS
     third, least = Chance(FIVE), statistics.LEAST_UNITS
-    runs = [Chance(np.zeros(8), windows=n) for n in (20, 2000)]  # of 20: two windows
+    runs = [Chance(np.zeros(8), windows=n) for n in (20, 2000)]  # two of 20 windows
     for spread, chance, needed in (
         *((0.064, third, None), (0.0, third, least), (np.nan, third, least)),
         *((0.0, runs[0], None), (0.0, runs[1], 4), (0.0, Chance(FIVE, windows=20), None)),
@@ -166,7 +166,7 @@ def test_enough_units_find_what_was_requested_about_as_often_as_stated(deviation
 
 
 def test_nothing_is_surer_than_its_windows():
-    """Runs that all decide two of 20 windows otherwise show no difference; folds of 500 do."""
+    """Runs that all classify two of 20 windows otherwise show no difference; folds of 500 do."""
     same, spread = np.full(8, 0.1), np.array([0.0, 0.1, 0.2, 0.1])
     few, many = (Chance(np.zeros(8), windows=n) for n in (20, 2000))
     p, low, high = statistics.t_test(same, few)
@@ -181,12 +181,12 @@ def test_nothing_is_surer_than_its_windows():
         n, mean = len(values), float(values.mean())
         error = chance.error(float(values.var(ddof=1)), n, mean)
         assert error == pytest.approx(variance**0.5)
-    for value, p in ((0.0, 1.0), (0.25, 0.0)):  # all alike: no chance in them
+    for value, p in ((0.0, 1.0), (0.25, 0.0)):  # all equal: no noise
         assert statistics.t_test(np.full(5, value), Chance(FIVE)) == (p, value, value)
 
 
 def test_what_resamples_share_is_added_to_their_spread():
-    """Beyond one test window for each training window; there both forms are one."""
+    """Above one test window per training window another variance applies; at one both are equal."""
     spread, units, drawn = 0.04**2, 10, 0.02**2
     for ratio, variance in (
         (0.5, spread * (1 / 10 + 0.5)),
@@ -199,12 +199,12 @@ def test_what_resamples_share_is_added_to_their_spread():
         )
         assert error == pytest.approx(variance**0.5, abs=1e-9)
     redrawn = Chance(FIVE, 0.5, variances={"a": 0.05**2}, are_redrawn=True)
-    assert redrawn.error(spread, units, 0.0, "ab") == 0.05  # no surer than all windows
+    assert redrawn.error(spread, units, 0.0, "ab") == 0.05  # no more certain than all windows
 
 
 @pytest.mark.parametrize("positive", [True, False])
 def test_the_variance_of_a_window_is_that_of_drawn_tables(rng, positive):
-    """Scores of 4000 multinomial tables of 2000 windows spread as the delta method says."""
+    """Scores of 4000 multinomial tables of 2000 windows spread as the delta method predicts."""
     p = (
         np.array([[0.5, 0.1], [0.05, 0.35]])
         if positive
@@ -216,7 +216,7 @@ def test_the_variance_of_a_window_is_that_of_drawn_tables(rng, positive):
     scores = f1[:, 1] if positive else f1.mean(axis=1)
     found = window_variance(1000 * p, positive=positive) / 2000
     assert found == pytest.approx(scores.var(), rel=0.1)
-    with_absent = np.pad(p, (0, 1))  # a class that no window has counts for nothing
+    with_absent = np.pad(p, (0, 1))  # a class without windows has no effect
     if not positive:
         assert window_variance(with_absent, positive=False) == pytest.approx(2000 * found)
 
@@ -246,7 +246,7 @@ def test_windows_count_as_those_of_classes_of_one_size(rows, table, windows, rar
 
 
 def test_a_class_of_a_handful_of_windows_hides_differences():
-    """However alike all runs are: of nine windows nothing is said to be found, of ten it is."""
+    """With nine windows in a class no number of runs suffices; with ten the least number does."""
     runs = {"a": np.full(8, 0.9), "b": np.full(8, 0.9)}
     for rarest, needed in ((9, None), (10, statistics.LEAST_UNITS)):
         chance = Chance(np.zeros(8), windows=2000, rarest=rarest)
@@ -254,7 +254,7 @@ def test_a_class_of_a_handful_of_windows_hides_differences():
 
 
 def test_much_more_is_tested_than_trained_and_a_difference_is_found():
-    """Ratio 15: the corrected variance of Nadeau and Bengio finds next to nothing."""
+    """At ratio 15 the corrected variance of Nadeau and Bengio finds almost nothing."""
     learner = simulation.LEARNERS["centroids of 30"]
     noise = simulation.rates(learner, 10, 15, 0.0, 60)[1]
     mean, found = simulation.rates(learner, 10, 15, 0.8, 60)

@@ -1,4 +1,4 @@
-"""Results on disk: whole or absent, kept apart, never torn."""
+"""Results on disk are whole or absent, and never mixed or torn."""
 
 import json
 import os
@@ -160,7 +160,7 @@ def test_folders_that_cannot_be_written_to_are_refused(tmp_path, monkeypatch):
         with pytest.raises(PefourierError, match=named):
             run_comparison(Options(**SMALL, out=str(out), **own))
     assert not new.exists()
-    monkeypatch.setattr("fcntl.flock", unknown)  # a file system without locks is written to
+    monkeypatch.setattr("fcntl.flock", unknown)  # a file system without locks is accepted
     run_comparison(Options(**{**SMALL, **made}, out=str(new)))
     assert len(lines(new)) == 1
     (new / "config.json").unlink()
@@ -170,7 +170,7 @@ def test_folders_that_cannot_be_written_to_are_refused(tmp_path, monkeypatch):
 
 
 def test_rows_of_other_processes_are_those_that_they_were_given():
-    """Once whoever found the port wrote what he liked into results."""
+    """Rows from other processes must be those that were assigned to them."""
     row = line()
     check_handed_over([row], [key_of(row)])
     for rows in ([{**row, "f1": 2}], [{**row, "seed": 7}], [row] * 2, ["x"]):
@@ -179,7 +179,7 @@ def test_rows_of_other_processes_are_those_that_they_were_given():
 
 
 def test_a_rank_that_comes_first_leaves_the_configuration_to_rank_0(tmp_path):
-    """Unless it resumes; and what it has locked is no result yet."""
+    """Only rank 0 writes the configuration, unless a rank resumes; a lock is not a result."""
     with Store(tmp_path, 1).lock():
         for rank in (1, 0):
             assert (tmp_path / "config.json").is_file() is False

@@ -1,4 +1,4 @@
-"""Verdicts are decided once: headline, tables, records and files say the same."""
+"""Headline, tables, records and files have the same verdicts."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ BUDGET = {"steps": 90, "patience": 30, "every": 10}
 
 
 def of_folds(f1, seeds=8, spread=0.01, seed=0, **facts):
-    """Runs in five folds with these means of F1, and noise of a deviation; never the last step."""
+    """Return runs in five folds with these means of F1 and noise, none ending at the last step."""
     rng = np.random.default_rng(seed)
     return [
         result(e, float(np.clip(rng.normal(mean, spread), 0, 1)), seed=s, fold=fold)
@@ -36,7 +36,7 @@ def of_folds(f1, seeds=8, spread=0.01, seed=0, **facts):
 
 
 def cut(*names):
-    """The step of each encoding, the last one there is for some."""
+    """Return a function of the step of each encoding, the last step for some."""
     return lambda encoding: 90 if encoding in names else 40
 
 
@@ -44,7 +44,7 @@ ARMS = {"sinusoidal": 0.5, "dft": 0.7, "rope": 0.3, "t5": 0.502}
 ALIKE = dict.fromkeys(ARMS, 0.5)
 ALL = {code: ("/".join([code] * 3), code) for code in ("too few", "leaky")}
 CUT = "cut short/cut short/cut short"
-CASES = {  # the verdicts of dft, rope and t5, and the one on the dataset
+CASES = {  # the verdicts of dft, rope and t5, and that of the dataset
     "apart": (of_folds(ARMS), "better/worse/not shown", "best"),
     "two apart": (of_folds({**ARMS, "t5": 0.7}), "better/worse/better", "tied"),
     "one worse": (of_folds({**ARMS, "dft": 0.5}), "not shown/worse/not shown", "tied"),
@@ -80,7 +80,7 @@ def test_a_verdict_is_the_same_in_headline_table_records_and_files(case, tmp_pat
     for name, code in expected.items():
         assert f"\n| {name} | sinusoidal | {code} | " in text
     assert not re.search(r"nan|None|[{}]", " ".join([headline, *report.sentences(found)]))
-    for d in one.differences.values():  # by one test: before Holm, 0 is outside the interval
+    for d in one.differences.values():  # one test: before Holm, 0 is outside the interval
         assert (d.p < 0.05) == (d.low > 0 or d.high < 0)
 
 
@@ -96,7 +96,7 @@ def test_too_few_says_how_many_seeds_it_takes():
 def test_the_best_is_named_with_those_that_are_not_distinguished_from_it():
     for arms, step, best in (
         ({**ARMS, "xpos": 0.699}, 40, {"dft", "xpos"}),
-        ({**ARMS, "order-free": 0.9}, 40, {"dft"}),  # another model is no encoding
+        ({**ARMS, "order-free": 0.9}, 40, {"dft"}),  # another model is not an encoding
         (ARMS, cut("dft"), {"sinusoidal", "t5"}),
     ):
         found = summary.summarize_runs(of_folds(arms, step=step))
@@ -126,7 +126,7 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
     scores = (("sinusoidal", 0.5, 0.2), ("dft", 0.5, 0.6), ("none", 0.4, None))
     rows = [result(e, v, dataset=d) for e, *own in scores for d, v in zip("ab", own, strict=True)]
     rows = [row for row in rows if row["f1"] is not None]
-    found = summary.summarize_runs(rows)  # of ties, and of those that all datasets have
+    found = summary.summarize_runs(rows)  # ties, and encodings of all datasets
     assert found.ranks == {"sinusoidal": 1.75, "dft": 1.25}
     assert found.cliques == (("dft", "sinusoidal"),)
     assert not summary.summarize_runs([r for r in rows if r["dataset"] == "a"]).ranked
@@ -136,7 +136,7 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
         scores = {e: five.get(e, 0.5) for e in arms}
         found = summary.summarize_runs(of_datasets(datasets, scores))
         assert (found.shows_ranks, found.out_of_reach == "") == (apart, apart)
-        write_summary(Store(tmp_path), found)  # a picture where it shows something
+        write_summary(Store(tmp_path), found)  # a figure only if it has something to show
         assert (tmp_path / "critical-difference.png").is_file() == apart
 
 
@@ -167,14 +167,14 @@ def test_records_hold_each_encodings_scores_and_its_difference():
     training = found[0]["training"]
     assert {"epochs": 2, "batch_size": 8, "inject": "add"}.items() <= training.items()
     assert not training.keys() & {*NOT_NUMBERS, "dataset", "encoding", "seeds"}
-    for record in found[2:]:  # of one look
+    for record in found[2:]:  # a single evaluation
         assert (record["verdict"], record["cut_short"]) == ("cut short", record["last_kept"] > 0)
     difference = found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
     assert found[2]["difference"]["mean"] == pytest.approx(difference)
 
 
 def test_a_method_fitted_once_a_fold_counts_its_folds(rng):
-    """It is compared with the mean of an encoding's runs in each fold."""
+    """A method trained once for each fold is compared with an encoding's mean in each fold."""
     f1 = {e: rng.uniform(0.4, 0.9, (4, 5)) for e in ("sinusoidal", "dft")}
     f1["trees"] = np.tile(rng.uniform(0.8, 0.9, 5), (4, 1))
     rows = [

@@ -1,4 +1,4 @@
-"""Encodings that number the measured times of each window."""
+"""Encodings of the measured times of each window."""
 
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,7 @@ def test_times_in_even_steps_have_the_vectors_of_positions(spec):
 
 
 def waves(times, rates):
-    """Sines and cosines of each rate, side by side."""
+    """Return sines and cosines of each rate in neighbouring columns."""
     angles = times[..., None] * rates
     return np.stack([np.sin(angles), np.cos(angles)], axis=3).reshape(*times.shape, -1)
 
@@ -81,7 +81,7 @@ def test_uneven_times_have_the_vectors_of_a_formula(spec, rng):
 @pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
 @pytest.mark.parametrize("sizes", [SIZES, replace(SIZES, inject="concat", layers=2)])
 def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch, few, sizes):
-    """In a stack of all encodings, in another order of windows, some of them padded."""
+    """Each window has its table in a stack of all encodings, reordered and partly padded."""
     monkeypatch.setitem(model.FEW_TOKENS, "cpu", few)
     times = drawn_times(rng)
     members = [at(spec, times) for spec in SPECS]
@@ -299,7 +299,7 @@ def test_rows_of_irregular_say_nothing_and_times_all():
     for label, table in enumerate(counts):
         np.add.at(table, tuple(events[y == label].T), 1)
     a, b = (table[np.triu_indices(9, 1)] for table in counts)
-    assert ((a - b) ** 2 / (a + b)).sum() < 36 + 5 * (2 * 36) ** 0.5  # of 36 cells, chi squared
+    assert ((a - b) ** 2 / (a + b)).sum() < 36 + 5 * (2 * 36) ** 0.5  # 36 cells, chi squared
 
 
 def test_times_of_too_many_windows_are_refused():

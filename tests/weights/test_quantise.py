@@ -1,4 +1,4 @@
-"""What rounded keys cost: held to keys that are drawn, rotated and rounded, and to plain loops."""
+"""Errors of rounded keys equal those of drawn, rotated and rounded keys, and of plain loops."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def planted_rows(rng, planted, heads=(2, 1)):
 
 
 def rotated(x, places):
-    """Vectors (n, d) at their positions."""
+    """Rotate vectors (n, d) at their positions."""
     angles = places[:, None] * OMEGA
     a, b = x[:, ROWS[0]], x[:, ROWS[1]]
     out = np.empty_like(x)
@@ -52,7 +52,7 @@ def rotated(x, places):
 
 
 def rounded(x, record):
-    """Keys (tokens, d) rounded as a scheme says."""
+    """Round keys (tokens, d) by a scheme."""
     if record.scheme.startswith("fp8"):
         kind = getattr(torch, f"float8_{record.scheme[4:]}{'fn' * ('e4m3' in record.scheme)}")
         scale = np.abs(x).max() / torch.finfo(kind).max
@@ -75,7 +75,7 @@ def in_steps(x, record, axis):
 
 
 def by_simulation(rng, q, k, records, draws, exact=()):
-    """The relative errors of scores of all keys with all queries, at positions of their own."""
+    """Yield relative errors of the scores of all keys with all queries, at random positions."""
     places = np.tile(np.arange(LENGTH), draws)
     keys = rng.normal(size=(len(places), D)) * np.sqrt(k)
     queries = rng.normal(size=(len(places), D)) * np.sqrt(q)
@@ -102,15 +102,15 @@ def test_every_scheme_costs_what_drawn_keys_lose(rng, name, draws):
     assert len(records) == 18
     for record, is_after, drawn in by_simulation(rng, q[0], k[0], records, draws):
         found = record.after if is_after else record.before
-        near = 0.08 if name == "massive" else 0.05  # what it leaks follows it, and is no Gaussian
+        near = 0.08 if name == "massive" else 0.05  # its spectral leakage is not Gaussian
         assert found == pytest.approx(drawn, rel=near), (record.scheme, record.granularity)
 
 
 def test_moments_and_costs_are_those_of_loops(rng):
-    """Each position and lag of a short length, in heads that share keys."""
+    """Moments and costs equal loops over positions and lags, in heads that share keys."""
     rows, omega, length = pair_rows(2, "neighbours"), np.array([1.0, 0.2]), 5
     turn = Rotation(None, np.arange(2), rows, omega, length)
-    q, k = rng.uniform(0.1, 1, (4, 6)), rng.uniform(0.1, 1, (2, 6))  # two rows do not rotate
+    q, k = rng.uniform(0.1, 1, (4, 6)), rng.uniform(0.1, 1, (2, 6))  # two rows are not rotated
     q, k = (x / x.max(axis=1, keepdims=True) for x in (q, k))
     mixes = [np.eye(6) for _ in range(length)]
     for p, mix in enumerate(mixes):
@@ -128,7 +128,7 @@ def test_moments_and_costs_are_those_of_loops(rng):
 
 
 def test_totals_are_those_of_layers_pairs_and_rows(rng):
-    """Sums by plain loops over heads."""
+    """Totals equal sums by plain loops over heads."""
     layers = [layer_of(*planted_rows(rng, {5: 9.0}, (4, 2)), layer=n) for n in (3, 7)]
     for record in quantisation_errors(layers, TURN):
         assert [e.layer for e in record.layers] == [3, 7]
@@ -147,7 +147,7 @@ def test_a_group_longer_than_a_head_is_the_head(rng, d):
 
 
 def test_formats_of_a_mantissa_round_as_torch_does():
-    """The published constant: 4^-m (1 - 1/4) / (24 ln 2), whatever the channels are."""
+    """Errors of float8 equal 4^-m (1 - 1/4) / (24 ln 2) for all channels."""
     q, k = planted_rows(np.random.default_rng(0), {})
     fp8 = [e for e in quantisation_errors([layer_of(q, k)], TURN) if e.scheme[:3] == "fp8"]
     expected = [np.sqrt(4.0**-m * 0.75 / (24 * np.log(2))) for m in (3, 2)]
@@ -184,7 +184,7 @@ def test_errors_spread_evenly_name_no_pair(rng):
 
 
 def test_a_channel_of_one_head_is_not_named(rng):
-    """Resampled heads leave it out in a third of the draws."""
+    """A channel of one head is not named, because a third of the resampled heads lack it."""
     layers = many_layers(rng, {}, (8, 8))
     layers[2].rows[1][3, 9] *= 400
     assert 9 not in spared_pairs(layers, TURN).pairs
@@ -201,7 +201,7 @@ def test_pairs_and_rows_are_all_listed(rng):
 
 
 def loud(seed=0):
-    """Tensors whose keys have a loud channel in every head: row 1 of 8."""
+    """Return tensors whose keys have a loud channel in every head: row 1 of 8."""
     tensors = random_tensors(CONFIG | {"num_hidden_layers": 4}, seed)
     for name, array in tensors.items():
         if "k_proj" in name:
@@ -226,7 +226,7 @@ def test_the_command_reports_errors_and_pairs(run):
 
 
 def test_means_of_pairs_have_errors_after_rotation_alone(run):
-    """None where keys are not known, nor of latent attention, whose cache holds other vectors."""
+    """Means of pairs have errors after rotation only, and none without keys or for MLA."""
     write_model(Path("m"))
     means = {
         f"layer00_head0{h}.{part}_abs_mean": np.arange(1.0, 5.0)

@@ -1,4 +1,4 @@
-"""Which frequencies do weights use? Held to the definition, score tensors and transformers."""
+"""The frequencies that weights use equal the definition, score tensors and transformers."""
 
 import html
 import json
@@ -38,7 +38,7 @@ PAIRS = {"halves": HALVES, "neighbours": NEIGHBOURS}
 
 
 def by_definition(q, k, gain, pairs, heads=4, kv=2):
-    """Shares of each head: energies of the rows of a pair, of queries times those of keys."""
+    """Return the shares of each head: energies of a pair's rows in queries times those in keys."""
     q, k = (
         ((rows * gain) ** 2).sum(axis=1).reshape(count, -1)[:, pairs].sum(axis=2)
         for rows, count in ((q, heads), (k, kv))
@@ -60,7 +60,7 @@ def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
 
 
 def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
-    """A(D) = W_q' R(D) W_k at the lags of one period, analysed by the discrete transform."""
+    """A share equals the energy of its frequency in W_q' R(D) W_k over the lags of a period."""
     tensors = random_tensors()
     tensors[NORM][:] = 1
     usage = use_of_model(write_model(tmp_path, tensors))
@@ -77,7 +77,7 @@ def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
 
 
 def changed(tensors, change):
-    """The tensors with the queries and keys of layer 0 changed, both (heads, 8, columns)."""
+    """Return the tensors with queries and keys of layer 0 changed, both (heads, 8, columns)."""
     columns = tensors[Q].shape[1]
     heads = [tensors[name].astype(float).reshape(-1, 8, columns) for name in (Q, K)]
     own = [array.reshape(-1, columns).astype(np.float32) for array in change(*heads)]
@@ -85,7 +85,7 @@ def changed(tensors, change):
 
 
 def test_planted_pairs_are_found_and_reported(tmp_path):
-    """All heads have all of their product in the slowest pair, but one in the fastest."""
+    """The shares of planted pairs are reported: the slowest in three heads, the fastest in one."""
 
     def plant(q, k):
         q, k = np.zeros_like(q), np.ones_like(k)
@@ -113,13 +113,13 @@ CENTRED = [("cohere", False), ("starcoder2", True), ("llama", False), ("olmo", N
 
 @pytest.mark.parametrize(("kind", "bias"), CENTRED)
 def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, bias):
-    """Energies of W diag(g) (1 - 11'/n): a constant added to a row adds what g has of a mean."""
+    """LayerNorm removes means, so the energies are those of W diag(g) (1 - 11'/n)."""
     tensors = random_tensors(WIDE)
     tensors[Q] += 3 * np.arange(4).repeat(8)[:, None]
     gain = tensors[NORM] if bias is not None else np.ones(64)
     if bias:
         tensors[NORM.replace("weight", "bias")] = np.zeros(64, np.float32)
-    elif bias is None:  # OLMo's norm has no numbers
+    elif bias is None:  # OLMo's norm has no parameters
         del tensors[NORM]
     path = write_model(tmp_path, tensors, **{**WIDE, "model_type": "llama"})
     model = open_model_weights(path)
@@ -141,7 +141,7 @@ def test_a_second_norm_of_queries_or_of_keys_is_reported(tmp_path, normed):
 
 
 def louder(tensors, rows):
-    """Queries and keys of layer 0 with the rows of each head so many times as long."""
+    """Multiply the rows of each head in the queries and keys of layer 0."""
     return changed(tensors, lambda q, k: (q * rows[:, None], k * rows[:, None]))
 
 
@@ -186,7 +186,7 @@ def test_every_type_of_numbers_is_read(tmp_path, kind):
 def test_a_file_that_becomes_shorter_is_named(tmp_path):
     path = Path(write_model(tmp_path, random_tensors()), "model.safetensors")
     tensor = max(list_tensors(str(path)).values(), key=lambda t: t.start)
-    with Path(path).open("rb+") as stream:  # somebody takes the last byte
+    with Path(path).open("rb+") as stream:  # another process removes the last byte
         stream.truncate(path.stat().st_size - 1)
     with pytest.raises(PefourierError, match=r"model.safetensors' became shorter"):
         tensor.rows(0, tensor.shape[0])
@@ -208,7 +208,7 @@ WIDE = {**CONFIG, "hidden_size": 64, "num_hidden_layers": 1}  # whole blocks of 
 
 
 def write_gguf(path, arch, counts, tensors, kind="F32"):
-    """A file of layer 0 with its matrices of a type; the numbers that it holds."""
+    """Write a file of layer 0 with its matrices of a type, and return the stored numbers."""
     import gguf
 
     writer = gguf.GGUFWriter(path, arch)
@@ -228,7 +228,7 @@ def write_gguf(path, arch, counts, tensors, kind="F32"):
 
 
 def test_the_rotated_rows_of_mla_are_the_last_ones(tmp_path, rng):
-    """Of each query head, and of what makes the one key of all."""
+    """The rotated rows of MLA are the last of each query head and of the shared key."""
     q, k = (rng.normal(size=(rows, 32)).astype("f4") for rows in (4 * 12, 20))
     counts = {"context_length": 64, "attention.head_count": 4, "block_count": 1}
     counts |= {"attention.key_length_mla": 12, "rope.dimension_count": 8}
@@ -246,7 +246,7 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, n
     tensors, path = louder(random_tensors(WIDE), ROWS[name]), str(tmp_path / "m.gguf")
     counts = {"context_length": 64, "embedding_length": 64, "attention.head_count": 4}
     counts |= {"attention.head_count_kv": 2, "attention.key_length": 8, "rope.dimension_count": 8}
-    counts |= {"block_count": 1} if name == "halves" else {}  # may be left out
+    counts |= {"block_count": 1} if name == "halves" else {}  # optional key
     named = {"attn_norm": tensors[NORM], "attn_q": tensors[Q], "attn_k": tensors[K]}
     q, k = write_gguf(path, "nobody-knows", counts, named, kind)[1:]
     usage = use_of_model(path)
@@ -291,7 +291,7 @@ INT8 = {Q: np.ones((32, 24), np.int8), Q + "_SCB": np.ones(32)}
 DRAWN = random_tensors()
 LAYER_0 = {k: v for k, v in DRAWN.items() if "layers.1" not in k}
 VISION = {f"model.encoder.{k}": v for k, v in DRAWN.items()} | DRAWN
-REFUSED = [  # tensors, keys of the config, words
+REFUSED = [  # tensors, keys of the config, part of the error
     (None, {"model_type": "nobody-knows"}, "which rows of a head are rotated"),
     (None, {"num_attention_heads": 3}, "not 3 heads of 8"),
     ({NORM: DRAWN[NORM]}, {}, r"model\.layers\.\*\.input_layernorm"),
@@ -363,7 +363,7 @@ def test_two_checkpoints_are_distinguished_by_what_moved(run):
 
 @pytest.mark.parametrize("keys", [0, 1, 2])
 def test_means_of_activations_are_reported_like_weights(run, keys, rng):
-    """Of two heads of queries with no keys, one head of keys for both, or one each."""
+    """Means are reported for two query heads without keys, with one key head, or with two."""
     path = write_model(Path("m"), num_attention_heads=2, num_key_value_heads=2)
     means = rng.uniform(1, 2, size=(2, 2, 4)) * [1.0, 2.0, 3.0, 9.0]  # (q or k, heads, pairs)
     heads = [("q", 0), ("q", 1), *(("k", head) for head in range(keys))]
@@ -382,7 +382,7 @@ def test_means_of_activations_are_reported_like_weights(run, keys, rng):
     for more in ([], ["--plot", "u.png"], ["--against", "means.npz"]):
         assert run("usage", path, "--stats", "means.npz", *more).status == 0
     wrong = {names[1]: means[0, 1]}, {"a": means}, {names[0]: np.ones(5)}
-    for stored in (*wrong, {names[0]: np.full(4, np.nan)}):  # the first leaves out a head
+    for stored in (*wrong, {names[0]: np.full(4, np.nan)}):  # the first file lacks a head
         np.savez("means.npz", **stored)
         assert run("usage", path, "--stats", "means.npz").status == 2
 
@@ -406,7 +406,7 @@ HALF = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
 MLA = {"qk_rope_head_dim": 8, "qk_nope_head_dim": 4, "v_head_dim": 8, "kv_lora_rank": 12}
 MLA |= {"q_lora_rank": 20, "num_key_value_heads": 4}
 DENSE = {"first_k_dense_replace": 2}
-FAMILIES = {name: {} for name in PLAIN.split()}  # tiny models; what differs from the sizes below
+FAMILIES = {name: {} for name in PLAIN.split()}  # tiny models and their changed sizes
 FAMILIES |= {
     "gemma3_text": TYPES,
     "glm4": {"pad_token_id": 0},
@@ -433,9 +433,9 @@ SIZES |= {"max_position_embeddings": 256}
 
 
 def gain_of(norm, width):
-    """What a norm multiplies a vector without a mean by, as a matrix: its odd part, over the size.
+    """Return the matrix by which a norm multiplies a vector with zero mean.
 
-    It has no directions that the norm takes out.
+    The matrix is the norm's odd part over the size, without the directions that the norm removes.
     """
     x = torch.randn(width, dtype=torch.float64)
     x = x - x.mean()
@@ -446,7 +446,7 @@ def gain_of(norm, width):
 
 
 def model_of_family(family):
-    """A tiny model of random weights, the same each time."""
+    """Return a tiny model with reproducible random weights."""
     settings = {**SIZES, **FAMILIES[family]}
     if settings["num_key_value_heads"] is None:
         del settings["num_key_value_heads"]
@@ -460,7 +460,7 @@ def model_of_family(family):
 
 
 def turned_by(model, attentions, monkeypatch):
-    """What each attention is given, and the queries and keys that it turns."""
+    """Return the inputs of each attention, and the queries and keys that it rotates."""
     room, rotated, inputs = import_module(type(model).__module__), [], []
     for name in [n for n in vars(room) if n.startswith("apply_rotary")]:
         plain = getattr(room, name)
@@ -471,7 +471,7 @@ def turned_by(model, attentions, monkeypatch):
 
         monkeypatch.setattr(room, name, recording)
 
-    def replace_input(_, args, kwargs):  # norms leave out directions
+    def replace_input(_, args, kwargs):  # because norms remove directions
         x = torch.randn(1, 120, 32, dtype=torch.float64)
         inputs.append(x[0])
         if "hidden_states" in kwargs:
@@ -490,7 +490,7 @@ def turned_by(model, attentions, monkeypatch):
 
 
 def regressed_shares(heads, inputs, gains, halves):
-    """Shares of pairs in the rows that make the heads (heads, n, d) of the inputs."""
+    """Return the shares of pairs in the rows that map inputs to the heads (heads, n, d)."""
     design = np.c_[inputs.numpy(), np.ones(len(inputs))]
     columns = heads.numpy().transpose(1, 0, 2).reshape(len(inputs), -1)
     weights = np.linalg.lstsq(design, columns)[0][:-1]
@@ -500,7 +500,7 @@ def regressed_shares(heads, inputs, gains, halves):
     return pairs / pairs.sum(axis=1, keepdims=True)
 
 
-SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of these `make test`
+SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # families in `make test`
 
 
 @pytest.mark.parametrize(
@@ -508,7 +508,7 @@ SHORT = {"llama", "gpt_neox", "falcon", "gemma3_text", "deepseek_v3"}  # of thes
     [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in FAMILIES],
 )
 def test_rows_are_those_that_transformers_rotates(tmp_path, family, monkeypatch):
-    """Queries and keys as the model turns them, regressed on what its attention is given."""
+    """The rows equal a regression of the model's rotated queries and keys on attention inputs."""
     model = model_of_family(family)
     model.save_pretrained(tmp_path)
     place = re.compile(r"\.\d+\.(self_)?att(entio)?n$")
@@ -523,7 +523,7 @@ def test_rows_are_those_that_transformers_rotates(tmp_path, family, monkeypatch)
         if getattr(attention, "q_a_proj", None) is not None:
             x_q = attention.q_a_layernorm(attention.q_a_proj(x_k))
             gain_q = gain_of(attention.q_a_layernorm, x_q.shape[1])
-        width = 2 * layer.q.shape[1]  # some are given with what does not turn
+        width = 2 * layer.q.shape[1]  # some include unrotated rows
         shares_q = regressed_shares(q[..., :width], x_q, gain_q, halves)
         shares_k = regressed_shares(k[..., :width], x_k, gain_k, halves)
         np.testing.assert_allclose(layer.q, shares_q, rtol=1e-4)
@@ -532,22 +532,22 @@ def test_rows_are_those_that_transformers_rotates(tmp_path, family, monkeypatch)
 
 
 def norm_before(model, attention, width):
-    """The gains of what attention is given, by the module of that name beside it."""
+    """Return the gains of the norm that precedes an attention."""
     beside = model.get_submodule(attention.rpartition(".")[0])
     norm = next((norm for name in BEFORE if (norm := getattr(beside, name, None))), None)
     return np.eye(width) if norm is None else gain_of(norm, width)
 
 
 SHAPES = [(1, 1, 1, 4, 16), (1, 2, 2, 8, 32), (2, 4, 2, 8, 64), (2, 4, 4, 4, 24)]
-SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, heads of keys, pairs, columns
+SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, key heads, pairs, columns
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_preferences_are_found_where_they_are_planted(rng, shape):
-    """Not in weights at random; then queries are half as long again in a half of the pairs."""
+    """Preferences are found where half of the pairs have longer queries, not in random weights."""
     reported = [drawn_model(rng, shape).preference for _ in range(400)]
     assert reported.count("no preference") >= 0.99 * len(reported)
-    half, few = shape[3] // 2, shape[0] * shape[2] < 4  # there chance passes an even tenth
+    half, few = shape[3] // 2, shape[0] * shape[2] < 4  # for so few, chance exceeds an even tenth
     for of, expected in ((slice(half, None), "favoured"), (slice(half), "neglected")):
         reported = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50 * (not few))]
         assert reported.count(f"slow pairs {expected}") >= 0.95 * len(reported)
@@ -563,7 +563,7 @@ ONE = {
 @pytest.mark.parametrize("kv", [1, 2, 8])
 @pytest.mark.parametrize("name", ONE)
 def test_heads_with_a_single_pair_each_are_no_even_use(name, kv):
-    """Once no preference, of 100 % in the slowest pair where 45 % are even."""
+    """Heads with one pair each have a preference: 100% of one pair, where 45% would be even."""
     own = [LayerShares(n, 0, kv, *[np.eye(64)[held]] * 3) for n, held in enumerate(ONE[name])]
     use = summarise("", 5e5 ** (-np.arange(64) / 64), 8192, own)
     assert use.preference != "no preference"
@@ -589,7 +589,7 @@ def test_fast_pairs_turn_more_than_32_times(rng):
 
 
 def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):
-    """Shuffled many times, the pairs of each group of heads together."""
+    """The spread equals that of shuffled pairs, with the heads of a group shuffled together."""
     shares = [normalised(rng.chisquare(3, (4, 8))) for _ in range(2)]
     own = [LayerShares(i, 0, 2, s, s, s) for i, s in enumerate(shares)]
     groups = [s[i : i + 2].sum(axis=0) / 8 for s in shares for i in (0, 2)]

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and where nothing can be written that is said first."""
+"""Files are written whole or not at all, and unwritable places are reported first."""
 
 import os
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_mode_and_links_of_the_written_file():
 
 
 def test_an_open_stream_is_written_in_place():
-    """`--out /dev/stdout > file` must not put another file in the place of the stream."""
+    """`--out /dev/stdout > file` writes into the stream and does not replace its file."""
     with Path("out").open("w+b") as stream:
         write_whole(f"/proc/self/fd/{stream.fileno()}", lambda out: out.write(b"codes"))
         assert stream.read() == b"codes"

@@ -1,4 +1,4 @@
-"""Curves in a terminal: dots where the numbers are, and curves told apart without colours."""
+"""Curves in a terminal: dots at the numbers, and curves distinguishable without colours."""
 
 import re
 
@@ -51,7 +51,7 @@ def test_a_chart_fits_the_terminal(monkeypatch, columns, colour):
     assert "ω, radians per position" in text
 
 
-def test_what_two_curves_draw_has_the_colour_of_none():
+def test_shared_dots_of_two_curves_have_no_colour():
     x = np.arange(8.0)
     text = chart([("a", x, x), ("b", x, x)], "x", "y", width=4, height=2)
     drawn = text[: text.index("└")]

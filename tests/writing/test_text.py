@@ -1,4 +1,4 @@
-"""Tables of text and paragraphs: as wide as the terminal, with every cell in them."""
+"""Tables of text and paragraphs fit the terminal and keep every cell."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def letters_of(text):
     return sorted("".join(text.split()))
 
 
-def test_where_nobody_looks_lines_are_as_long_as_they_are(monkeypatch):
+def test_lines_are_not_wrapped_without_a_terminal(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     lines = aligned([*ROWS, [400 * "x", "", "", "", "end"]]).splitlines()
     assert len(lines) == 5

@@ -7,8 +7,12 @@ tests/helpers/reference.py, then run ``make catalogue``. Import a new family bel
 
 from pefourier.encodings.families import absolute
 from pefourier.encodings.families import fourier
+from pefourier.encodings.families import shifted
 from pefourier.encodings.families import rotary
+from pefourier.encodings.families import rotary_mixing
 from pefourier.encodings.families import axial
 from pefourier.encodings.families import learned_time
 from pefourier.encodings.families import structural
 from pefourier.encodings.families import relative
+from pefourier.encodings.families import biases
+from pefourier.encodings.families import lag_vectors

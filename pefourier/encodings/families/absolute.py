@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import check_above, check_count, check_size
+from pefourier.encodings.checks import WIDEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions, time_axis
 from pefourier.encodings.encoding import (
@@ -23,6 +23,7 @@ from pefourier.encodings.encoding import (
     with_measure,
 )
 from pefourier.encodings.findings import finding
+from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
@@ -39,9 +40,35 @@ def stream(seed: int) -> "np.random.RandomState":
 
 
 @encoding("none", "Haviv et al., 2022 (no positional encoding)")
-def none(length: int, d: int) -> Encoding:
-    """No encoding: every vector is zero."""
-    return Encoding("none", positions(length), d, lambda x: np.zeros((len(x), d)))
+def none(
+    length: int,
+    d: int,
+    *,
+    temperature: TemperatureRule = "none",
+    temperature_scale: float = 0.0,
+    temperature_floor: int = 0,
+) -> Encoding:
+    """No encoding: every vector is zero.
+
+    Parameters
+    ----------
+    temperature : str
+        Factor of the query at position p, which the vectors do not contain. llama4: 1 + a ln(1 +
+        floor((p + 1)/F)), in layers of Llama 4 without positions; ministral3: the same with p in
+        place of p + 1; log-n and inkling: 1 + a ln((p + 1)/F) beyond F positions, which for log-n
+        is ln(p + 1)/ln F (Qwen, only after training).
+    temperature_scale : float
+        a; 0 means 0.1, or 1/ln F for log-n.
+    temperature_floor : int
+        F, positions up to which the factor is 1, as the trained length; 0 means 8192 for llama4 and
+        log-n, 16384 for ministral3 and 128000 for inkling.
+    """
+    settings = temperature_settings(temperature, temperature_scale, temperature_floor)
+
+    def vectors(x: NDArray[Any]) -> Floats:
+        return np.zeros((len(x), d))
+
+    return Encoding("none", positions(length), d, vectors, params=settings)
 
 
 @encoding("onehot", "position functions of Idé et al., 2024, Definition 1")
@@ -84,6 +111,39 @@ def geometric_frequencies(
     if d < 4:
         raise PefourierError(f"divisor=d/2-1 needs d of at least 4; got d={d}")
     return rho ** (-i / (d // 2 - 1.0))
+
+
+def as_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
+    """Return given frequencies (m,), and refuse them if rho or scaling is set too."""
+    frequencies = np.asarray(inv_freq, dtype=float)
+    if (rho, scaling) != (10000.0, "none"):
+        raise PefourierError("inv_freq replaces base and scaling; leave out rho and scaling")
+    if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
+        shape = frequencies.shape
+        raise PefourierError(f"inv_freq must be a vector, one number per pair; got shape {shape}")
+    if not np.isfinite(frequencies).all():
+        raise PefourierError(
+            f"inv_freq must be finite; got {frequencies[~np.isfinite(frequencies)][0]}"
+        )
+    return frequencies
+
+
+def base_of(frequencies: Floats) -> float | None:
+    """Shortest base that gives some frequencies, within rounding of float32; None: no base.
+
+    >>> base_of(np.float32(5e5) ** -(np.arange(64, dtype=np.float32) / 64))
+    500000.0
+    """
+    pairs = len(frequencies)
+    if pairs < 2 or (frequencies <= 0).any() or abs(frequencies[0] - 1) > 2e-6:
+        return None  # the first frequency of a base is 1
+    steps = np.arange(pairs) / pairs
+    rate = -np.log(frequencies[-1]) / steps[-1]
+    for digits in range(17):
+        rho = float(f"{np.exp(rate):.{digits}e}")
+        if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):
+            return rho
+    return None
 
 
 @encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)

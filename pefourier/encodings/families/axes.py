@@ -34,6 +34,7 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
+CoordinateKind = Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"]
 Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # coordinates of points, (n, axes)
 Line = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
 LINES: dict[str, Callable[[float], Line]] = {  # as functions of the side
@@ -69,15 +70,16 @@ class Axes:
     arrange : str
         axes: the pairs of one axis after another; alternate: the pairs of the axes alternate.
     frequencies : str
-        own: each axis has its own geometric grid; dealt, sections: all axes share one grid, dealt
-        out cyclically (Pixtral) or cut into consecutive parts (M-RoPE).
+        own: each axis has its own geometric grid. All axes share one grid with dealt (cyclically,
+        Pixtral), sections (consecutive parts, M-RoPE) or rows-first (y and x alternate, and t has
+        the lowest frequencies, VideoRoPE).
     rho : float
         Base of the frequencies rho^(-i/n), i = 0 … n - 1, with n the number of pairs in the grid;
         if rho is below 1, the frequencies increase.
     divisor : str
         Divisor in the exponent. n: the last frequency is above 1/rho; n-1: it is 1/rho exactly.
     stretch : tuple of float
-        Extension factor of each axis of `order`.
+        Extension factor of each axis of `order`; with coordinates=diagonal, also a divisor of i.
     stretch_by : str
         ntk: change the base to divide the last frequency by the factor (Cosmos); linear: divide all
         frequencies; yarn: divide frequencies with few rotations over the side `trained`, as in YaRN
@@ -107,14 +109,16 @@ class Axes:
     rest: Literal["refuse", "slowest", "front", "back"] = "refuse"
     layout: AxesLayout = "axis-halves"
     arrange: Literal["axes", "alternate"] = "axes"
-    frequencies: Literal["own", "dealt", "sections"] = "own"
+    frequencies: Literal["own", "dealt", "sections", "rows-first"] = "own"
     rho: float = 10000.0
     divisor: Literal["n", "n-1"] = "n"
     stretch: tuple[float, ...] = ()
     stretch_by: Literal["ntk", "linear", "yarn"] = "ntk"
     trained: tuple[float, ...] = ()
     scale: float = 1.0
-    coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed"] = "index"
+    coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"] = (
+        "index"
+    )
     offset: float = 0.0
     normalise: Literal["own", "max", "min"] = "own"
     reference: tuple[float, ...] = ()
@@ -211,21 +215,24 @@ def geometric(axes: Axes, count: int, stretch: float = 1.0, trained: float = 0.0
     return scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
-def alternate_axes(counts: list[int]) -> NDArray[np.int64]:
+def alternate_axes(counts: list[int], last: int = -1) -> NDArray[np.int64]:
     """Deal pairs to axes cyclically until each axis has its count; return the axis of each pair.
 
-    >>> alternate_axes([3, 1, 2])
-    array([0, 1, 2, 0, 2, 0])
+    The axis `last`, if any, has the pairs after those of all others.
+
+    >>> alternate_axes([3, 1, 2]), alternate_axes([3, 1, 2], last=0)
+    (array([0, 1, 2, 0, 2, 0]), array([1, 2, 2, 0, 0, 0]))
     """
-    places = [(place, axis) for axis, count in enumerate(counts) for place in range(count)]
-    return np.array([axis for _, axis in sorted(places)], dtype=int)
+    places = [(axis == last, place, axis) for axis, n in enumerate(counts) for place in range(n)]
+    return np.array([axis for *_, axis in sorted(places)], dtype=int)
 
 
 def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     """Return the axis and frequency of each pair."""
     counts, remaining = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
-    alternating = alternate_axes(counts)
+    last = axes.order.find("t") if axes.frequencies == "rows-first" else -1
+    alternating = alternate_axes(counts, last)
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
@@ -252,8 +259,11 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
         slope, start = LINES[axes.coordinates](points)
     elif axes.coordinates == "index":
         slope, start = points / side, 0.0
-    else:  # signed
-        slope, start = 1.0, -float(side - side // 2) if axes.order[place] != "t" else 0.0
+    else:  # signed, diagonal
+        is_signed = axes.coordinates == "signed"
+        middle = side - side // 2 if is_signed else (side - 1) // 2
+        slope = 1.0 if is_signed or not axes.stretch else 1 / axes.stretch[place]
+        start = 0.0 if axes.order[place] == "t" else -slope * middle
     return slope, start + slope * axes.offset
 
 
@@ -275,6 +285,10 @@ def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
                 f"axis {letter} of order={axes.order} has the coordinate {start:g}, but the grid "
                 f"does not have this axis; pass --grid with {len(axes.order)} sides"
             )
+    if axes.coordinates == "diagonal" and "t" in side:
+        frame = axes.order.index("t")
+        slope, _ = coordinate(axes, frame, side["t"], across)
+        frequencies[pairs.axis != frame, 0] = slope * pairs.omega[pairs.axis != frame]
     if len(letters) == 1:
         return equal_pairs(frequencies[:, 0], offset=float(offset[0]))
     return equal_pairs(frequencies, offset=offset)

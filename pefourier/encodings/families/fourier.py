@@ -36,15 +36,16 @@ def pair_count(name: str, d: int) -> int:
 
 
 def sinusoids(
-    name: str, domain: Domain, frequencies: Floats, layout: Layout, **facts: Any
+    name: str, domain: Domain, frequencies: Floats, layout: Layout, offset: float = 0, **facts: Any
 ) -> Encoding:
     """Sines and cosines of positions or times at given frequencies, in radians per unit."""
-    plain = equal_pairs(frequencies)
+    plain = equal_pairs(frequencies, offset=offset)
 
     def vectors(x: NDArray[Any]) -> Floats:
         return waves(plain.phases(x), layout)
 
-    measure = replace(plain, frequencies=frequencies * domain.spacing)
+    step = domain.spacing
+    measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
     return with_measure(Encoding(name, domain, 2 * len(frequencies), vectors, **facts), measure)
 
 

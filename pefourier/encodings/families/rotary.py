@@ -19,13 +19,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import WIDEST, check_above, check_count
-from pefourier.encodings.columns import Columns, Layout, columns_of_blocks, split_pairs, waves
+from pefourier.encodings.checks import check_above, check_count
+from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import (
     FLOAT32_EPS,
     FLOAT64_EPS,
-    DeclaredEncoding,
     Encoding,
     Finding,
     Floats,
@@ -34,8 +33,9 @@ from pefourier.encodings.encoding import (
     equal_pairs,
     with_measure,
 )
-from pefourier.encodings.families.absolute import geometric_frequencies
+from pefourier.encodings.families.absolute import as_frequencies, base_of, geometric_frequencies
 from pefourier.encodings.findings import finding
+from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
 
@@ -431,6 +431,9 @@ def rope(
     partial: float = 1.0,
     scaling: Scaling = "none",
     inv_freq: Floats | None = None,
+    temperature: TemperatureRule = "none",
+    temperature_scale: float = 0.0,
+    temperature_floor: int = 0,
     **settings: Any,
 ) -> ShiftInvariantEncoding:
     """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d); d is the head size.
@@ -459,6 +462,16 @@ def rope(
     inv_freq : array
         Frequencies in radians per position, one per rotated pair, as stored in models and engines:
         FILE[#ARRAY], a vector. They replace base and scaling, and set d.
+    temperature : str
+        Factor of the query at position p, which the vectors do not contain. llama4: 1 + a ln(1 +
+        floor((p + 1)/F)), in layers of Llama 4 without positions; ministral3: the same with p in
+        place of p + 1; log-n and inkling: 1 + a ln((p + 1)/F) beyond F positions, which for log-n
+        is ln(p + 1)/ln F (Qwen, only after training).
+    temperature_scale : float
+        a; 0 means 0.1, or 1/ln F for log-n.
+    temperature_floor : int
+        F, positions up to which the factor is 1, as the trained length; 0 means 8192 for llama4 and
+        log-n, 16384 for ministral3 and 128000 for inkling.
     factor : float
         Extension factor of the context length.
     original : int
@@ -500,12 +513,12 @@ def rope(
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
     else:
-        frequencies, attention = given_frequencies(inv_freq, rho, scaling), 1.0
+        frequencies, attention = as_frequencies(inv_freq, rho, scaling), 1.0
         params |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
         params |= {"inv_freq": tuple(frequencies.tolist())}
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
     single = len(stored) > 0 and (np.float32(stored) == stored).all()
-    pairs = len(frequencies)
+    params |= temperature_settings(temperature, temperature_scale, temperature_floor)
     measure = equal_pairs(frequencies, amplitude=attention)
 
     def vectors(x: NDArray[Any]) -> Floats:
@@ -514,47 +527,14 @@ def rope(
     return ShiftInvariantEncoding(
         "rope",
         positions(length),
-        2 * pairs,
+        2 * len(frequencies),
         vectors,
         measure=measure,
         injection="rotate",
-        params={**params, "attention_factor": attention, "rotated": 2 * pairs},
+        params={**params, "attention_factor": attention, "rotated": 2 * len(frequencies)},
         eps=FLOAT32_EPS if single else FLOAT64_EPS,
         findings=remarks_on(params, length),
     )
-
-
-def given_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
-    """Return given frequencies (m,), and refuse them if rho or scaling is set too."""
-    frequencies = np.asarray(inv_freq, dtype=float)
-    if (rho, scaling) != (10000.0, "none"):
-        raise PefourierError("inv_freq replaces base and scaling; leave out rho and scaling")
-    if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
-        shape = frequencies.shape
-        raise PefourierError(f"inv_freq must be a vector, one number per pair; got shape {shape}")
-    if not np.isfinite(frequencies).all():
-        raise PefourierError(
-            f"inv_freq must be finite; got {frequencies[~np.isfinite(frequencies)][0]}"
-        )
-    return frequencies
-
-
-def base_of(frequencies: Floats) -> float | None:
-    """Shortest base that gives some frequencies, within rounding of float32; None: no base.
-
-    >>> base_of(np.float32(5e5) ** -(np.arange(64, dtype=np.float32) / 64))
-    500000.0
-    """
-    pairs = len(frequencies)
-    if pairs < 2 or (frequencies <= 0).any() or abs(frequencies[0] - 1) > 2e-6:
-        return None  # the first frequency of a base is 1
-    steps = np.arange(pairs) / pairs
-    rate = -np.log(frequencies[-1]) / steps[-1]
-    for digits in range(17):
-        rho = float(f"{np.exp(rate):.{digits}e}")
-        if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):
-            return rho
-    return None
 
 
 def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
@@ -699,12 +679,3 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
            [0.54 , 1.   , 0.841, 0.01 ]])
     """
     return replace(rope(length, 2 * d, rho=rho), name="pope", params={"d": 2 * d, "head": d})
-
-
-def rotated_columns(enc: DeclaredEncoding) -> Columns:
-    """First and second columns of the pairs of a rotation, in the order of its phases."""
-    layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
-    if layout == "axis-halves" and len(enc.domain.sides) > 1:
-        axis = np.argmax(enc.measure.frequencies != 0, axis=1)
-        sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1))).tolist()
-    return columns_of_blocks(layout, sizes)

@@ -1,4 +1,4 @@
-"""Codes on several axes: equal to public implementations, and to one another where these are."""
+"""Vectors on several axes equal public implementations and recorded tables."""
 
 import json
 from functools import partial
@@ -21,7 +21,7 @@ def on(spec, grid, d, **own):
 
 
 def tolerance(enc):
-    """What rounding of float32 phases leaves of sines and cosines."""
+    """Return the error that rounding float32 phases causes in sines and cosines."""
     if enc.measure is None:  # rows in another order: phases are below 2 x side
         return 2 * FLOAT32 * (1 + 2 * max(enc.domain.sides))
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[enc.domain.prefix :]))
@@ -66,7 +66,7 @@ def test_cosines_and_sines_of_libraries_are_the_same_in_any_storage(public, name
 
 
 def cos_and_sin(enc):
-    """Codes as they are added, or of what turns all cosines before all sines."""
+    """Return the added vectors, or a rotation's cosines followed by its sines."""
     table, mixed = enc.table(), enc.injection == "rotate" and enc.params["layout"] != "halves"
     return np.hstack([table[:, ::2], table[:, 1::2]]) if mixed else table
 
@@ -78,17 +78,59 @@ def test_a_table_is_the_one_recorded(name):
 
 
 def test_every_convention_is_compared_with_its_source(public):
-    """Run, or recorded from a named version; a new one without either is found here."""
+    """Every convention is compared with a public implementation or a recorded table."""
     named = [f"axial {name}" for name in public.TABLES]
     named += [f"axial-rope {name}" for name in public.ROTATIONS]
-    named += [*RECORDED, "axial-rope vjepa2"]  # with a test of its own
+    named += [*RECORDED, "axial-rope vjepa2", "axial-rope videorope"]  # have separate tests
     compared = {name.partition(",")[0] for name in named}
     known = {f"{family} {name}" for family, rows in read_conventions().items() for name in rows}
     assert known - compared == set()
 
 
+def videorope_twin(grid, d, sections, delta, rho):
+    """Cosines and sines as m_modify_forward deals positions, by loops over tokens and pairs."""
+    rows = []
+    for t, h, w in np.ndindex(grid):
+        frame = delta * t
+        place = (frame, frame + h - (grid[1] - 1) // 2, frame + w - (grid[2] - 1) // 2)
+        of_rows = d // 2 - sections
+        axes = [1 + k % 2 if k < of_rows else 0 for k in range(d // 2)]
+        phases = np.array([place[a] * rho ** (-2 * k / d) for k, a in enumerate(axes)])
+        rows.append(np.hstack([np.cos(phases), np.sin(phases)]))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("grid", "d", "own"),
+    [
+        ((3, 4, 5), 128, {}),
+        ((2, 3, 4), 16, {"share": (2.0, 3.0, 3.0), "stretch": (1.0, 1.0, 1.0)}),
+        ((4, 2, 2), 8, {"share": (2.0, 1.0, 1.0), "rho": 100.0}),
+    ],
+)
+def test_videorope_deals_rows_first_on_a_diagonal(grid, d, own):
+    enc = on("axial-rope:convention=videorope", grid, d, **own)
+    of_frames = round(d / 2 * (own["share"][0] / sum(own["share"]) if own else 0.25))
+    twin = videorope_twin(grid, d, of_frames, 1 / own.get("stretch", (2,))[0], own.get("rho", 1e6))
+    np.testing.assert_allclose(enc.table(), twin, atol=1e-13)
+    places = enc.domain.places(enc.domain.x)
+    inner = enc.measure.squared_length * enc.measure.kernel(places[:, None] - places)
+    np.testing.assert_allclose(enc.table() @ enc.table().T, inner, atol=1e-11)
+    assert compare(enc, table_on(grid, twin)).same
+
+
+def test_videorope_has_the_published_angles():
+    """Raw coordinates (t, h, w) = (7, 3, 5) at d 128, base 1e6: the angles of three pairs."""
+    omega = on("axial-rope:convention=videorope", (2, 9, 9), 128).measure.frequencies
+    rows, columns, frames = omega[0, 1], omega[1, 2], omega[48, 0] / 0.5
+    found = [3 * rows, 5 * columns, 7 * frames]
+    assert found == pytest.approx([3, 4.02921094, 2.21359436e-04], rel=1e-7)
+    assert (omega[48:, 1:] == 0).all()
+    assert (omega[:48, 0] == 0.5 * omega[:48, 1:].sum(axis=1)).all()
+
+
 def test_mixed_frequencies_start_as_recorded():
-    """The second half of a head is the first one turned by 90 degrees; all have their lengths."""
+    """The second half of a head is the first half rotated by 90 degrees, with equal lengths."""
     recorded = np.array(RECORDED["mixed frequencies"])
     enc = build("mixed-rope", d=16, grid=(3, 4), heads=2)
     own = enc.measure.frequencies[:, ::-1].T
@@ -110,7 +152,7 @@ FEATURES = [f"fourier-features:mapping={m}" for m in ("gaussian", "sam", "nerf",
 
 @pytest.mark.parametrize("spec", KERNELS + FEATURES)
 def test_inner_products_are_the_kernel_declared(spec):
-    """Rows before the grid are zeros where codes are added, and not turned where they turn."""
+    """Prefix rows are zero if vectors are added, and not rotated if pairs rotate."""
     enc = on(spec, (2, 3, 5) if "wan" in spec else (3, 5), 32, prefix=2)
     table = enc.table()[2:]
     places = enc.domain.places(enc.domain.x[2:])
@@ -121,7 +163,7 @@ def test_inner_products_are_the_kernel_declared(spec):
 
 
 def test_vjepa2_rotates_its_neighbours_by_cosines_in_halves(public):
-    """The numbers are those it multiplies with: q * cos + turned(q) * sin."""
+    """The rows are the numbers by which V-JEPA 2 multiplies: q * cos + rotate_half(q) * sin."""
     grid, d = (2, 3, 4), 32
     made = public.vjepa2_of_ones(grid, d)
     enc = on("axial-rope:convention=vjepa2", grid, d)

@@ -1,4 +1,4 @@
-"""Sines and cosines off the geometric grid: formulas, published values, and features on grids."""
+"""Sinusoids off the geometric grid: formulas, published values, and features on grids."""
 
 import math
 
@@ -26,7 +26,7 @@ def features(mapping, d=20, **own):
 
 @pytest.mark.parametrize("coordinates", ["unit", "position", "centred", "closed"])
 def test_gaussian_features_are_those_of_the_paper(coordinates):
-    """Cosines, then sines, of 2 pi b v, where the sine keeps the sign that the measure drops."""
+    """The features are cosines, then sines, of 2 pi b v, with the signs of b kept in the sines."""
     b = np.random.RandomState(0).normal(0.0, 2.0, (10, 2))
     assert b[:, 0].min() < 0 < b[:, 0].max()
     u = np.stack([ROWS, COLUMNS], axis=1).astype(float)

@@ -1,4 +1,4 @@
-"""Times: formulas of the authors, units, and times that are positions."""
+"""Encodings of times: formulas of the authors, units, and times that are positions."""
 
 import math
 
@@ -34,23 +34,23 @@ def test_vectors_at_irregular_times_are_answered_by_their_table(name):
     table = enc.table()
     apart = np.linalg.norm(table[:, None] - table, axis=2) + 1e9 * np.eye(8)
     assert pefourier.check(enc).min_distance == pytest.approx(apart.min(), abs=1e-12)
-    assert not is_stationary(enc)  # lags are no multiples of the spacing
+    assert not is_stationary(enc)  # lags are not multiples of the spacing
     assert isinstance(enc, ShiftInvariantEncoding) == (name in DECLARED)
 
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_declared_vectors_depend_on_differences_of_times_alone(name):
-    """By the definition: each pair's inner product is the kernel at its difference of times."""
+    """Each inner product is the kernel at the difference of two times."""
     table = pefourier.encode(name, d=6, times=IRREGULAR)
     found = pefourier.relations(name, d=6, times=IRREGULAR)
     apart = np.abs(np.subtract.outer(IRREGULAR, IRREGULAR))
-    kernel = np.interp(apart, found.lags, found.kernel)  # at steps of a sixteenth of a wave
+    kernel = np.interp(apart, found.lags, found.kernel)  # in steps of 1/16 of a wavelength
     assert np.abs(table @ table.T / 3 - kernel).max() < 0.02
     assert (found.toeplitz_residual, found.shift_residual) == (0, 0)
     assert found.lags[-1] == pytest.approx(8.2)
     rise = np.flatnonzero(np.diff(found.kernel) > 1e-12)[0] + 1
     assert found.first_rise == found.lags[rise]
-    per = 1 if name == "sinusoidal" else 4  # its waves count in the unit of the times
+    per = 1 if name == "sinusoidal" else 4  # wavelengths in the unit of the times
     even = pefourier.relations(name, d=6, times=np.arange(9) / per + 7)
     rows = pefourier.relations(name, length=9, d=6)
     assert even.lags.tolist() == (np.arange(9) / per).tolist()
@@ -59,7 +59,7 @@ def test_declared_vectors_depend_on_differences_of_times_alone(name):
 
 
 def test_nothing_folds_at_irregular_times_and_even_ones_do():
-    """Waves of 48 / 10^(2 i / 6) radians a span of 8.2: two of three beyond pi a mean step."""
+    """Irregular times have no aliasing; regular times with frequencies beyond pi a step do."""
     enc = load("mtan-fixed", d=6, times=IRREGULAR)
     waves = 2 * np.pi * 8.2 / (48 / 10.0 ** (2 * np.arange(3) / 6))
     found = pefourier.spectrum("mtan-fixed", d=6, times=IRREGULAR, lattice=64, sigma=0)

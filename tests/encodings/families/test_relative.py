@@ -1,4 +1,4 @@
-"""Codes of lags: published slopes and buckets, formulas of the authors, and which lags are one."""
+"""Vectors of lags: published slopes and buckets, authors' formulas, and equal lags."""
 
 import math
 
@@ -36,11 +36,11 @@ def test_t5_buckets_agree_with_whole_numbers(buckets, longest):
 
 
 TOLD_APART = [
-    ("shaw:clip=5", 6, "injective", 11),  # every lag has its vector
+    ("shaw:clip=5", 6, "injective", 11),  # every lag has a distinct vector
     ("shaw:clip=4", 6, "collides", 9),
-    ("alibi", 6, "symmetric in the lag", 6),  # left and right are one
+    ("alibi", 6, "symmetric in the lag", 6),  # lags to the left and right share a vector
     ("kerple:kernel=power,causal=true", 6, "distinct lags", 6),
-    ("t5", 9, "distinct lags", 17),  # distances 0 … 8 have a bucket each
+    ("t5", 9, "distinct lags", 17),  # distances 0 … 8 have one bucket each
     ("t5", 10, "collides", 17),
     ("t5:causal=true", 18, "collides", 17),
     ("t5:causal=true", 200, "collides", 32),
@@ -68,7 +68,7 @@ def test_kerple_is_the_formula_of_its_authors(kernel):
     table = load(f"kerple:kernel={kernel}", length=5, d=400).table()
     stream = np.random.RandomState(0)
     p, a = stream.uniform(0, 2, 400), stream.uniform(0, 1, 400)
-    assert p.min() < 0.01 > a.min()  # where the authors clip
+    assert p.min() < 0.01 > a.min()  # the range in which the authors clip
     p, a, lag = np.maximum(p, 0.01), np.maximum(a, 0.01), np.abs(np.arange(-4, 5))[:, None]
     expected = -p * np.log(1 + a * lag) if kernel == "log" else -a * lag**p
     np.testing.assert_allclose(table, expected, atol=1e-14)

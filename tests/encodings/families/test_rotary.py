@@ -1,11 +1,12 @@
-"""Rotary frequencies by closed forms in 50 digits, published values, and the published code."""
+"""Rotary frequencies equal closed forms in 50 digits, published values and published code."""
 
 import mpmath as mp
 import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.encodings.families.rotary import SCALINGS, base_of
+from pefourier.encodings.families.absolute import base_of
+from pefourier.encodings.families.rotary import SCALINGS
 from pefourier.errors import PefourierError
 from pefourier.questions.operators import compare_operators, operator_at
 
@@ -19,7 +20,7 @@ FACTORED = [
     (LLAMA2 + ",attention_factor=1.5", 1.5),
     # quotient of 0.1 m ln 16 + 1 for both m
     (LLAMA2 + ",mscale=2,mscale_all_dim=1", 1.5545177444479562 / 1.2772588722239782),
-    # as DeepSeek's code: with one m alone, or zero, neither counts
+    # as in DeepSeek's source code: with only one m, or zero, neither has an effect
     (LLAMA2 + ",mscale=0.707,mscale_all_dim=0", 1.2772588722239782),
     (LLAMA2 + ",mscale_all_dim=0.707", 1.2772588722239782),
     ("rope:scaling=yarn,factor=0.5,original=64", 1.0),
@@ -135,7 +136,7 @@ CASES = [
     ("yarn", {"factor": 40.0, "original": 4096, "truncate": False}),
     ("yarn", {"factor": 5.0, "original": 700, "beta_fast": 20.0, "beta_slow": 2.0}),
     ("yarn", {"factor": 5.0, "original": 3}),  # both limits below the first pair
-    ("yarn", {"factor": 5.0, "original": 10**9}),  # the upper limit beyond the last
+    ("yarn", {"factor": 5.0, "original": 10**9}),  # the upper limit beyond the last pair
     ("yarn", {"factor": 5.0, "original": 7, "beta_fast": 9.0, "beta_slow": 2.0}),  # equal limits
     *(("longrope", {"factor": 32.0, "original": n, **LISTS}) for n in (100, 5000)),
     ("llama3", {"factor": 8.0, "original": 8192}),
@@ -143,7 +144,7 @@ CASES = [
     ("llama3", {"factor": 4.0, "original": 999, "low_freq_factor": 1.0, "high_freq_factor": 1.0}),
     ("proportional", {"factor": 3.0}),
     ("clip", {}),
-    ("clip", {"clipped": 99}),  # more than there are
+    ("clip", {"clipped": 99}),  # more pairs than the head has
     ("clip", {"clipped": 1}),
     ("factors", {"factors": LONG}),
 ]
@@ -164,7 +165,7 @@ def test_every_scaling_has_a_twin_and_a_case():
 
 @pytest.mark.parametrize(("partial", "d", "over"), [(0.25, 96, 24), (0.4, 96, 38), (0.5, 90, 45)])
 def test_partial_rotation_has_vectors_for_the_rotated_dimensions_only(partial, d, over):
-    """An odd share is rounded up to pairs, on a grid over what it is."""
+    """An odd number of rotated dimensions is rounded up to pairs; exponents keep the odd number."""
     enc = load(f"rope:partial={partial}", length=9, d=d)
     pairs = (over + 1) // 2
     assert enc.dim == enc.table().shape[1] == enc.params["rotated"] == 2 * pairs
@@ -207,7 +208,7 @@ def test_xpos_is_the_formula_and_its_products_with_keys_depend_on_the_lag(layout
 
 
 def test_commuting_planes_turn_as_the_code_of_grape_has_them(tmp_path):
-    """y1 = x1 cos + x2 sin, y2 = x2 cos - x1 sin, by frequencies exp(log_freq) in a file."""
+    """The rotation is y1 = x1 cos + x2 sin, y2 = x2 cos - x1 sin, with frequencies of a file."""
     own = np.exp(np.random.default_rng(0).normal(-2, 1, 4))
     np.save(tmp_path / "freq.npy", own)
     enc = load(f"grape:inv_freq={tmp_path / 'freq.npy'}", 12)
@@ -220,7 +221,7 @@ def test_commuting_planes_turn_as_the_code_of_grape_has_them(tmp_path):
     assert (found.relation, found.name) == ("permuted", "reversed")
 
 
-GRID = 5e5 ** (-np.arange(8) / 8)  # inv_freq, a vector as models and engines keep it
+GRID = 5e5 ** (-np.arange(8) / 8)  # inv_freq vectors as models and engines store them
 
 
 def test_a_vector_of_frequencies_is_the_rotation_of_its_base(tmp_path, monkeypatch, rng):
@@ -268,7 +269,7 @@ def test_polar_positions_are_those_of_x_transformers():
 
 
 def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
-    """-Im of the sum whose real part rope has, by complex numbers."""
+    """The score is minus the imaginary part of the complex sum whose real part is rope's score."""
     n, d = 9, 6
     q, k = np.random.default_rng(0).standard_normal((2, n, d))
     number = [x[:, : d // 2] + 1j * x[:, d // 2 :] for x in (q, k)]

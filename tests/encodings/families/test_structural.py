@@ -1,4 +1,4 @@
-"""Codes of trees, the branches from a node to the root, and states of a recurrent unit."""
+"""Vectors of trees (branches from a node to the root) and states of a recurrent unit."""
 
 import math
 
@@ -26,7 +26,7 @@ def test_tree_vectors_are_the_branches_to_the_root():
 
 
 def test_several_decays_stand_side_by_side():
-    table = load("tree:parents=-1;0;1,p=0.5;-0.6", d=9).table()  # two steps of 2 x 2, one over
+    table = load("tree:parents=-1;0;1,p=0.5;-0.6", d=9).table()  # two steps of 2 x 2, one left
     first, second = math.sqrt(0.75 * 4.5), math.sqrt(0.64 * 4.5)
     expected = [first, second, 0, 0, 0.5 * first, -0.6 * second, 0, 0, 0]
     np.testing.assert_allclose(table[2], expected, atol=1e-15)

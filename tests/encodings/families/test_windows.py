@@ -1,4 +1,4 @@
-"""Biases of displacements in windows: equal to the modules of transformers, given their weights."""
+"""Biases of displacements in windows equal the transformers modules with the same weights."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 
 def pairwise(enc, rows=0):
-    """Biases of all queries and keys, (n, n, heads), out of codes of displacements."""
+    """Return the biases of all queries and keys, (n, n, heads), from rows of displacements."""
     places = np.indices(GRID).reshape(2, -1).T
     lags = places[None] - places[:, None]  # key - query
     x = enc.domain.x[rows:]
@@ -22,7 +22,7 @@ def pairwise(enc, rows=0):
 
 
 def authors_table(enc, rows=0):
-    """The same biases in the order of the authors' tables: displacements query - key."""
+    """Return the biases in the order of the authors' tables, displacements query - key."""
     return enc.table()[rows:][::-1]
 
 

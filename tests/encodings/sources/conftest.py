@@ -1,4 +1,4 @@
-"""Tests of files run in a folder of their own."""
+"""Run the tests of files in an empty folder."""
 
 import pytest
 

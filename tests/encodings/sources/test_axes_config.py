@@ -1,4 +1,4 @@
-"""Configs of vision models: their grid, and the codes their modules make on it."""
+"""Configs of vision models: their grids, and the vectors of their modules on the grids."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from pefourier.questions.context import describe_context
 
 @pytest.fixture
 def config(config):
-    """Writes a config.json of a model type or class and gives its path."""
+    """Return a function that writes a config.json of a model type or class."""
 
     def write(kind, **own):
         return config({"_class_name" if kind.endswith("Model") else "model_type": kind, **own})
@@ -24,8 +24,8 @@ def config(config):
 
 REGISTERS = {"num_register_tokens": 4}
 TURNED = {"use_rotary_positional_embeddings": True}
-FRAMES = {"sample_frames": 81, "patch_size_t": 2}  # 21 of them, padded to 22
-SETS = [  # model type, what is no default; encoding, grid, prefix, d
+FRAMES = {"sample_frames": 81, "patch_size_t": 2}  # 21 frames, padded to 22
+SETS = [  # model type, settings other than defaults; encoding, grid, prefix, d
     ("dinov3_vit", {}, "axial-rope", (14, 14), 1, 64),
     ("eomt_dinov3", REGISTERS, "axial-rope", (40, 40), 5, 64),
     ("pixtral", {}, "axial-rope", (64, 64), 0, 64),
@@ -66,7 +66,7 @@ def test_a_config_gives_its_grid(config, kind, own, name, grid, prefix, d):
     [("FluxTransformer2DModel", 38, 57), ("HunyuanVideoTransformer3DModel", 0, 19)],
 )
 def test_layers_of_both_kinds_turn(config, kind, single, layers):
-    """FLUX's 38 single layers were left out: layers 0-18."""
+    """The layers with rotations include FLUX's single layers."""
     path = config(kind, num_layers=19, num_single_layers=single)
     (found,) = describe_context(path)[1].layers
     assert found.index == tuple(range(layers))
@@ -74,7 +74,7 @@ def test_layers_of_both_kinds_turn(config, kind, single, layers):
 
 @pytest.mark.parametrize("own", [{}, {"window_size": 100, "fullatt_block_indexes": [1]}])
 def test_windows_of_an_image_are_those_of_transformers(config, own):
-    """Qwen2.5-VL's layers were said to see the whole image, 28 of 32 of which see 8x8 patches."""
+    """The layers of Qwen2.5-VL with a window are those of transformers."""
     qwen = pytest.importorskip("transformers.models.qwen2_5_vl.configuration_qwen2_5_vl")
     utils = pytest.importorskip("transformers.vision_utils")
     meant = qwen.Qwen2_5_VLVisionConfig(**own)
@@ -140,7 +140,7 @@ def test_pixart_and_sd3_have_the_tables_of_diffusers(config):
 
 @pytest.fixture
 def weights(folder, config):
-    """Writes a config and a tensor beside it."""
+    """Return a function that writes a config and a tensor next to it."""
 
     def write(kind, name, tensor, **own):
         safetensors(folder / "model.safetensors", {name: tensor})
@@ -183,7 +183,7 @@ def test_a_table_of_another_size_wants_a_grid(weights):
             load(path, grid=grid)
     assert load(path, grid=(3, 4)).domain.prefix == 1
     assert load(path, grid=(3, 4)).findings == ()
-    for rows, prefix in ((15, 0), (20, 5)):  # 15 patches and one row before them
+    for rows, prefix in ((15, 0), (20, 5)):  # 15 patches and one prefix row
         enc = load(weights("vit", name, RANDOM[None, :rows], **SMALL))
         assert enc.domain.prefix == prefix
         assert [f.code for f in enc.findings if f.severity == "warning"] == ["weights-config"]
@@ -211,7 +211,7 @@ def test_a_table_of_another_size_wants_a_grid(weights):
         ("detr", {"position_embedding_type": "learned"}, "is not supported"),
     ],
 )
-def test_what_a_config_cannot_mean_is_refused(config, kind, own, stated):
+def test_invalid_configs_are_refused(config, kind, own, stated):
     with pytest.raises(PefourierError) as caught:
         load(config(kind, **own))
     assert stated in str(caught.value)

@@ -1,4 +1,4 @@
-"""A config is data: what is no JSON, too large, or not there ends in one line."""
+"""A config is data: invalid JSON, too large a file or a missing file ends in one line."""
 
 import time
 
@@ -42,7 +42,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("content", "stated"), REFUSED.items(), ids=range(len(REFUSED)))
-def test_what_is_no_config_is_refused_in_one_line(content, stated, tmp_path):
+def test_invalid_configs_are_refused_in_one_line(content, stated, tmp_path):
     path = tmp_path / "config.json"
     for place in (path, tmp_path, tmp_path / "nowhere" / "config.json"):
         with pytest.raises(PefourierError, match=r"(no file|unknown file) '"):
@@ -77,7 +77,7 @@ def test_each_kind_of_model_is_answered_or_refused_with_its_reason(kind, config)
 
 
 def test_each_kind_of_model_has_a_reason():
-    """All but those whose positions are read, which have errors of their own."""
+    """Every kind of model without readable positions has a reason in the list of reasons."""
     kinds = {row["kind"].split()[0] for row in ROWS.values()}
     assert kinds - read_toml(REASONS)["kinds"].keys() == {"rotary", "learned", "t5"}
 
@@ -87,12 +87,12 @@ def test_large_configs_take_seconds_and_not_minutes(name, config):
     path = config({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 1, **BAD[name]})
     begun = time.process_time()
     enc = load(path, length=9)
-    assert time.process_time() - begun < 10  # looking for names near each key takes over 60
+    assert time.process_time() - begun < 10  # a search for names near each key takes over 60
     assert len(enc.findings) < 12
 
 
 @pytest.mark.parametrize("key", ["auto_map", "trust_remote_code"])
-def test_code_that_a_config_names_is_not_run_and_that_is_stated(key, config, folder):
+def test_source_code_named_by_a_config_is_not_run(key, config, folder):
     (folder / "modeling_mine.py").write_text("raise SystemExit('run')")
     path = config(
         {"model_type": "mine", "head_dim": 8, "rope_theta": 5.0, key: {"A": "modeling_mine.B"}}
@@ -103,7 +103,7 @@ def test_code_that_a_config_names_is_not_run_and_that_is_stated(key, config, fol
 
 @pytest.mark.parametrize("inner", ["vision_config", "thinker_config.vision_config"])
 def test_keys_around_a_tower_are_the_text_models(config, inner):
-    """Its own rope_theta was said to be unread, with the advice to write rope_theta."""
+    """A key of the model around a vision tower is not reported as unread by the tower."""
     tower, whole = {"model_type": "qwen2_vl_vision", "rope_interval": 2}, {}
     around = {"rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
     whole = {"model_type": "qwen2_vl", **around, "vision_config": tower}
@@ -119,7 +119,7 @@ def test_keys_around_a_tower_are_the_text_models(config, inner):
 
 
 def test_a_key_around_the_text_model_is_named_where_it_stands(config):
-    """The section of the text model was said to hold it."""
+    """An unread key outside the text model's section is reported without that section."""
     text = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
     enc = load(config({"model_type": "llava", "rope_interval": 2, "text_config": text}))
     (note,) = [f.message for f in enc.findings if f.code == "unread-key"]

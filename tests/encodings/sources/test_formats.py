@@ -1,4 +1,4 @@
-"""Each format is read as it was written, and every damaged file ends in one plain line."""
+"""Each format reads back what was written, and a damaged file ends in one error line."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def test_other_libraries_read_what_is_written():
     tensors = safetensors.torch.load_file("x.safetensors")
     np.testing.assert_array_equal(tensors["codes"], TABLE)
     with Path("x.safetensors").open("rb") as stream:
-        assert int.from_bytes(stream.read(8), "little") % 8 == 0  # aligned, so mapped fast
+        assert int.from_bytes(stream.read(8), "little") % 8 == 0  # aligned for fast mapping
 
 
 @pytest.mark.parametrize("dtype", EPS, ids=str)
@@ -96,7 +96,7 @@ def entry(shape=(2, 3), offsets=(0, 24)):
 
 @pytest.mark.parametrize("suffix", ["npy", "safetensors"])
 def test_large_files_are_mapped_not_read(suffix):
-    """So that a sparse file of 16 GiB opens on a small machine."""
+    """A sparse file of 16 GiB opens on a small machine."""
     shape, size = (2**20, 2**12), 2**34
     if suffix == "npy":
         np.lib.format.open_memmap("x.npy", "w+", np.float32, shape).flush()
@@ -144,7 +144,7 @@ SAFETENSORS += [
     safetensors_bytes(entry(shape=(-2, -3)), bytes(24)),
     safetensors_bytes(entry(offsets=(0, 20)), bytes(24)),
     safetensors_bytes(entry(offsets=(-24, 0)), bytes(24)),
-    safetensors_bytes(TWICE, bytes(24)),  # which the library takes where both are the same
+    safetensors_bytes(TWICE, bytes(24)),  # the library accepts two equal tensors of one range
 ]
 NPY = [
     b"",
@@ -158,7 +158,7 @@ NPY = [
     *(npy_bytes(text) for text in (b"-" * 9000 + b"1", b"1" + b"+1" * 4000, b"(" * 9000)),
     npy_bytes(b"__import__('os').system('false')"),
     npy_bytes(b" " * 4, version=b"\2\0", width=4)[:8] + b"\xff" * 9000,
-    *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # 20 s once
+    *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # took 20 s
     npy_bytes(b"{'descr" + b" " * 9900 + b"$", version=b"\2\0", width=4),
     *(npy_bytes(text) for text in (b"{" + 9000 * b" " + b"?", b"{" + 4000 * b"[", 9000 * b"'")),
     *(npy_bytes(text) for text in (b"{'descr': " + 9000 * b"(", b"[1]", b"{}", b"")),
@@ -187,7 +187,7 @@ def test_damaged_files_are_refused(suffix, content):
 
 
 class Attack:
-    """A pickle that makes a file when it is loaded."""
+    """A pickle that makes a folder if it is loaded."""
 
     def __reduce__(self):
         return os.mkdir, ("hacked",)
@@ -209,7 +209,7 @@ def test_odd_tensors():
     torch.save({"a": {"codes": vectors, 7: torch.ones(3)}, ("tuple",): torch.ones(2, 2)}, "x.pt")
     assert read_table("x.pt")[0].tolist() == [[1, 1]] * 3
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that such tensors are prototypes, or deprecated
+        warnings.simplefilter("ignore")  # such tensors are prototypes or deprecated
         odd = {
             "sparse": torch.eye(3).to_sparse(),
             "meta": torch.ones(3, 2, device="meta"),
@@ -229,13 +229,13 @@ def test_damaged_archives():
     whole = npz_file({"codes": TABLE})
     put("cut.npz", whole[:-40])
     put("zeros.npz", whole.replace(TABLE.tobytes(), bytes(120)))
-    for kind in ("LZMA", "BZIP2"):  # a few kB of which are gigabytes
+    for kind in ("LZMA", "BZIP2"):  # a few kB of either expand to gigabytes
         put(f"{kind}.npz", npz_file({"codes": TABLE}, getattr(zipfile, f"ZIP_{kind}")))
-    np.testing.assert_array_equal(read_table("LZMA.npz")[0], TABLE)  # as data of training are
+    np.testing.assert_array_equal(read_table("LZMA.npz")[0], TABLE)  # as for training data
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
     with warnings.catch_warnings(), zipfile.ZipFile("twice.npz", "w") as archive:
-        warnings.simplefilter("ignore")  # that the name is there
+        warnings.simplefilter("ignore")  # the duplicate name
         for _ in range(2):
             archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
     put("table.npz", npy_bytes(HEADER, bytes(120)))

@@ -1,4 +1,4 @@
-"""Rotations in GGUF files as llama.cpp's converters write them."""
+"""Rotations in GGUF files, as llama.cpp's converters write them."""
 
 import struct
 from itertools import permutations
@@ -48,7 +48,7 @@ EXT = "rope__scaling__yarn_ext_factor"
 YARN |= {"rope__scaling__original_context_length": 32768}
 
 
-def test_factors_in_float32_are_the_scaling_of_the_config_and_without_them_it_is_lost(write):
+def test_float32_factors_hold_the_scaling_of_the_config(write):
     config = load("rope:rho=5e5,scaling=llama3,factor=8,original=8192", 512, 128)
     plain = load("rope:rho=5e5", 8, 128).measure.frequencies
     factors = plain / config.measure.frequencies  # as llama.cpp's converter computes them
@@ -68,13 +68,13 @@ def test_factors_in_float32_are_the_scaling_of_the_config_and_without_them_it_is
 def test_a_file_is_that_of_its_config_whichever_rows_llama_cpp_pairs(
     write, config, run, kind, arch, relation
 ):
-    """Its converter has put the rows of weights into the order of the architecture."""
+    """A file equals its config, up to the row order of the architecture's converter."""
     own = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 512}
     path = write(arch=arch, **SIZES)
     for pair in permutations([config({"model_type": kind, "rope_theta": 5e5, **own}), path]):
         done = run("compare", *pair, "--json")
         assert (done.status, done.results[0]["operator"]["relation"]) == (0, relation)
-    if relation == "permuted":  # nobody says for which weights this name stands
+    if relation == "permuted":  # the row order of its weights is unknown
         assert run("compare", "rope:rho=5e5", path, "--json").status == 1
 
 
@@ -98,21 +98,21 @@ def test_two_lists_are_longrope(write):
 @pytest.mark.parametrize(
     ("arch", "layout", "vectors"),
     [
-        ("llama", "interleaved", ["rope-scaling-lost"]),  # of base 5e5 and 131072 positions
-        ("smollm3", "interleaved", ["gguf-unsaid"]),  # of layers without positions
+        ("llama", "interleaved", ["rope-scaling-lost"]),  # base 5e5 and 131072 positions
+        ("smollm3", "interleaved", ["gguf-unsaid"]),  # its layers without positions
         ("qwen3", "halves", []),
         ("qwen3vl", "halves", ["rope-axes"]),
         ("nobody", "halves", ["gguf-unsaid"]),
     ],
 )
 def test_rows_are_paired_as_llama_cpp_pairs_them(write, arch, layout, vectors):
-    """Once halves were taken of all; with weights trained for the other, perplexity is 4419."""
+    """Each architecture pairs rows as llama.cpp does."""
     enc = load(write(arch=arch, **SIZES))
     assert (enc.params["layout"], [f.code for f in enc.findings]) == (layout, vectors)
 
 
 def axes_in_c(sections, pairs, by_rotations):
-    """ggml_mrope_cache_init of llama.cpp, branch by branch."""
+    """Return the axes of pairs as ggml_mrope_cache_init of llama.cpp assigns them."""
     found = ""
     for pair in range(pairs):
         sector = pair % sum(sections)
@@ -164,7 +164,7 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_rotation
 
 
 ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
-REFUSED = [  # architecture, tensors, values, words
+REFUSED = [  # architecture, tensors, values, part of the error
     ("bert", {}, {}, "neither rope.dimension_count"),
     ("bloom", {}, SIZES, "does not rotate in 'bloom'"),
     ("qwen2vl", {}, SIZES | {"rope__dimension_sections": [-1, 1, 1, 1]}, "four counts; got"),
@@ -180,7 +180,7 @@ REFUSED = [  # architecture, tensors, values, words
 
 
 @pytest.mark.parametrize(("arch", "tensors", "values", "words"), REFUSED)
-def test_what_a_file_does_not_set_is_refused(write, arch, tensors, values, words):
+def test_missing_keys_are_refused(write, arch, tensors, values, words):
     with pytest.raises(PefourierError, match=words):
         load(write(tensors, arch=arch, **values))
 
@@ -226,7 +226,7 @@ def test_the_header_is_what_the_package_gguf_reads(tmp_path):
 
 
 def head(*items, keys=1, tensors=0):
-    """The first bytes of a GGUF file, then text as it is written there and numbers of 4 bytes."""
+    """Return the first bytes of a GGUF file, followed by texts and 4-byte numbers."""
     reported = (struct.pack("<Q", len(i)) + i.encode() if isinstance(i, str) else i for i in items)
     numbers = (struct.pack("<I", i) if isinstance(i, int) else i for i in reported)
     return b"GGUF" + struct.pack("<IQQ", 3, tensors, keys) + b"".join(numbers)
@@ -246,8 +246,8 @@ DAMAGED = [
     head("k", 0, b"a", "k", 0, b"a", keys=2),  # one key twice
     *(head(keys=2**64 - 1), head(tensors=2**64 - 1, keys=0)),
     head("t", 4096, bytes(99), keys=0, tensors=1),
-    head("t", 1, many(2**60), 0, many(0), keys=0, tensors=1),  # behind its end
-    head("t", 1, many(7), 2, many(0), bytes(99), keys=0, tensors=1),  # no whole blocks
+    head("t", 1, many(2**60), 0, many(0), keys=0, tensors=1),  # beyond the end of the file
+    head("t", 1, many(7), 2, many(0), bytes(99), keys=0, tensors=1),  # not whole blocks
     head("general.alignment", 4, 0),
 ]
 
@@ -268,11 +268,11 @@ GEMMA |= {"attention__sliding_window": 512}
 @pytest.mark.parametrize(
     ("arch", "values", "base", "full"),
     [
-        ("gemma3", {}, 10000.0, (5, 11)),  # llama.cpp's own base and pattern
+        ("gemma3", {}, 10000.0, (5, 11)),  # llama.cpp's default base and pattern
         ("gemma3", {"rope__freq_base_swa": 20000.0}, 20000.0, (5, 11)),
         ("gemma3", {"attention__sliding_window_pattern": 3}, 10000.0, (2, 5, 8, 11)),
         ("modern-bert", {}, 10000.0, (0, 3, 6, 9)),
-        ("gemma2", {}, None, (1, 3, 5, 7, 9, 11)),  # whose windows turn by the base of the others
+        ("gemma2", {}, None, (1, 3, 5, 7, 9, 11)),  # its windows share the base of the other layers
     ],
 )
 def test_layers_with_a_window_are_reported(write, arch, values, base, full):
@@ -313,7 +313,7 @@ BY_ARCHITECTURE = [  # architecture, values, the rotation, the factor of logits
     ("llama", {"rope__dimension_count": 64}, "partial=.5", 1),
     ("llama", {"attention__key_length": 256, "rope__dimension_count": 256}, "d=256", 1),
     ("mistral3", YARN | {BETA: 16.0, TIMES: 1.0}, f"{FOURFOLD},beta_fast=16,attention_factor=1", 1),
-    ("llama", YARN | {BETA: 16.0}, FOURFOLD, 1),  # which does not read it
+    ("llama", YARN | {BETA: 16.0}, FOURFOLD, 1),  # ignored by this architecture
     ("deepseek2", V3 | {TIMES: 0.0707}, f"{FORTYFOLD},attention_factor=1", LITE),
     ("deepseek2", V3 | {TIMES: 0.1}, f"{FORTYFOLD},attention_factor=1", 1.8738542),
     ("deepseek32", V3 | {TIMES: 0.0707}, f"{FORTYFOLD},attention_factor={RATIO}", LITE),

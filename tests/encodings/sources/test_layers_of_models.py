@@ -1,4 +1,4 @@
-"""Which layers of a config have which positions, in published shapes of models."""
+"""The positions of each layer of a config, for published shapes of models."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ OWN = {FULL: {"rope_theta": 1e6}, LOCAL: {"rope_theta": 1e4}}
 NOBODY = {"model_type": "nobody", "head_dim": 64, "rope_parameters": OWN, "sliding_window": 128}
 V4_KINDS = [LOCAL, "heavily_compressed_attention", "compressed_sparse_attention"]
 ALL, NONE = (lambda *index: (index, "rotary")), (lambda *index: (index, "none"))
-SCHEDULES = {  # config, and runs: layers, kind, part, window
+SCHEDULES = {  # config, and its runs: layers, kind, part, window
     "no number": ({"model_type": "llama"}, [ALL()]),
     "by a pattern": (
         GEMMA | {"sliding_window_pattern": 4},
@@ -62,7 +62,10 @@ SCHEDULES = {  # config, and runs: layers, kind, part, window
 
 @pytest.fixture
 def runs(config):
-    """Runs of layers of a config with these keys; a kind that it does not name is learned."""
+    """Return a function that lists the runs of layers of a config.
+
+    A run without a named kind has learned positions.
+    """
 
     def read(**values):
         layers = open_model(config(values)).layers
@@ -85,7 +88,7 @@ def test_mimo_sees_so_many_tokens_before_and_itself(key, size, window, runs):
 
 
 def test_temperatures_are_those_of_the_code(config):
-    """Llama 4 tunes layers without positions: maxtext 1611."""
+    """Llama 4 scales the logits of layers without positions (maxtext 1611)."""
     code = modeling("transformers.models.ministral3.configuration_ministral3")
     theirs = code.get_llama_4_attn_scale(torch.tensor([[16383, 262143]]), 0.1, 16384).flatten()
     for kind, own, length, wanted in (
@@ -102,7 +105,7 @@ def test_temperatures_are_those_of_the_code(config):
 
 
 def transformers_windows(config):
-    """The window of each layer by transformers' own configuration; one where all are alike."""
+    """Return each layer's window from transformers' configuration, or one for all layers."""
     own = {
         name: value
         for name in ("sliding_window", "attention_chunk_size", "layer_types")
@@ -118,15 +121,12 @@ def transformers_windows(config):
 def print_results(config, name):
     try:
         return getattr(config, name, None)
-    except Exception:  # layers that differ, which only some attributes may tell
+    except Exception:  # layers differ, and some attributes raise an error
         return vars(config).get(name)
 
 
 def test_windows_are_those_of_transformers(config):
-    """Once ModernBERT, Mistral's default, Recurrent Gemma and Llama 4 without keys had none.
-
-    Types whose layers are laid out by a formula crashed.
-    """
+    """The windows of all types equal those of transformers' configurations."""
     differing, seen = {}, 0
     for kind in TYPES:
         other = kind.startswith("modernbert") or kind == "moshi"
@@ -135,7 +135,7 @@ def test_windows_are_those_of_transformers(config):
         try:
             with quiet():
                 theirs = config_class(kind)()
-        except Exception:  # a class that cannot be made without settings
+        except Exception:  # a class that needs settings
             continue
         expected = transformers_windows(theirs)
         count = print_results(theirs, "num_hidden_layers") or 4
@@ -157,7 +157,7 @@ def test_windows_are_those_of_transformers(config):
     ("kind", "own", "windows"),
     [
         ("qwen2", {"use_sliding_window": True, "max_window_layers": 2}, [None, None, 4096, 4096]),
-        ("qwen2", {"use_sliding_window": True, "max_window_layers": 0}, [4096] * 4),  # once None
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 0}, [4096] * 4),  # all windows
         ("qwen2", {}, [None] * 4),
         ("qwen2", {"sliding_window": 512}, [None] * 4),
         ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 3}, [9, None, 9, None]),
@@ -186,7 +186,7 @@ def test_windows_that_switches_set_are_those_of_transformers(runs, kind, own, wi
 
 
 def test_a_spec_that_names_a_part_of_a_config_reports_that_part(config):
-    """Once everything behind the # was cut off, and another model answered."""
+    """A SPEC that names a part of a config is answered for that part only."""
     text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
     other = {"model_type": "llama", "num_hidden_layers": 2}
     path = config({"model_type": "nobody", "text_config": text, "b_config": other})
@@ -218,7 +218,7 @@ V4_YARN = {"factor": 16.0, "original_max_position_embeddings": 4096, "beta_fast"
     ],
 )
 def test_deepseek_v4_rotates_as_its_own_module(scaling, config):
-    """Layers of ratio 0 slide and turn plainly; no factor before cosines unless it is set."""
+    """Layers of ratio 0 use the plain rotation, and the factor is 1 unless the config sets it."""
     from transformers.models.deepseek_v4 import configuration_deepseek_v4, modeling_deepseek_v4
 
     values = V4 | ({"rope_scaling": scaling} if scaling else {})
@@ -240,21 +240,21 @@ def test_deepseek_v4_rotates_as_its_own_module(scaling, config):
 
 RECORDED = json.loads(record_layers.FILE.read_text())
 TRIED = {kind: rows for kind, rows in RECORDED.items() if "R" in (rows[0][1] or "")}
-UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; both are built by timm alone
+UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; only timm builds these two
 
 
 def reported_letters(path):
-    """A letter for each layer of a config, as the record has them; none where none is told."""
+    """Return a letter for each layer of a config, or no letters without a layer order."""
     runs = open_model(path).layers
     letters = {i: "R" if run.kind == "rotary" else "." for run in runs for i in run.index}
     return "".join(letters[i] for i in range(len(letters)))
 
 
-def test_the_layers_that_turn_are_those_of_the_modules(config):
-    """Once seven types were told to turn in all layers, four more by keys that were not read.
+def test_the_layers_that_rotate_equal_transformers(config):
+    """The layers that rotate are those whose modules rotate in transformers.
 
-    Of each type in the form of a file with little but the type, and of those whose layers differ
-    also of the whole config that transformers makes.
+    Each type is tested with a config of little but its type. A type whose layers differ is also
+    tested with the whole config that transformers saves.
     """
     different, seen, several = [], Counter(), set()
     for kind, rows in TRIED.items():
@@ -278,7 +278,7 @@ def test_the_layers_that_turn_are_those_of_the_modules(config):
 
 
 def test_layers_that_numbers_name(runs):
-    """EXAONE turns all layers where it has no window."""
+    """EXAONE rotates in all layers if it has no window."""
     whole = {"layer_types": [FULL] * 4, "sliding_window": None}
     (run,) = runs(model_type="exaone4", num_hidden_layers=4, **whole)
     assert (run.kind, run.index) == ("rotary", (0, 1, 2, 3))
@@ -290,7 +290,7 @@ def test_layers_that_numbers_name(runs):
 FIVE = {"num_hidden_layers": 5}
 MANY = "must be a whole number from 1 to 16384; got"
 REFUSED = [
-    ({"model_type": "llama", "num_hidden_layers": 10**9}, MANY),  # which once took 8 GiB
+    ({"model_type": "llama", "num_hidden_layers": 10**9}, MANY),  # once took 8 GiB
     ({"model_type": "bloom", "n_layer": 10**9}, MANY),
     ({**NOBODY, "num_layers": 16385}, MANY),
     ({**FIVE, "model_type": "deepseek_v4", "compress_ratios": [0, 5]}, "compress_ratios"),

@@ -1,4 +1,4 @@
-"""Mistakes of configs and of their layers as people made them: each has its finding."""
+"""Known mistakes in configs and in their layers each have a finding."""
 
 import copy
 import json
@@ -28,12 +28,12 @@ def changed(config, *dropped, **own):
 
 
 def within(config, *dropped, **own):
-    """A config with another rope_scaling."""
+    """Return a config with another rope_scaling."""
     return changed(config, rope_scaling=changed(config["rope_scaling"], *dropped, **own))
 
 
 def moved(config):
-    """As transformers 5 saves it: base and scaling in rope_parameters alone."""
+    """Return a config as transformers 5 saves it, with all settings in rope_parameters."""
     new = {"rope_theta": config["rope_theta"], **(config.get("rope_scaling") or {})}
     new.setdefault("rope_type", "default")
     return changed(config, "rope_theta", "rope_scaling", rope_parameters=new)
@@ -73,7 +73,7 @@ MISTAKES = {  # finding and severity: configs
 
 @pytest.fixture
 def findings(config):
-    """Findings of the rotation of a part of a config, or of all that context tells."""
+    """Return a function that lists the findings of a part of a config, or of its context."""
 
     def read(values, part=None):
         path = config(values)
@@ -109,7 +109,7 @@ def test_published_configs_have_no_mistake(name, findings):
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_what_is_meant_is_no_mistake(values, code, findings):
+def test_intended_settings_have_no_finding(values, code, findings):
     assert code not in {f.code for f in findings(values)}
 
 
@@ -122,7 +122,7 @@ def test_a_config_as_transformers_saves_it_has_no_key_that_is_not_read(kind, fin
 
 
 @pytest.mark.parametrize("kind", ["musicflamingo", "granite_speech", "granite_speech_plus"])
-def test_keys_of_other_parts_of_a_model_are_not_taken_for_the_text_models(kind, findings):
+def test_keys_of_other_parts_of_a_model_have_no_finding(kind, findings):
     with quiet():
         saved = json.loads(config_class(kind)().to_json_string(use_diff=False))
     assert "unread-key" not in {f.code for f in findings(saved)}

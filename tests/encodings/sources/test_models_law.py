@@ -1,10 +1,10 @@
-"""The law: what a config is answered with is what transformers itself computes, or it is refused.
+"""A config is answered with what transformers computes, or it is refused.
 
-For every model type that the installed transformers knows: its default config as it is saved, only
-what differs from the class, without the keys of a rotation, and nothing but the type; with each of
-the usual keys changed; and configs of real models. Frequencies and attention factor by type of
-layer, to 1e-6 of its float32. Types are counted: those that agree, those that are refused, by
-reason, those that transformers cannot make of their own defaults.
+The law covers every model type of the installed transformers: its default config as saved, only
+its differences from the class, its config without the keys of a rotation, and the type alone; the
+default config with each usual key changed; and configs of real models. Frequencies and attention
+factors of each type of layer agree to 1e-6 in float32. The tests count the types that agree, those
+that are refused, by reason, and those that transformers cannot build from their defaults.
 """
 
 import inspect
@@ -44,7 +44,7 @@ CHANGES = {
 
 
 def module_of(kind, config):
-    """The rotary module of a model type, None where it has none."""
+    """Return the rotary module of a model type, or None."""
     row = type_row(kind)
     if "module" not in row:
         return None
@@ -55,7 +55,7 @@ def module_of(kind, config):
 
 
 def text_row(values):
-    """The row of the text model of a config."""
+    """Return the row of the text model of a config."""
     row = type_row(values["model_type"])
     while row["kind"] == "parts":
         inner = values.get(row["text"]) or {}
@@ -65,7 +65,7 @@ def text_row(values):
 
 
 def own_rotations(values, path):
-    """What transformers turns by, with a config as its text model; None where nothing turns."""
+    """Return the rotations that transformers computes for a config, or None without any."""
     if "module" not in text_row(values):
         return None
     with quiet():
@@ -78,7 +78,7 @@ def own_rotations(values, path):
 
 
 def verdict(values, path, tolerance=1e-6):
-    """agrees, differs, or why not: for each type of layer of a config."""
+    """Yield `agrees`, `differs` or the reason of a refusal for each type of layer of a config."""
     path.write_text(json.dumps(values))
     try:
         own = own_rotations(values, path)
@@ -100,7 +100,7 @@ def verdict(values, path, tolerance=1e-6):
             continue
         reported, frequencies = reported_frequencies(enc), waves
         if text_row(values).get("interleaved") == "rows":
-            wanted = np.sort(frequencies)[::-1]  # it puts their waves back into order
+            wanted = np.sort(frequencies)[::-1]  # sorted, as DeepSeek sorts frequencies
         elif enc.name == "axial-rope":
             wanted = np.unique(frequencies / frequencies.max())
         else:
@@ -112,11 +112,11 @@ def verdict(values, path, tolerance=1e-6):
         yield "agrees" if close else "differs"
 
 
-SWITCHED_OFF = {"granitemoehybrid", "zamba2"}  # whose model asks for a rotation only by a key
+SWITCHED_OFF = {"granitemoehybrid", "zamba2"}  # these models rotate only if a key is set
 
 
 def reported_frequencies(enc):
-    """Frequencies of a rotation; on axes, whatever their unit, those of any axis over the first."""
+    """Return the frequencies of a rotation; on axes, those of all axes over the largest."""
     if enc.name == "axial-rope":
         rotating = np.abs(enc.measure.frequencies).max(axis=1)
         return np.unique((rotating / rotating.max()).round(12))
@@ -128,11 +128,11 @@ def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)  # later tests share cores among processes
+    torch.set_num_threads(before)  # later tests share the cores among processes
 
 
 def saved(kind):
-    """The default config as it is saved, and only what differs from the class."""
+    """Return the default config as saved, and only its differences from the class."""
     with quiet():
         config = config_class(kind)()
         whole = json.loads(config.to_json_string(use_diff=False))
@@ -140,7 +140,7 @@ def saved(kind):
 
 
 def count(configs, path, tolerance=1e-6):
-    """How many configs have which verdict, and those that differ."""
+    """Count the configs by verdict, and list those that differ."""
     counts, different = Counter(), []
     for name, values in configs:
         for found in verdict(values, path, tolerance):
@@ -152,14 +152,14 @@ def count(configs, path, tolerance=1e-6):
 
 
 def turned_by_its_model(module, config, layer, q, k, layout):
-    """Queries and keys as a model's own code turns them, called as its attention calls it."""
+    """Rotate queries and keys with a model's source code, called as its attention calls it."""
     code = modeling(type(config).__module__)
     positions = torch.arange(q.shape[2]).expand(len(q), -1)
     with quiet():
         made = module(config)
         waves = made(q, positions, layer) if layer else made(q, positions)
     if not isinstance(waves, tuple):  # complex numbers
-        if config.model_type.startswith("llama4"):  # heads behind positions
+        if config.model_type.startswith("llama4"):  # heads after positions
             rotated = code.apply_rotary_emb(q.transpose(1, 2), k.transpose(1, 2), waves)
             return [x.transpose(1, 2) for x in rotated]
         return code.apply_rotary_emb(q, k, waves)
@@ -169,16 +169,17 @@ def turned_by_its_model(module, config, layer, q, k, layout):
         return [turn(x, *waves) for x in (q, k)]
     try:
         return turn(q, k, *waves)
-    except RuntimeError:  # what turns is cut out before
+    except RuntimeError:  # the rotated part is cut out before
         r = waves[0].shape[-1]
         rotated = turn(q[..., :r], k[..., :r], *waves)
         return [torch.cat([y, x[..., r:]], -1) for y, x in zip(rotated, (q, k), strict=True)]
 
 
 def turned_alike(kind, path):
-    """same, differs, or why not: for each type of layer, logits of `nn.Rotary` and of the model.
+    """Yield `same`, `differs` or a reason for each type of layer, comparing logits.
 
-    Logits, since some models leave the rows of neighbours in halves.
+    The comparison of `nn.Rotary` with the model uses logits, because some models return rotated
+    neighbours in the order of halves.
     """
     values, _ = saved(kind)
     path.write_text(json.dumps(values))
@@ -187,7 +188,7 @@ def turned_alike(kind, path):
         config = cls.from_dict(cls._dict_from_json_file(str(path)))
     try:
         module = module_of(kind, config)
-    except AttributeError:  # its code needs a package that is not here
+    except AttributeError:  # needs a package that is not installed
         return
     for layer in rotations(module, config):
         try:
@@ -208,7 +209,10 @@ def turned_alike(kind, path):
 
 
 def some_and_all(kinds, least):
-    """One kind of sixteen, and in `make test-all` each; how many are to be found of all."""
+    """Parametrize over every sixteenth kind, and over all kinds in `make test-all`.
+
+    `least` is the smallest number of kinds that must agree among all kinds.
+    """
     some = kinds[5::16]
     whole = pytest.param(kinds, least, id="all", marks=pytest.mark.long)
     part = pytest.param(some, least * len(some) // (2 * len(kinds)), id="some")
@@ -220,7 +224,7 @@ def defaults(kinds):
         yield f"{kind}, nothing", {"model_type": kind}
         try:
             whole, changed = saved(kind)
-        except Exception:  # two types cannot be made with their own defaults
+        except Exception:  # two types cannot be built from their defaults
             continue
         yield kind, whole
         yield f"{kind}, what differs", changed
@@ -323,14 +327,14 @@ def test_heads_by_layer_count_as_in_transformers(tmp_path):
         load(f"{tmp_path / 'config.json'}#sliding_attention")
 
 
-NOT_TURNED = {  # types whose own defaults are refused, by what is said of them
+NOT_TURNED = {  # types whose defaults are refused, and part of the error
     **dict.fromkeys(("glm4v_moe_text", "glm4v_text", "glm_image_text"), "must be three numbers"),
-    "qwen3_omni_moe_text": "needs an even d; got d=73",  # nor do these four run in transformers
+    "qwen3_omni_moe_text": "needs an even d; got d=73",  # these fail in transformers too
     **dict.fromkeys(("granitemoehybrid", "zamba2"), "expected a rotation"),
     "esm": "are learned",
 }
 ROTARY = [k for k in TYPES if type_row(k)["kind"] == "rotary" and "module" in type_row(k)]
-ROTARY.sort(key=lambda kind: type_row(kind).get("layout", "halves"))  # some of each
+ROTARY.sort(key=lambda kind: type_row(kind).get("layout", "halves"))  # some kinds of each layout
 
 
 @some_and_all(ROTARY, 150)
@@ -338,7 +342,7 @@ def test_the_module_rotates_as_the_model_does(kinds, least, tmp_path):
     found = {kind: list(turned_alike(kind, tmp_path / "config.json")) for kind in kinds}
     print(json.dumps(found, indent=1))
     assert [kind for kind, ways in found.items() if "differs" in ways] == []
-    without = {"hunyuan_vl_text", "internlm3", "iquestcoder"}  # whose code cannot be called alone
+    without = {"hunyuan_vl_text", "internlm3", "iquestcoder"}  # functions not callable alone
     assert {kind for kind, ways in found.items() if "called otherwise" in ways} <= without
     refused = {kind for kind, ways in found.items() if "refused" in str(ways)}
     assert [k for k in refused if NOT_TURNED.get(k, "unexplained") not in str(found[k])] == []
@@ -346,7 +350,7 @@ def test_the_module_rotates_as_the_model_does(kinds, least, tmp_path):
 
 
 def sines_of(kind, n, d):
-    """A table of sinusoids by the code of a model type, and the row of the first token."""
+    """Return a table of sinusoids from a model's source code."""
     module = modeling(config_class(kind).__module__)
     if kind == "whisper":
         return module.sinusoids(n, d)
@@ -373,7 +377,7 @@ SINES = [k for k in TYPES if type_row(k)["kind"] == "sinusoidal" and "table" in 
 @pytest.mark.parametrize("kind", SINES)
 @pytest.mark.filterwarnings("ignore")
 def test_sinusoids_are_those_of_the_model(kind, config):
-    """Rows of the model's own table from the one of the first token on, to its float32."""
+    """The table equals that of the model from the row of its first token on."""
     keys = dict.fromkeys(("d_model", "hidden_size", "n_embd", "num_mel_bins"), 64)
     enc = load(config({"model_type": kind, **keys, "pad_token_id": 1}), length=30)
     first = enc.params["offset"]
@@ -387,7 +391,7 @@ GROWING = ("pegasus_x", "fsmt", "m2m_100", "nllb-moe", "xglm", "trocr")
 
 @pytest.mark.parametrize("kind", ENDING + GROWING)
 def test_a_table_ends_where_the_model_refuses_more(kind, config):
-    """As tiny models of transformers do with 12 and 13 tokens."""
+    """A table of 12 rows ends at 12 tokens, as in transformers, unless the model's table grows."""
     own = {f"max_{side}position_embeddings": 12 for side in ("", "encoder_", "decoder_")}
     own |= {"n_positions": 12, "sinusoidal_embeddings": True, "sinusoidal_pos_embds": True}
     own |= {"use_learned_position_embeddings": False, "hidden_size": 16, "d_model": 16}
@@ -410,7 +414,7 @@ def test_series_have_rows_for_what_is_known_and_what_is_requested(kind, config):
 
 @pytest.mark.parametrize("kind", ["bloom", "falcon", "mpt"])
 def test_biases_of_alibi_are_those_of_the_model(kind, config):
-    """Slopes of 6 heads, which is not a power of two, times the place of the key."""
+    """The slopes of 6 heads, not a power of two, multiply the position of the key."""
     values = {"model_type": kind, "n_head": 6, "n_heads": 6, "num_attention_heads": 6}
     values |= {"alibi": True, "attn_config": {"alibi": True}}
     module = modeling(config_class(kind).__module__)
@@ -426,7 +430,7 @@ def test_biases_of_alibi_are_those_of_the_model(kind, config):
 @pytest.mark.parametrize("mscale_all_dim", [0.707, 1.0])
 @pytest.mark.parametrize("kind", [k for k in TYPES if type_row(k) and type_row(k).get("softmax")])
 def test_the_factor_of_the_softmax_is_that_of_the_attention(kind, mscale_all_dim, config):
-    """yarn_apply_mscale of the model's own code; V2-Lite 1.590, V3 1.874."""
+    """The factor equals yarn_apply_mscale of the model: 1.590 for V2-Lite, 1.874 for V3."""
     scaling = {"type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": mscale_all_dim}
     scaling["original_max_position_embeddings"] = 4096
     given = {"rope_theta": 1e4, "partial_rotary_factor": 1.0, **scaling, "rope_type": "yarn"}
@@ -450,7 +454,7 @@ def test_models_without_a_rotary_module_turn_by_their_own_table(kind, own, confi
     else:
         table = module.create_sinusoidal_positions(30, own.get("rotary_dim", 64)).numpy()
     path = config({"model_type": kind, **own})
-    vectors = load(path, length=30).table()  # cosine and sine of a pair by turns
+    vectors = load(path, length=30).table()  # cosine and sine of each pair
     pairs = table.shape[1] // 2
     np.testing.assert_allclose(vectors[:, 1::2], table[:, :pairs], atol=3e-6)
     np.testing.assert_allclose(vectors[:, 0::2], table[:, pairs:], atol=3e-6)
@@ -464,7 +468,7 @@ def test_published_configs_are_answered_as_transformers_computes(name, tmp_path)
 
 
 def reported(spec):
-    """What a SPEC is answered with, or why it is refused."""
+    """Return the answer to a SPEC, or that it is refused."""
     try:
         enc = load(spec, length=32)
     except PefourierError:
@@ -478,7 +482,7 @@ PARTS = [kind for kind in TYPES if type_row(kind)["kind"] == "parts"]
 
 @some_and_all(PARTS, 150)
 def test_a_part_of_a_config_is_what_its_own_type_is(kinds, least, tmp_path):
-    """``config.json#vision_config`` and its kind, of each composite type's default config."""
+    """``config.json#vision_config`` equals the config of that part on its own, for all types."""
     path, alone, seen, different = tmp_path / "config.json", tmp_path / "part.json", Counter(), []
     for kind in kinds:
         try:

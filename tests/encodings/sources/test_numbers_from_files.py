@@ -1,4 +1,4 @@
-"""Numbers in files, whatever they are, end in an answer or in one line."""
+"""Any number in a file ends in an answer or in one error line."""
 
 import json
 from contextlib import suppress
@@ -39,7 +39,7 @@ INNER += ["original_max_position_embeddings", "mrope_section", "rotary_pct"]
 
 
 def places(config):
-    """Each key of a config, and of the objects in it, with those that may stand there."""
+    """Yield each key of a config and of its inner objects, and other keys allowed there."""
     for key in dict.fromkeys([*config, *KEYS]):
         yield (key,)
         inner = config.get(key)
@@ -72,8 +72,8 @@ def test_any_value_of_a_config_is_answered_or_refused(written, kind):
 
 @pytest.mark.parametrize("key", ["factor", "beta_fast", "beta_slow"])
 @pytest.mark.parametrize("value", [-1e308, -1, 0])
-def test_a_turn_below_zero_costs_no_other_reading(written, key, value):
-    """Without rope_type nothing is scaled, and what was meant cannot be computed."""
+def test_an_invalid_unused_number_changes_nothing(written, key, value):
+    """Without rope_type, an invalid number in a scaling is ignored, because nothing is scaled."""
     scaling = {"factor": 4.0, "original_max_position_embeddings": 512, key: value}
     path = written({"model_type": "qwen2", **SIZES, "rope_scaling": scaling})
     table = load(path, length=8).table()

@@ -1,4 +1,4 @@
-"""One reading of a config: lengths, keys that are not read, contradictions, names of vendors."""
+"""Readings of a config: lengths, unread keys, contradictions, names of vendors."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,8 @@ LENGTHS += [(DEEPSEEK, 163840, 163840), (LINEAR, 16384, 32768), (DYNAMIC, 8192, 
 
 
 @pytest.mark.parametrize(("config", "trained", "length"), LENGTHS)
-def test_given_positions_were_trained_with_the_rotation_that_there_is_now(
-    config, trained, length, written
-):
-    """Pairs that had not turned once in training and go on beyond; once no angle was new."""
+def test_a_given_trained_length_uses_the_current_rotation(config, trained, length, written):
+    """Pairs without a full rotation in training extrapolate if the length goes beyond it."""
     path = written(config)
     found = context(path, length=length, trained=trained)
     met, own = (load(path, n).measure.frequencies for n in (trained, length))
@@ -57,7 +55,7 @@ def test_a_length_says_where_it_comes_from(config, length, source, written):
     assert bool(noted) == (source == "assumed" and "rope_scaling" in config)
 
 
-UNREAD = {  # of Llama 2
+UNREAD = {  # Llama 2's config
     **{"no_rope_layers": [1, 0], "sliding_window": 512, "rope_interval": 2, "alibi": True},
     **{"position_embedding_type": "nope", "rope_tetha": 1e6, "yarn_factor": 4},
     **{"mrope_section": [16, 24, 24], "rotary_pct": 0.25},
@@ -99,7 +97,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("own", KNOWN, ids=str)
-def test_keys_that_say_what_is_known_are_no_finding(own, written):
+def test_redundant_keys_have_no_finding(own, written):
     found = context(written({**LLAMA2, **own}))
     assert found.unread == ()
     assert [f for f in found.findings if f.severity != "note"] == []
@@ -107,7 +105,7 @@ def test_keys_that_say_what_is_known_are_no_finding(own, written):
 
 @pytest.mark.parametrize("own", [{}, {"architectures": ["KimiK2ForCausalLM"]}])
 def test_an_unknown_type_is_read_by_its_architectures_or_its_keys(own, written):
-    """Kimi K2: neighbours, and logits multiplied by (0.1 ln 32 + 1)^2, both said as assumed."""
+    """Kimi K2 pairs neighbours and scales logits by (0.1 ln 32 + 1)^2, both marked as assumed."""
     path = written({"model_type": "kimi_k2", **KIMI, **own})
     found = context(path)
     (r,) = found.rotations
@@ -126,8 +124,8 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize(("new", "names"), SPELLINGS)
-def test_of_two_spellings_that_contradict_both_values_are_named(new, names, written):
-    """transformers takes rope_scaling where it is there."""
+def test_contradicting_spellings_are_both_named(new, names, written):
+    """transformers uses rope_scaling where both spellings are set."""
     enc = load(written({**LLAMA31, "rope_parameters": new}))
     taken = load(written(LLAMA31, "one.json")).measure.frequencies
     assert np.array_equal(enc.measure.frequencies, taken)
@@ -171,7 +169,7 @@ def test_a_rotation_that_is_switched_off_is_no_positions(config, written):
 
 
 def test_a_params_json_is_read_as_its_models_code_reads_it(written):
-    """Neighbours turn together; yarn, use_scaled_rope and llama_4_scaling are scalings."""
+    """The pairs are neighbours; yarn, use_scaled_rope and llama_4_scaling are scalings."""
     yarn = {"original_max_position_embeddings": 16384, "factor": 16, "apply_scale": False}
     config = {**PARAMS, "yarn": {**yarn, "beta": 32.0, "alpha": 1.0}, "head_dim": 128}
     config["llama_4_scaling"] = {"original_max_position_embeddings": 16384, "beta": 0.1}
@@ -187,7 +185,7 @@ def test_a_params_json_is_read_as_its_models_code_reads_it(written):
     np.testing.assert_allclose(scaled.measure.frequencies, meta.measure.frequencies, rtol=1e-12)
 
 
-def test_nearer_scores_higher_is_the_count_of_all_lags():
+def test_the_share_of_decreasing_scores_counts_all_lags():
     omega = 100.0 ** (-np.arange(4) / 4)
     kernel = np.cos(np.outer(np.arange(60), omega)).sum(axis=1)
     reported = [kernel[m] > kernel[n] for m in range(1, 60) for n in range(2 * m, 60)]

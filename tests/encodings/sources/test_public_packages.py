@@ -1,6 +1,7 @@
-"""Positional modules of public packages through ``py:``, and what each must be told to be.
+"""Positional modules of public packages through ``py:``, with the wrappers that some need.
 
-A module whose codes are those of a registered encoding must equal it to the resolution of float32.
+A module whose vectors are those of a registered encoding must equal it to the resolution of
+float32.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ def codes(length, d):
     return SinusoidalPositionalEmbedding(length, d, 1)(torch.full((1, length), 2))
 """
 PRINTED = "the wrapper that is printed"
-KNOWN = [  # module, the wrapper by which it is read, if any, what its codes are
+KNOWN = [  # module, its wrapper if it needs one, the registered encoding of its vectors
     ("transformers.models.whisper.modeling_whisper:sinusoids", None, FAIRSEQ),
     ("diffusers.models.embeddings:SinusoidalPositionalEmbedding", None, {}),
     ("positional_encodings.torch_encodings:PositionalEncoding1D", None, {}),
@@ -48,7 +49,7 @@ llama = LlamaRotaryEmbedding(made)
 
 
 def codes_of(known):
-    """The registered encoding that a row of `KNOWN` names, in the row's order and size."""
+    """Return the table of the registered encoding that a row of `KNOWN` names."""
     own = dict(known)
     times, scale = own.pop("times", 1), own.pop("scale", 1.0)
     name = "rope" if "rope" in own else "sinusoidal"
@@ -59,7 +60,7 @@ def codes_of(known):
 
 
 def wrapped(folder, module, wrapper):
-    """The SPEC of the wrapper of a module, the one that is printed where none is given."""
+    """Return the SPEC of a module's wrapper; without one, the printed wrapper is used."""
     with pytest.raises(PefourierError) as error:
         load(f"py:{module}", LENGTH, D)
     if wrapper is PRINTED:

@@ -1,4 +1,4 @@
-"""Rotations of configs: the SPEC that each is, what is refused, what is noted."""
+"""Rotations of configs: the equivalent SPEC, errors and findings."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ LONGROPE = (
     f"long_factor={';'.join(str(2 * f) for f in SHORT)}"
 )
 NULL_FACTOR = {**yarn(None, 4096), "rope_type": "yarn"}
-MODELS = {  # config, length, the same as a SPEC of rope, its d
+MODELS = {  # config, length, equivalent SPEC of rope, its d
     "Phi-3 long": (PHI3, 131072, LONGROPE, 96),
     "Phi-3 short": (PHI3, 4096, LONGROPE, 96),
     "dynamic at its length": (DYNAMIC, 4096, "scaling=dynamic,factor=2,original=4096", 128),
@@ -69,7 +69,7 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 OLD_LINEAR = {"type": "linear", "factor": 2.0}
 MROPE = {"type": "mrope", "mrope_section": [16, 24, 24]}
 TYPE, MINE = {"full_attention": {"rope_theta": 7.0}}, {"model_type": "mine", "head_dim": 8}
-UNREAD = [  # config, part, the key that nothing reads
+UNREAD = [  # config, part, the unread key
     (scaling(**YARN, beta_fsat=8), "", "beta_fast"),
     (scaling(**LINEAR, zeta=1), "", "zeta"),
     (scaling(type="dynamic", factor=2.0, original_max_position_embeddings=3), "", "original_max"),
@@ -81,7 +81,7 @@ UNREAD = [  # config, part, the key that nothing reads
     ({"model_type": "olmo3", "rope_parameters": LINEAR}, "#full_attention", "rope_parameters"),
 ]
 NO_SECTION = ("#sliding_attention", "rope-no-section warning", "none for 'sliding_attention'")
-FOUND = [  # config, part, code and severity, what the message names
+FOUND = [  # config, part, finding code and severity, part of the message
     ({**LLAMA, "rope_parameters": {"rope_theta": 7.0}}, "", "rope-contradiction warning", ""),
     ({"model_type": "smollm3"}, "", "rope-some-layers note", ""),
     ({"model_type": "qwen2_vl", "rope_scaling": MROPE}, "", "rope-axes note", ""),
@@ -95,14 +95,14 @@ FOUND += [(*row[:2], "unread-key warning", row[2]) for row in UNREAD]
 
 
 @pytest.mark.parametrize(("values", "part", "code", "named"), FOUND)
-def test_what_is_worth_knowing_is_a_finding(values, part, code, named, config):
+def test_findings_of_configs(values, part, code, named, config):
     enc = load(config(values) + part, length=None if "length-d" in code else 9)
     found = {f"{f.code} {f.severity}": f.message for f in enc.findings}
     assert named in found[code]
     assert sum(key.endswith("warning") for key in found) == code.endswith("warning")
 
 
-REFUSED = [  # config, part, what the message names
+REFUSED = [  # config, part, part of the error
     (scaling(type="linear", factor=None), "", "no factor"),
     (scaling(**{k: v for k, v in LLAMA3.items() if k != "low_freq_factor"}), "", "low_freq_factor"),
     (scaling(type="yarm", factor=2), "", "Did you mean 'yarn'?"),
@@ -168,7 +168,7 @@ def test_a_key_that_clips_is_not_read_as_plain_rope(config):
 
 
 def test_all_commands_take_the_length_that_a_scaling_reaches(run, config):
-    """Where YaRN's settings leave the original length, context took 4 times as many, others not."""
+    """All commands use the length that YaRN reaches, 4 times the trained length."""
     path = config({**LLAMA, "rope_scaling": YARN, "max_position_embeddings": 1024})
     reported = [
         run(command, path, "--json").results[0] for command in ("check-faithful", "context")
@@ -189,7 +189,7 @@ ON_AXES = [
 
 @pytest.mark.parametrize("arguments", ON_AXES, ids=lambda one: one[0])
 def test_text_is_not_laid_out_as_an_image(run, written, arguments):
-    """Text on 6 x 4 was answered as if it were an image, whose codes are others."""
+    """A text model's rotation on a 6 x 4 grid is refused, because the grid is not an image."""
     sizes = {"hidden_size": 256, "num_attention_heads": 2}
     written({**QWEN, **sizes, "rope_scaling": MROPE}, "c.json")
     done = run(*arguments)
@@ -199,8 +199,8 @@ def test_text_is_not_laid_out_as_an_image(run, written, arguments):
 
 
 @pytest.mark.parametrize("other", [{"mrope_section": [24, 20, 20]}, {"mrope_interleaved": True}])
-def test_rotations_that_read_text_equal_and_images_by_other_axes_are_not_the_same(written, other):
-    """Codes of text agree to the bit, those of an image from its first rows on."""
+def test_rotations_that_differ_only_for_images_are_different(written, other):
+    """Vectors of text are equal to the bit, but those of an image differ in the axes."""
     known = {"rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     text = {"model_type": "qwen2_vl_text", "hidden_size": 128, "num_attention_heads": 1}
     a, b = (

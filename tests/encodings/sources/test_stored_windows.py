@@ -1,4 +1,4 @@
-"""Folders of vision models: biases and lags as the models' own modules have them."""
+"""Folders of vision models: biases and lags equal those of the models' modules."""
 
 import json
 
@@ -19,7 +19,7 @@ SWIN = {"image_size": 32, "patch_size": 4, "embed_dim": 8, "depths": [2, 1], "nu
 
 
 def saved(folder, model, *names):
-    """A model's folder, whose tensors of these names are ramps with a step for each."""
+    """Save a model whose named tensors are ramps, each with another offset."""
     for i, (name, parameter) in enumerate(model.named_parameters()):
         if any(word in name for word in names):
             ramp = torch.linspace(-3, 3, parameter.numel()) + i
@@ -29,7 +29,7 @@ def saved(folder, model, *names):
 
 
 def pairwise(enc, points):
-    """Biases (heads, queries, keys)."""
+    """Return biases of shape (heads, queries, keys)."""
     rows = displacement_of_each_pair(enc.domain, points, enc.spec)
     return enc.table()[rows].reshape(points, points, -1).transpose(2, 0, 1)
 
@@ -40,7 +40,7 @@ def codes_of(findings):
 
 @pytest.mark.parametrize("part", ["", "layers.0.blocks.1", "encoder.layers.1"])
 def test_swin_has_the_biases_of_its_folder(tmp_path, part):
-    """They were drawn at random, before training, whatever the weights held."""
+    """The biases come from the weights of the folder, for each part."""
     model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
     path = saved(tmp_path, model, "relative_position")
     enc = load(f"{path}#{part}" if part else path)
@@ -56,7 +56,7 @@ def test_swin_has_the_biases_of_its_folder(tmp_path, part):
 
 @pytest.mark.parametrize(("pretrained", "part"), [([0, 0], ""), ([3, 2], ""), ([3, 2], "layers.1")])
 def test_swinv2_computes_its_biases_from_its_network(tmp_path, pretrained, part):
-    """Its second stage has 4x4 patches, and a window no larger."""
+    """The biases equal the module's; the second stage of 4x4 patches limits the window to 4."""
     own = {"window_size": 5, "pretrained_window_sizes": pretrained}
     model = transformers.Swinv2Model(transformers.Swinv2Config(**SWIN | {"patch_size": 4}, **own))
     path = saved(tmp_path, model, "continuous_position_bias_mlp")
@@ -115,7 +115,7 @@ def test_numbers_that_no_file_holds_are_not_written(run, tmp_path, spec):
 
 @pytest.fixture(scope="module")
 def sam(tmp_path_factory):
-    """A SAM of one window layer and a global one, and its folder."""
+    """Save a SAM with one window layer and one global layer; return it and its folder."""
     side = {"image_size": 32, "patch_size": 8}
     vision = {**side, "hidden_size": 16, "output_channels": 4, "num_hidden_layers": 2}
     vision |= {"num_attention_heads": 2, "window_size": 3, "global_attn_indexes": [1], "mlp_dim": 8}
@@ -131,7 +131,7 @@ def sam(tmp_path_factory):
 
 
 def test_sam_has_its_table_on_the_grid(sam):
-    """The folder was told to put the weights beside the config, where they were."""
+    """The table of the folder is on the grid of the image."""
     model, path = sam
     enc = load(path)
     table = model.vision_encoder.pos_embed.detach().numpy()
@@ -217,7 +217,7 @@ TIMM = [  # architecture, image, tensor, shape; grid, prefix
 
 @pytest.mark.parametrize(("name", "image", "tensor", "shape", "grid", "prefix"), TIMM)
 def test_a_folder_of_timm_is_read(tmp_path, rng, name, image, tensor, shape, grid, prefix):
-    """Shapes, names and configs are those that timm 1.0.31 makes and saves."""
+    """Tables of timm are on their grids; shapes, names and configs are those of timm 1.0.31."""
     table = rng.normal(size=shape)
     config = {"architecture": name, "num_classes": 0, "pretrained_cfg": {"input_size": [3, *image]}}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -235,7 +235,7 @@ def test_a_folder_of_timm_is_read(tmp_path, rng, name, image, tensor, shape, gri
 
 
 def test_swinv2_of_timm_has_the_windows_of_its_name(tmp_path, rng):
-    """window12to24: trained at 12, run at 24; the last of the stages at 192 has 6 of 12."""
+    """window12to24 is trained at 12 and run at 24; the last stage at 192 has 6, not 12."""
     stem = "layers.{}.blocks.0.attn.cpb_mlp."
     shapes = {"0.weight": (512, 2), "0.bias": (512,), "2.weight": (3, 512)}
     tensors = {stem.format(i) + k: rng.normal(size=v) for i in (0, 3) for k, v in shapes.items()}
@@ -251,7 +251,7 @@ def test_swinv2_of_timm_has_the_windows_of_its_name(tmp_path, rng):
 
 @pytest.mark.parametrize("sides", [(37, 37), (12, 27)])
 def test_dimensions_before_rows_and_columns_are_a_table(run, tmp_path, rng, sides):
-    """(1, 192, 37, 37) was read as biases of 192 heads, whose 73 lags had no grid."""
+    """A table (1, d, H, W) is a table on an H x W grid, not biases of d heads."""
     image = rng.normal(size=(1, 192, *sides)).astype("f4")
     np.save(tmp_path / "image.npy", image)
     for enc in (load(str(tmp_path / "image.npy")), load(image)):

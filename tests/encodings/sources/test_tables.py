@@ -1,4 +1,4 @@
-"""Which table is meant, where it is read from, which arrays pass, how much memory they take."""
+"""Tables in files: choice of the array, sources, accepted shapes and memory limits."""
 
 import io
 import os
@@ -102,7 +102,7 @@ def test_which_array_is_meant():
 @pytest.mark.parametrize(
     "name", ["wpe.weight", "embeddings.position_embeddings.weight", "pos_embed", "pos_encoding.pe"]
 )
-def test_the_one_table_that_is_named_as_positions_is_read_and_stated_to_be(run, name):
+def test_the_only_table_named_as_positions_is_read(run, name):
     arrays = {name: TABLE, "wte.weight": np.ones((7, 3))}
     np.savez("x.npz", **arrays)
     for command in ("check-faithful", "spectrum"):
@@ -126,7 +126,7 @@ def test_files_that_cannot_be_reached():
 
 
 def bomb(shape, parts):
-    """A small archive of an array said to be of that shape, with so many 8 MB of zeros."""
+    """Return a small archive with an array header of this shape and `parts` x 8 MB of zeros."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("codes.npy", "w") as member:
@@ -146,7 +146,7 @@ def memory_below(most):
 
 
 def test_bombs_are_refused_before_they_expand():
-    """What a header asks for is weighed against the bytes in the file."""
+    """A shape in a header is compared with the bytes in the file before memory is allocated."""
     put("x.npz", bomb(b"45000, 1000", 45))
     torch.save(torch.ones(1).expand(10**6, 10**6), "x.pt")
     with memory_below(2**20):
@@ -158,7 +158,7 @@ def test_bombs_are_refused_before_they_expand():
 
 
 def fed(content, *arguments):
-    """What reading standard input gives in a process that is fed `content`."""
+    """Return the output of a process that reads `content` from standard input."""
     code = (
         "import sys; from pefourier.encodings.sources.tables import *\n"
         "try: print(*read_table(*sys.argv[1:])[0].ravel().tolist())\n"
@@ -184,7 +184,7 @@ def test_standard_input():
 
 @contextmanager
 def fifo(path, parts):
-    """A pipe that a thread writes to, as long as it is read."""
+    """Make a pipe that a thread writes to while it is read."""
     os.mkfifo(path)
 
     def write():
@@ -228,7 +228,7 @@ def test_a_csv_file_has_an_end(content, size, named):
 
 
 def test_a_file_whose_name_has_the_sign_of_an_array():
-    """What encode writes is read back; the longest path that is there is meant."""
+    """A SPEC with # refers to the longest existing path, and written files read back."""
     for name in ("x#y.npy", "x#y.npz", "a.npz", "a.npz#codes.npy"):
         write_table(name, TABLE[: len(name)])
     for spec, (path, key) in {
@@ -259,7 +259,7 @@ NOT_PLAIN = {"O": "object", "M8[s]": "datetime64[s]", "c16": "complex128", "i4,f
 
 @pytest.mark.parametrize(("descr", "kind"), NOT_PLAIN.items())
 @pytest.mark.parametrize("text", [False, True])
-def test_what_is_not_plain_never_passes_the_gate(descr, kind, text):
+def test_unsupported_types_are_refused(descr, kind, text):
     def untouched():
         raise AssertionError("the array was read before it was looked at")
 
@@ -282,7 +282,7 @@ def test_text_of_a_fixed_width_is_for_labels_alone():
 
 @pytest.mark.parametrize("code", [0x110000, 2**31, 0xD800, 0xDFFF])
 def test_text_is_unicode(code):
-    """numpy raises a SystemError where such text is looked at, and files take no surrogates."""
+    """Text with surrogates is refused, where numpy raises a SystemError."""
     header = HEADER.replace(b"'<f8'", b"'<U1'").replace(b"(5, 3)", b"(2,)")
     put("x.npy", npy_bytes(header, np.array([65, code], "<u4").tobytes()))
     with open_arrays("x.npy") as file, pytest.raises(PefourierError, match=r"'x\.npy'"):
@@ -313,7 +313,7 @@ def test_a_list_without_numbers_is_refused(folder):
 def test_an_array_that_ends_early_is_stated(suffix):
     (np.save if suffix == "npy" else np.savez)(f"x.{suffix}", np.ones((10_000, 9)))
     with open_arrays(f"x.{suffix}") as file:
-        put(f"x.{suffix}", b"")  # somebody empties it meanwhile
+        put(f"x.{suffix}", b"")  # another process empties the file
         with pytest.raises(PefourierError, match=f"'x.{suffix}'"):
             file.load(*file.arrays)
 

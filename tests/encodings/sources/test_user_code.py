@@ -1,4 +1,4 @@
-"""User code, of codes or of rotations: the commonest bugs are errors, all else is refused."""
+"""Vectors and rotations from user functions: common bugs are findings, the rest is refused."""
 
 import json
 import math
@@ -174,7 +174,7 @@ def test_what_fits_a_convention_has_the_sinusoidal_table(user, name):
     assert (enc.findings, enc.params["length"], enc.params["d"]) == ((), LENGTH, D)
 
 
-FINDINGS = [  # name, findings, whether codes are the sinusoidal ones
+FINDINGS = [  # name, findings, whether the vectors are sinusoidal
     ("First", [("batch-axis", "error")], True),
     ("FirstSaid", [("sequence-first", "note")], True),
     ("SecondSaid", [("batch-axis", "error")], True),
@@ -200,7 +200,7 @@ REFUSED += [(name, False) for name in UNWRAPPED.split()]
 
 
 @pytest.mark.parametrize(("name", "wrapped"), REFUSED)
-def test_what_fits_none_is_refused_in_a_line_and_a_wrapper_is_printed(run, user, name, wrapped):
+def test_other_signatures_are_refused_with_a_wrapper(run, user, name, wrapped):
     done = run("check-faithful", f"py:{user}:{name}", "--d", D, "-S", LENGTH)
     assert (done.status, done.out) == (2, "")
     lines = [line for line in done.err.splitlines() if line != "imported"]
@@ -311,7 +311,7 @@ def moves(n, d):
 
 
 def ask_of_hostile(folder, names, *more):
-    """The command, run about the functions of those names."""
+    """Run the command on functions of the hostile module."""
     (folder / "hostile.py").write_text(HOSTILE)
     (folder / "elsewhere").mkdir()
     specs = [f"py:hostile:{name}" for name in names]
@@ -343,7 +343,7 @@ def test_a_handler_of_the_end_does_not_choose_the_status(folder):
     assert "COLLIDES" in done.stdout
 
 
-# Code that turns queries and keys: its table, its operators, and what is wrong with them
+# Functions that rotate queries and keys: their table, their operators, and their mistakes
 
 AT = np.array([0, 3, 99])
 
@@ -398,7 +398,7 @@ PLAIN = ["turns-its-input"]
 
 
 @pytest.mark.parametrize("code", [rotate_both, at_places, OfX, OfX(), OfPlaces()])
-def test_a_rotation_is_called_by_the_names_of_what_it_takes(code):
+def test_a_rotation_is_called_by_its_parameter_names(code):
     enc, rope = load(code, LENGTH, D), load("rope:layout=halves", LENGTH, D)
     assert [f.code for f in enc.findings] == PLAIN
     assert np.allclose(enc.operator(AT), operator_at(rope, AT), atol=2e-5)
@@ -448,8 +448,8 @@ WRONG += [(mixed_layouts, [*PLAIN, "not-a-rotation"], "error")]
 
 
 @pytest.mark.parametrize(("code", "findings", "severity"), WRONG)
-def test_queries_and_keys_that_are_not_rotated_equal_are_findings(code, findings, severity):
-    """All of them had rope's table, and were told to be rope."""
+def test_queries_and_keys_rotated_differently_have_findings(code, findings, severity):
+    """Queries and keys that are rotated differently have a finding."""
     enc = load(code, LENGTH, D)
     assert [f.code for f in enc.findings] == findings
     assert {f.severity for f in enc.findings[1:]} == {severity}
@@ -490,7 +490,7 @@ def test_what_is_no_rotation_is_refused(code):
 
 
 def test_a_rotation_of_a_fixed_number_of_tokens_is_read():
-    """Pairs of rows of a grid move from its second row on alone."""
+    """A function for exactly 48 tokens is read; pairs of the row axis rotate from row 2 on only."""
 
     def on_grid(q, k):
         y, x = (torch.tensor(w.reshape(48, 1)) for w in np.indices((6, 8)))
@@ -504,7 +504,7 @@ def test_a_rotation_of_a_fixed_number_of_tokens_is_read():
 
 
 def test_code_of_a_config_is_the_config(config):
-    """Half of a head is turned, by neighbours (GLM): its codes are those of the config."""
+    """Source code that rotates half of a head by neighbours (GLM) equals its config."""
     values = {"model_type": "glm4", "head_dim": 32, "partial_rotary_factor": 0.5}
     path = config(values | {"max_position_embeddings": 64, "rope_theta": 1e4})
 
@@ -521,7 +521,7 @@ def test_code_of_a_config_is_the_config(config):
 
 
 class Attention(torch.nn.Module):
-    """Attention of random weights, whose output for constant input is constant."""
+    """Attention with random weights, whose output for constant input is constant."""
 
     def __init__(self, *, with_positions):
         super().__init__()
@@ -544,7 +544,7 @@ def test_modules_of_one_output_for_zeros_are_tried_with_random_input():
 
 
 def square_rotation(q, k):
-    """Rotate the points of a square image of as many tokens as there are."""
+    """Rotate the points of a square image that has as many points as tokens."""
     side = math.isqrt(q.shape[2])
     assert side**2 == q.shape[2], f"{q.shape[2]} tokens are no square"
     axial = load("axial-rope", d=8, grid=(side, side), layout="interleaved")
@@ -555,7 +555,7 @@ def square_rotation(q, k):
 @pytest.mark.parametrize("spread", [2**23, 2**6])
 @pytest.mark.parametrize("largest", [2**26, 2**12])
 def test_a_rotation_on_a_grid_is_given_all_of_its_tokens(monkeypatch, spread, largest):
-    """It got 80 tokens at hand, and 8 in the shell where there were many."""
+    """A rotation on a grid is called with all tokens of the grid."""
     monkeypatch.setattr(rotation_code, "SPREAD", spread)
     monkeypatch.setattr(rotation_code, "LARGEST", largest)
     enc = load(square_rotation, d=8, grid=(11, 11))

@@ -1,4 +1,4 @@
-"""Tables that weights beside a config hold: what is found, how the models look it up."""
+"""Tables in the weights next to a config: which tensors are found and how models use them."""
 
 import json
 
@@ -9,9 +9,7 @@ from rotary_modules import config_class, quiet
 from stored import safetensors
 
 from pefourier.encodings import load
-from pefourier.encodings.sources.huggingface import open_config
 from pefourier.errors import PefourierError
-from pefourier.questions.context import last_bucket
 
 BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"
@@ -20,7 +18,7 @@ BIAS = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, rng, run):
-    """The doctor looks at what came from weights, however it was reached."""
+    """A folder and its file have the same findings of their table."""
     vectors = rng.normal(size=(12, 8)).astype(np.float32)
     vectors[5:] = vectors[5] if broken else vectors[5:]
     safetensors(folder / "model.safetensors", {TABLE: vectors})
@@ -76,36 +74,8 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
                 np.testing.assert_array_equal(found[key - query], wanted[:, query, key])
 
 
-@pytest.mark.parametrize(
-    ("kind", "buckets", "longest"),
-    [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
-)
-def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, config, run):
-    """No absolute table: relative vectors alone, which the weights have."""
-    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
-
-    own = {"relative_attention": True, "position_biased_input": False, "num_hidden_layers": 2}
-    own |= {"position_buckets": buckets, "max_relative_positions": longest}
-    path = config({"model_type": kind, "max_position_embeddings": 512, **own})
-    (reported,) = run("context", path, "--json").results
-    assert [one["kind"] for one in reported["layers"]] == ["deberta"]
-    assert (reported["verdict"], reported["rotations"]) == ("limited distance", [])
-    enc = open_config(path).table_without_weights()
-    states = torch.zeros(1, 600, 6)
-    longest = longest if longest > 0 else 512
-    distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)
-    rows = 2 * (buckets if buckets > 0 else longest)
-    met = torch.clamp(distance[0] + rows // 2, 0, rows - 1).numpy()
-    far = last_bucket(enc)
-    for side in (met[0], met[:, 0]):
-        assert len(set(side[far:])) == 1
-    assert any(side[far - 1] != side[far] for side in (met[0], met[:, 0]))
-    np.testing.assert_array_equal(enc.vectors(np.arange(-99, 100))[:, 0], met[300, 201:400])
-    assert run("check-faithful", path).status == 2
-
-
 def warned(found):
-    """Whether a table is said not to be what the model's code makes."""
+    """Return whether the findings say that a table differs from the model's source code."""
     return "weights-config" in {f.code for f in found.findings}
 
 
@@ -172,9 +142,7 @@ def test_a_table_is_computed_only_where_the_config_asks_for_sinusoids(config):
 
 
 @pytest.mark.parametrize(("values", "tensor"), STORED.values(), ids=STORED)
-def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
-    values, tensor, config, folder, rng
-):
+def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, folder, rng):
     path = config(values)
     formula = load(path, length=30)
     first = formula.params["offset"]
@@ -192,7 +160,7 @@ def test_stored_sinusoids_are_looked_at_and_what_is_loaded_is_answered(
     assert not warned(load(path, length=99))
     assert load(path, length=99).measure is not None
     safetensors(folder / "model.safetensors", {tensor: np.ones((30 + first, 4), "float32")})
-    assert warned(load(path))  # of another width
+    assert warned(load(path))  # a tensor of another width
 
 
 @pytest.fixture
@@ -229,7 +197,7 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
 
 
 def test_each_config_inside_another_has_its_own_table(config, tmp_path):
-    """As CLIP has: the text model's where none is named."""
+    """A CLIP config uses the table of its text model unless a part is named."""
     text, vision = (np.random.default_rng(n).normal(size=(n, n // 2)) for n in (12, 20))
     tables = {"text_model": text, "vision_model": vision}
     named = {f"{k}.embeddings.position_embedding.weight": v for k, v in tables.items()}
@@ -278,7 +246,7 @@ def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_pa
 
 
 def test_biases_without_weights_are_stated_to_be_random(config, run):
-    """A note at the end said so, behind a verdict on random numbers."""
+    """The warning that biases are random is in the findings and in the conclusion."""
     (record,) = run(
         "check-faithful", config({"model_type": "t5", "num_heads": 4}), "--json"
     ).results

@@ -1,7 +1,7 @@
-"""What `compare` claims of tables, dumps of cosines and sines among them, beside plain numpy.
+"""Claims of `compare` about tables and dumps of cosines and sines, evaluated by plain NumPy.
 
-A draw changes the rows, columns, constants, frequencies or precision of a table; its truth is what
-was drawn. Claims about configs and functions stand in compare_models.
+A draw changes the rows, columns, constants, frequencies or precision of a table; its truth is the
+drawn change. The module compare_models has the claims about configs and functions.
 """
 
 import re
@@ -26,14 +26,14 @@ SCALINGS = {
 
 
 def stored(table, form="float64"):
-    """A table as a file of a format holds it."""
+    """Return a table as a file of a format stores it."""
     table = np.asarray(table, dtype=float)
     exact = table if form == "float64" else rounded(table, FORMATS[form])
     return from_table(exact, eps=EPS[form], origin="file")
 
 
 def moved_positions(rng, n):
-    """Positions of n rows, and the name of what was done to them."""
+    """Return positions of n rows, by the name of the change."""
     s, k = np.arange(n), int(rng.integers(1, n - 1))
     bf16 = rounded(s, FORMATS["bfloat16"]).astype(int)
     return {
@@ -53,7 +53,10 @@ def moved_positions(rng, n):
 
 
 def dumps(rng):
-    """A rotation beside a dump of it: other positions, frequencies, factors, formats or layouts."""
+    """Draw a rotation and a dump of its table with one change.
+
+    The change is of positions, frequencies, factors, formats or layouts.
+    """
     kind = str(rng.choice(list(SCALINGS)))
     rho, d = float(rng.choice([1e4, 5e5, 1e6])), int(rng.choice([32, 64, 128]))
     n = int(rng.choice([40, 100, 300]))
@@ -85,7 +88,7 @@ def dumps(rng):
 
 
 def tables(rng):
-    """A learned table or one of sinusoids beside itself, changed."""
+    """Draw a learned or sinusoidal table and a changed copy."""
     n, d = int(rng.choice([rng.integers(5, 70), 300])), int(rng.integers(3, 20))
     waves = load("sinusoidal", n, 2 * (d // 2)).table()
     a = waves if rng.random() < 0.3 else rng.normal(size=(n, d))
@@ -118,13 +121,13 @@ def tables(rng):
 
 
 def draws(rng, count):
-    """Tables and dumps in turn."""
+    """Alternate between tables and dumps."""
     for k in range(count):
         yield (dumps if k % 2 else tables)(rng)
 
 
 def columns_of(truth):
-    """Two tables with the same columns, of a dump of full width one copy of each wave."""
+    """Return two tables with the same columns; a full-width dump keeps one copy of each."""
     b = truth.b
     if truth.layout == "full":
         quarter = b.shape[1] // 4
@@ -134,7 +137,7 @@ def columns_of(truth):
 
 
 def limit(truth):
-    """Differences that rounding of a format and phases in float32 explain."""
+    """Return the largest difference that rounding of a format and float32 phases explain."""
     if truth.places is None:
         return 1e-9
     s = np.arange(len(truth.b))[:, None]
@@ -150,7 +153,7 @@ def same(answer, truth):
 
 
 def equivalent(answer, truth):
-    """The second is what the transform makes of the first."""
+    """The transform maps the first table to the second."""
     change = dict(answer.transform)
     if truth.places is not None:
         return (truth.places == np.arange(len(truth.b)) + change["offset"]).all()
@@ -164,7 +167,7 @@ def equivalent(answer, truth):
 
 
 def different(answer, truth):
-    """They differ, and as many units as it says."""
+    """The tables differ, in the stated number of units."""
     a, b = columns_of(truth)
     if a.shape != b.shape:
         counts = {"rows": abs(len(a) - len(b)), "columns": abs(a.shape[1] - b.shape[1])}
@@ -178,7 +181,7 @@ def different(answer, truth):
 
 
 def positions_of(runs, n):
-    """The position of each row by runs, -1e9 where none is known."""
+    """Return the position of each row from runs, or -1e9 for a row without a run."""
     places = np.full(n, -(10**9))
     for run in runs:
         rows = np.arange(run.first_row, run.last_row + 1)
@@ -187,7 +190,7 @@ def positions_of(runs, n):
 
 
 def rows_moved(finding, answer, truth):
-    """Each row has the vector of the position that it is said to have; others have none's."""
+    """Each row has the vector of its stated position; the other rows match no position."""
     places = positions_of(answer.positions, len(truth.b))
     known = places != -(10**9)
     if truth.places is not None:
@@ -199,7 +202,7 @@ def rows_moved(finding, answer, truth):
 
 
 def reported_moves(finding, answer, truth):
-    """The first row of each run in the sentence is at the position that it says."""
+    """The first row of each run in the sentence is at the stated position."""
     stated = re.findall(
         r"rows? (\d+)[-\d]* (?:are|is) (?:positions?|rows?) (-?\d+)", finding.message
     )
@@ -209,7 +212,7 @@ def reported_moves(finding, answer, truth):
 
 
 def numbers_differ(finding, answer, truth):
-    """The largest difference, the first place, and no order of rows or of columns explains it."""
+    """The largest difference and first place are right, and no order explains the difference."""
     a, b = truth.a, truth.b
     difference = np.abs(a - b)
     worst, row, column = re.search(
@@ -245,7 +248,7 @@ def sizes_differ(finding, answer, truth):
 
 
 def pairs_differ(finding, answer, truth):
-    """Ratios of frequencies are those drawn, and nothing is said where frequencies are equal."""
+    """Ratios of frequencies are the drawn ratios; equal frequencies are not mentioned."""
     if truth.places is None:
         return "frequencies" not in finding.message
     first, second = truth.omega
@@ -260,7 +263,7 @@ def pairs_differ(finding, answer, truth):
 
 
 def misread(finding, answer, truth):
-    """The change that it names was made."""
+    """The named change was made."""
     if truth.change == "factor":
         meant, read = answer.cause.changes["attention_factor"]
         return np.allclose((meant, read), truth.factors, rtol=1e-2)
@@ -276,7 +279,7 @@ def unchanged(finding, answer, truth):
 
 
 def read_at_length(finding, answer, truth):
-    """The base of the scaling at as many positions as there are rows."""
+    """The base is that of the scaling at a length equal to the number of rows."""
     base = float(re.search(r"base ([\d.]+)", finding.message)[1])
     omega = truth.omega[0]
     return np.isclose(base ** (-np.arange(len(omega)) / len(omega)), omega, rtol=1e-6).all()

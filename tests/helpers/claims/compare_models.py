@@ -1,4 +1,4 @@
-"""What `compare` says of two configs, of a config and a .gguf file, and of two biases."""
+"""Claims of `compare` about two configs, a config and a .gguf file, and two biases."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from stored import gguf_bytes
 import pefourier
 
 LONGEST = 4096  # positions of every config
-WIDTH = 32  # of a head
+WIDTH = 32  # dimensions of a head
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "rope_theta": 1e4}
 LLAMA |= {"num_hidden_layers": 3, "max_position_embeddings": LONGEST}
 KINDS = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
@@ -21,7 +21,7 @@ NUMBER = r"[-+\d.e]+"
 
 
 def config_of(rng, kind):
-    """A config of one type of rope, with drawn settings."""
+    """Return a config of one type of rope, with drawn settings."""
     config = LLAMA | {"rope_theta": float(rng.choice([1e4, 5e5, 1e6]))}
     if kind == "default":
         return config
@@ -37,7 +37,7 @@ def config_of(rng, kind):
 
 
 def changed(rng, config):
-    """The same with one or two settings changed, maybe to values that change nothing."""
+    """Return a copy with one or two settings changed, perhaps to values without effect."""
     other = json.loads(json.dumps(config))
     scaling = other.get("rope_scaling")
     ways = ["base", "lost", "none"] if scaling else ["base", "added", "none"]
@@ -55,7 +55,7 @@ def changed(rng, config):
 
 
 def frequencies(config, n):
-    """Inverse frequencies and attention factor at a length, as transformers computes them."""
+    """Return inverse frequencies and attention factor at a length, as in transformers."""
     base, scaling = config["rope_theta"], config.get("rope_scaling") or {}
     kind, factor = scaling.get("rope_type", "default"), scaling.get("factor", 1.0)
     original = scaling.get(ORIGINAL, LONGEST)
@@ -91,7 +91,7 @@ def llama3(w, factor, original):
 
 
 def gguf_of(config):
-    """What a converter would write of a config, without a scaling or with a linear one."""
+    """Return the GGUF file that a converter writes for a config with no or linear scaling."""
     values = {"general.architecture": "llama", "llama.context_length": LONGEST}
     values |= {"llama.block_count": 3, "llama.rope.dimension_count": WIDTH}
     values |= {"llama.embedding_length": 64, "llama.attention.head_count": 2}
@@ -110,7 +110,7 @@ def slopes_of(rng, heads):
 
 
 def pair_of_biases(rng):
-    """Two biases, or masks of windows, as arrays."""
+    """Draw two biases, or two masks of windows, as arrays."""
     lag = np.arange(20) - np.arange(20)[:, None]
     if rng.random() < 0.5:
         return [slopes_of(rng, 4)[:, None, None] * -abs(lag) for _ in range(2)]
@@ -154,7 +154,7 @@ def differing(truth, n):
 
 
 def numbers_differ(truth):
-    """Whether biases differ, but for a constant of each query; of masks what they hide."""
+    """Return whether biases differ by more than a constant for each query, or masks hide others."""
     hidden = [np.isneginf(x) if x.dtype != bool else ~x for x in truth]
     a, b = (np.where(hide, 0, x.astype(float)) for hide, x in zip(hidden, truth, strict=True))
     gap = np.ptp(a - b, axis=-1).max()
@@ -162,7 +162,7 @@ def numbers_differ(truth):
 
 
 def is_the_same(answer, truth):
-    """Everything that was compared agrees over so many positions: at every length for models."""
+    """All compared quantities agree over the stated positions, and for models at every length."""
     if not is_config(truth):
         return not numbers_differ(truth)
     lengths = (1, 511, 512, 513, 1024, 1025, answer.length, LONGEST + 1, 2 * LONGEST, 2**17)
@@ -181,7 +181,7 @@ def is_different(answer, truth):
 
 
 def settings_are_reported(message, truth):
-    """Each setting that is named differs so, and nothing else makes a difference."""
+    """Each named setting differs as stated, and no other setting makes a difference."""
     first, second = truth
     mixed = json.loads(json.dumps(first))
     base = re.search(rf"base ({NUMBER}) in the first, ({NUMBER}) in the second", message)

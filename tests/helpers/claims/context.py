@@ -1,4 +1,4 @@
-"""What `context` says of a model's positions, on angles and lengths by the published formulas."""
+"""Claims of `context` about angles and lengths, evaluated by the published formulas."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SEARCHED = 2**20
 
 
 def draws(rng, count):
-    """Configs of every scaling, names and tables, at lengths around those that they state."""
+    """Draw configs of every scaling, names and tables, at lengths around those of the configs."""
     makers = (scaled, scaled, scaled, windowed, by_name, misread, unrotated)
     with TemporaryDirectory() as folder:
         paths = (Path(folder) / f"{i}.json" for i in numbers())
@@ -30,7 +30,7 @@ def draws(rng, count):
 
 
 def around(rng, *lengths):
-    """A length at, just below or just above one of some, or None."""
+    """Draw a length at, just below or just above one of `lengths`, or None."""
     edge = rng.choice([n for n in lengths if n])
     return rng.choice(
         [None, max(int(edge * rng.choice([0.5, 1, 1, 1, 2, 8]) + rng.integers(-1, 2)), 3)]
@@ -38,14 +38,14 @@ def around(rng, *lengths):
 
 
 def sizes(rng):
-    """A head of a few pairs, and its base."""
+    """Draw a head of a few pairs, and its base."""
     return 2 * int(rng.integers(2, 17)), float(
         rng.choice([1e4, 5e5, 30.0, 10 ** rng.uniform(0.2, 7)])
     )
 
 
 def scaled(rng, paths):
-    """A config with any type of scaling, or without, and lengths before and behind it."""
+    """Draw a config of any scaling or none, and a length around those of the config."""
     d, base = sizes(rng)
     kind = rng.choice(["none", "linear", "dynamic", "yarn", "llama3", "longrope"])
     factor, original = float(rng.choice([1.5, 2, 4, 8])), int(rng.choice([64, 2048, 4096, 777]))
@@ -74,7 +74,7 @@ def scaled(rng, paths):
 
 
 def windowed(rng, paths):
-    """A model whose layers see a window each, or some of them all."""
+    """Draw a model whose layers have windows, some perhaps full attention."""
     d, base = sizes(rng)
     layers, window, longest = (
         int(rng.integers(1, 9)),
@@ -102,7 +102,7 @@ def windowed(rng, paths):
 
 
 def by_name(rng, _):
-    """A rotation by name, whose training is given or not known."""
+    """Draw a rotation by name, with a trained length or without."""
     d, base = sizes(rng)
     trained = rng.choice([None, 100, 4096])
     truth = {"config": {"head_dim": d, "rope_theta": base}, "section": {}, "windows": [None]}
@@ -111,7 +111,7 @@ def by_name(rng, _):
 
 
 def misread(rng, _):
-    """A rotation read with another base, near its own or far from it, or as it is."""
+    """Draw a rotation that is read with another base: near, far or equal."""
     d, base = sizes(rng)
     other = float(f"{base * rng.choice([1, 1 + 1e-9, 1 + 1e-4, 1.5, 30]):.12g}")
     truth = {
@@ -124,7 +124,7 @@ def misread(rng, _):
 
 
 def unrotated(rng, paths):
-    """Tables that end, formulas that do not, buckets."""
+    """Draw tables that end, formulas that do not, or buckets."""
     path = next(paths).with_suffix(".npy")
     rows, length = int(rng.integers(8, 90)), int(rng.integers(8, 120))
     table = rng.normal(size=(rows, 8))
@@ -141,7 +141,7 @@ def unrotated(rng, paths):
 
 
 def frequencies(truth, length):
-    """Frequencies at a length by the formulas of transformers, in radians per position."""
+    """Return frequencies at a length by the formulas of transformers, in radians per position."""
     config, section = truth["config"], truth["section"]
     d, base, kind = config["head_dim"], config["rope_theta"], section.get("rope_type", "none")
     theta, s = base ** (-np.arange(0, d, 2) / d), section.get("factor")
@@ -168,12 +168,12 @@ def frequencies(truth, length):
 
 
 def plain(truth):
-    """Frequencies without the scaling."""
+    """Return the frequencies without the scaling."""
     return frequencies(truth | {"section": {}}, 1)
 
 
 def met_angles(answer, truth):
-    """The largest angle of each pair in the training that the sentence names."""
+    """Return the largest angle of each pair in the training that the sentence names."""
     trained = answer.trained.length
     if answer.trained.source == "given" or (
         answer.trained.source == "assumed" and not known_before(truth)
@@ -183,7 +183,7 @@ def met_angles(answer, truth):
 
 
 def known_before(truth):
-    """Whether the length before the scaling is stated, or follows from published models."""
+    """Return whether the length before scaling is stated, or follows from published models."""
     section, longest = truth["section"], truth["config"].get(LONGEST, 0)
     if ORIGINAL in section or section.get("rope_type") == "dynamic":
         return True
@@ -192,31 +192,31 @@ def known_before(truth):
 
 
 def new_pairs(answer, truth):
-    """Pairs that reach angles which that training did not."""
+    """Return the number of pairs that reach angles not seen in that training."""
     length = min(answer.length, max((w or answer.length) for w in truth["windows"]))
     angles, met = frequencies(truth, answer.length) * length, met_angles(answer, truth)
     return int(((angles > met * (1 + 1e-9)) & (met < TURN)).sum())
 
 
 def sentences(answer):
-    """The meaning and the action, as they are printed."""
+    """Return the meaning and the action as printed."""
     return renderer_of(answer).conclude(answer)[1:3]
 
 
 def reported_pairs(answer):
-    """Counts of pairs in the meaning."""
+    """Return the counts of pairs in the meaning."""
     return tuple(map(int, re.search(PAIRS, sentences(answer)[0]).groups()))
 
 
 def reported_lengths(answer):
-    """Numbers of positions in the meaning."""
+    """Return the numbers of positions in the meaning."""
     return [
         int(n.replace(",", "")) for n in re.findall(r"([\d,]+) positions", sentences(answer)[0])
     ]
 
 
 def unseen_is_true(answer, truth):
-    """So many pairs reach new angles, and no config covers the length by its scaling."""
+    """The stated number of pairs reach new angles, and no config's scaling covers the length."""
     covered = truth["section"] and known_before(truth) and "trained" not in truth
     longest, before = truth["config"].get(LONGEST, 0), answer.trained.length
     assert not (covered and before < longest and answer.length <= longest)
@@ -225,7 +225,7 @@ def unseen_is_true(answer, truth):
 
 
 def within_is_true(answer, truth):
-    """The config states at least the length, above that before its scaling; pairs go beyond."""
+    """The config states at least the length, which exceeds that before scaling; pairs go beyond."""
     stated, original = reported_lengths(answer)
     assert stated == truth["config"][LONGEST] >= answer.length
     assert original < stated
@@ -234,14 +234,14 @@ def within_is_true(answer, truth):
 
 
 def seen_is_true(answer, truth):
-    """No pair reaches new angles; so many do not complete a rotation."""
+    """No pair reaches new angles, and the stated number do not complete a rotation."""
     idle = (frequencies(truth, answer.length) * answer.length < TURN).sum()
     assert reported_pairs(answer)[0] == idle
     return new_pairs(answer, truth) == 0
 
 
 def hidden_is_true(answer, truth):
-    """Through windows one behind another the first tokens that a token depends on, step by step."""
+    """The stated token is the first on which a token depends through the windows of all layers."""
     assert all(w is not None and w < answer.length for w in truth["windows"])
     earliest = 0
     for window in truth["windows"]:
@@ -250,14 +250,14 @@ def hidden_is_true(answer, truth):
 
 
 def cosines(truth, count):
-    """Cosines between the vectors of both readings, at positions 0 … count - 1."""
+    """Return the cosines between the vectors of both readings at positions 0 … count - 1."""
     other = truth | {"config": truth["config"] | {"rope_theta": truth["other"]}}
     apart = plain(truth) - plain(other)
     return np.mean([np.cos(np.arange(count) * w) for w in apart], axis=0)
 
 
 def differs_is_true(answer, truth):
-    """The first position at which the cosine is below 0.99."""
+    """The stated position is the first at which the cosine is below 0.99."""
     first = int(re.search(r"0\.99 at position ([\d,]+)", sentences(answer)[0])[1].replace(",", ""))
     below = cosines(truth, first + 1) < 0.99
     return below[-1] and not below[:-1].any()
@@ -269,7 +269,7 @@ def alike_is_true(answer, truth):
 
 
 def far_is_true(answer, truth):
-    """Distances from a number on have the same bias on each side, the one before another."""
+    """From the stated distance on, each side has one bias, unlike the distance before it."""
     far = int(re.search(r"distances from (\d+) on", sentences(answer)[0])[1])
     vectors = answer.encodings[0].vectors
     side = [vectors(sign * np.arange(far - 1, far + 300)) for sign in (1, -1)]
@@ -278,7 +278,10 @@ def far_is_true(answer, truth):
 
 
 def follow_unseen(answer, truth):
-    """The command compares scalings, one of which leaves fewer; the length of training is typed."""
+    """The command compares scalings, one of which leaves fewer pairs with new angles.
+
+    The trained length is typed in the command.
+    """
     action = sentences(answer)[1]
     if command := re.search("`pefourier design (.*?)`", action):
         words = command[1].split()
@@ -298,13 +301,13 @@ def follow_unseen(answer, truth):
 
 
 def follow_unknown(answer, truth):
-    """With a trained length the question is answered."""
+    """With a trained length, the question is answered."""
     seen = context(truth["spec"], trained=truth["length"], length=truth["length"], d=truth["d"])
     return seen.verdict == "no new angles"
 
 
 def follow_rows(answer, truth):
-    """Rows are computed by the formula that is named, where the table follows one."""
+    """The named formula computes more rows, if the table follows one."""
     rows = check(truth["spec"])
     return (rows.identified is not None) == (truth["table"].shape[1] == 16)
 
@@ -333,7 +336,7 @@ VERDICTS = {
 
 
 def reported_numbers(answer):
-    """All numbers of the meaning."""
+    """Return all numbers of the meaning."""
     return tuple(int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", sentences(answer)[0]))
 
 
@@ -345,7 +348,7 @@ ACTIONS = {
 
 
 def assumed_is_true(finding, answer, truth):
-    """A training that is typed back is the other reading: it reaches as far as is said."""
+    """With --trained as typed, the answer is the other reading and reaches the stated length."""
     message = finding.message
     if not (typed := re.search(r"pass --trained (\d+)", message)):
         return f"{answer.trained.length} positions" in message
@@ -364,35 +367,35 @@ def assumed_is_true(finding, answer, truth):
 
 
 def by_length_is_true(finding, answer, truth):
-    """Frequencies are one list up to a length, and others beyond."""
+    """The frequencies are equal up to the stated length and different beyond."""
     edge = int(re.search(r"beyond (\d+) positions", finding.message)[1])
     before, at, beyond = (frequencies(truth, n) for n in (edge // 2, edge, 2 * edge))
     return (before == at).all() and (at != beyond).any()
 
 
 def lengths_are_true(finding, answer, truth):
-    """Factor, longest and original are as written, and the ratio is that of the two."""
+    """Factor and lengths are those of the config, and the ratio is that of the lengths."""
     longest, original = truth["config"][LONGEST], truth["section"][ORIGINAL]
     assert f"{longest} / {original} = {longest / original:g}" in finding.message
     return truth["section"]["factor"] not in (longest / original, 1.0)
 
 
 def original_is_true(finding, answer, truth):
-    """The length before the scaling is not below that after it."""
+    """The length before scaling is at least the length after it."""
     return truth["section"][ORIGINAL] >= truth["config"][LONGEST]
 
 
 def unusual_is_true(finding, answer, truth):
-    """Llama 3.1 with base 500000 was trained on 8192 positions, and the config says another."""
+    """Llama 3.1 with base 500000 was trained on 8192 positions; the config has another length."""
     config, section = truth["config"], truth["section"]
     return config["rope_theta"] == 5e5 and section[ORIGINAL] != 8192 and "8192" in finding.message
 
 
 def unread_is_true(finding, answer, truth):
-    """The key is in the config, and without it the rotation is the same."""
+    """The key is in the config, and the rotation is equal without the key."""
     key = re.match(r"'?(\w+)'? of", finding.message)[1]
     rest = {k: v for k, v in truth["section"].items() if k != key}
-    if key not in truth["section"]:  # a window, where no layer has one
+    if key not in truth["section"]:  # a window, although no layer has one
         return key in truth["config"] and set(truth["windows"]) == {None}
     return (frequencies(truth, 99) == frequencies(truth | {"section": rest}, 99)).all()
 

@@ -1,4 +1,4 @@
-"""What `design` claims of bases and of scalings."""
+"""Claims of `design` about bases and scalings."""
 
 import re
 
@@ -62,7 +62,7 @@ def condition(table):
 
 
 def base_is_true(name, words, answer, length, d):
-    """What one criterion is said to ask for."""
+    """The stated base meets one criterion."""
     if words.startswith("none"):
         if name in ("turns", "wavelength=2.5"):
             return length * (2.5 if "=" in name else 1) < FULL_ROTATION
@@ -72,11 +72,11 @@ def base_is_true(name, words, answer, length, d):
         )
     rho = float(re.match(NUMBER, words)[1])
     slowest = frequencies(rho, d)[-1] * length
-    if name == "turns":  # the largest
+    if name == "turns":  # the largest base
         return slowest >= FULL_ROTATION > frequencies(rho * (1 + 1e-5), d)[-1] * length
     if name == "wavelength=2.5":
         return abs(slowest * 2.5 / FULL_ROTATION - 1) < 1e-5
-    if name == "phase=.8":  # the least
+    if name == "phase=.8":  # the smallest base
         return np.cos(slowest) >= 0.8 > np.cos(frequencies(rho * (1 - 1e-4), d)[-1] * length)
     if name == "bound":
         return sums(rho, d, length).min() >= -1e-9
@@ -105,7 +105,7 @@ def no_base_needed(answer, truth):
 
 
 def unseen(spec, answer, at):
-    """Pairs of a rotation, typed anew, that go beyond the angles of training."""
+    """Return how many pairs of a rotation go beyond the angles of training."""
     trained = load(at, answer.trained).measure.frequencies
     new = load(spec, answer.length).measure.frequencies
     beyond = new * answer.length > trained * answer.trained * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""What `check-faithful` says of drawn encodings, tables, grids and biases, by plain numpy."""
+"""Claims of `check-faithful` about drawn encodings, tables, grids and biases, by plain NumPy."""
 
 import re
 
@@ -13,12 +13,12 @@ from pefourier.questions.check_faithful import check_faithful
 
 LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"})
 ON_GRID = ["axial", "axial-rope", "mixed-rope", "swin", "fourier-features", "dft"]
-SAME = 1e-9  # of the rms length: rows closer than that are one, computed twice
+SAME = 1e-9  # of the rms length: closer rows are one row computed twice
 MASK = -np.inf
 
 
 def formula(rng):
-    """An encoding by name; lengths lie around its dimension, where verdicts change."""
+    """Draw an encoding by name; lengths lie around its dimension, where verdicts change."""
     name, d = str(rng.choice(LINES)), 2 * int(rng.integers(2, 17))
     length = int(rng.choice([1, 2, d - 1, d, d + 1, 2 * d + 1, rng.integers(3, 60)]))
     return name, load(name, length, d)
@@ -30,7 +30,7 @@ def on_grid(rng):
 
 
 def bias(rng):
-    """Biases of one number a head and lag: in order of distance or not, clipped, masked."""
+    """Draw biases of one number for each head and lag: free, symmetric, clipped or masked."""
     n, heads = int(rng.integers(3, 20)), int(rng.integers(2, 6))
     lag = np.arange(n) - np.arange(n)[:, None]
     profile = rng.normal(size=(heads, 2 * n - 1))
@@ -46,7 +46,7 @@ def bias(rng):
 
 
 def changed_table(rng):
-    """Free rows with one change, at and around what a verdict asks for."""
+    """Draw free rows with one change, at and around the threshold of a verdict."""
     n, d = int(rng.integers(2, 40)), int(rng.integers(2, 40))
     table = rng.normal(size=(n, d))
     kind = str(rng.choice(list(CHANGES)))
@@ -82,7 +82,7 @@ CHANGES = {
 
 
 def grid_table(rng):
-    """A table of points: of one axis, of both, NeRF's, or free."""
+    """Draw a table of grid points: of one axis, of both, NeRF's, or free."""
     h, w = rng.integers(2, 9, 2).tolist()
     y, x = np.indices((h, w)).reshape(2, -1)
     omega = 100.0 ** (-np.arange(4) / 4)
@@ -112,7 +112,7 @@ def draws(rng, count):
         )
         try:
             label, enc = draw(rng)
-        except PefourierError:  # no such size
+        except PefourierError:  # an encoding without this size
             continue
         drawn += 1
         rows = without_prefix(enc)
@@ -126,7 +126,7 @@ def distances(table):
 
 
 def count_distinct(table):
-    """Rows that no earlier one is the same as."""
+    """Return the number of rows that equal no earlier row."""
     return int((~np.tril(distances(table) <= SAME, -1).any(axis=1)).sum())
 
 
@@ -135,7 +135,7 @@ def rank_of(table):
 
 
 def counts_of(answer):
-    """Whole numbers of the sentence."""
+    """Return the whole numbers of the sentence."""
     return list(map(int, re.findall(r"(?<![\d.e-])\d+(?![\d.e])", meaning_of(answer))))
 
 
@@ -163,13 +163,13 @@ def spans_less(answer, truth):
     table = truth[1]
     rank, length = map(int, re.search(r"only (\d+) of (\d+)", meaning_of(answer)).groups())
     values = np.linalg.svd(table, compute_uv=False)
-    near = np.abs(np.log10(values / (values.max() or 1) + 1e-300) + 14) < 2.5  # rounding, perhaps
+    near = np.abs(np.log10(values / (values.max() or 1) + 1e-300) + 14) < 2.5  # may be rounding
     assert abs(rank - rank_of(table)) <= near.sum()
     return all_differ(answer, truth) and rank < length == len(table)
 
 
 def coordinates_read(answer, truth):
-    """Each coordinate is a linear function of the code, and some point is none."""
+    """Each coordinate is a linear function of the vector, but some grid point is not."""
     enc, table = truth
     places = enc.domain.coordinates(enc.domain.x)
     marks = np.hstack(
@@ -206,7 +206,7 @@ def mirrored(answer, truth):
 
 
 def fewer_are_distinct(answer, truth):
-    """So many positions, or the lags between them, have distinct codes; one more has not."""
+    """The stated number of positions, or the lags between them, are distinct; one more is not."""
     enc, table = truth
     most = int(re.search(r"at most (\d+) positions", answer.to_dict()["action"])[1])
     size = np.abs(enc.domain.x)

@@ -1,4 +1,4 @@
-"""What findings about tables say, on tables with drawn mistakes and on grids, by plain numpy."""
+"""Claims of findings about tables with drawn mistakes and about grids, by plain NumPy."""
 
 import re
 
@@ -67,12 +67,12 @@ def clipped(rng):
 
 
 def in_16_bits(rng):
-    n = int(rng.choice([250, 258, 259, 300]))  # 257 is the first that bfloat16 has not
+    n = int(rng.choice([250, 258, 259, 300]))  # bfloat16 does not represent 257
     return waves(rounded(np.arange(float(n)), FORMATS["bfloat16"]), ladder(rng, 6))
 
 
 def fast(rng):
-    """Frequencies around half a turn: one ratio, the fastest below, at or above it."""
+    """Draw frequencies with one ratio, the highest below, at or above pi."""
     s, omega, order = plain(rng)
     top = float(rng.choice([3.0, np.pi, 3.3, 7.0, 40.0]))
     omega = (top * omega)[:: int(rng.choice([1, -1]))]
@@ -166,7 +166,7 @@ TABLES = [
 
 
 def grid_mistake(rng):
-    """A table of two axes whose rows stand in another order, or of which one axis is lost."""
+    """Draw a table of two axes with another order of rows, or with one axis missing."""
     sides = h, w = 2 * int(rng.integers(2, 5)), 2 * int(rng.integers(2, 5))
     y, x = np.indices(sides).reshape(2, -1)
     omega = 100.0 ** (-np.arange(4) / 4)
@@ -218,7 +218,7 @@ def numbers_in(pattern, finding):
 
 
 def fits(table, position, omega, scale=1.0, tolerance=1e-6):
-    """Whether each column is a sine or a cosine of one of some frequencies at these positions."""
+    """Return whether each column is a sine or cosine of one of the frequencies."""
     phases = np.outer(position, omega)
     shapes = scale * np.hstack([np.sin(phases), np.cos(phases), -np.sin(phases)])
     distance = np.abs(table[:, :, None] - shapes[:, None, :]).max(axis=0).min(axis=1)
@@ -226,10 +226,10 @@ def fits(table, position, omega, scale=1.0, tolerance=1e-6):
 
 
 def follows(answer, truth, **changes):
-    """Whether the table is the formula that was identified, written out here."""
+    """Return whether the table is the identified formula, written out here."""
     params, table = answer.identified["params"] | changes, truth[1]
     n, d = table.shape
-    d *= 1 + (params.get("times") == 1)  # sines or cosines alone
+    d *= 1 + (params.get("times") == 1)  # only sines or only cosines
     m = (d + 1) // 2
     divisor = {"d": d / 2, "d/2-1": m - 1}.get(params.get("divisor", "d"))
     divisor = d / 2 + float(params["divisor"][3:]) if divisor is None else divisor
@@ -241,7 +241,7 @@ def follows(answer, truth, **changes):
 
 
 def names(key, pattern):
-    """A predicate: the number of a message is the parameter, and the formula holds with it."""
+    """Return a predicate: the message has the parameter's value, and the formula holds with it."""
 
     def holds(finding, answer, truth):
         (value,) = numbers_in(pattern, finding)
@@ -269,7 +269,7 @@ def clip_holds(finding, answer, truth):
 
 
 def repeats(finding, answer, truth):
-    """So many rows repeat an earlier one, and the rows that are named do."""
+    """The stated number of rows repeat an earlier row, and the named rows do."""
     equal_ones, message = np.tril(distances(truth[1]) <= SAME, -1), finding.message
     if "mirror" in message:
         middle = int(numbers_in(r"row (\d+)", finding)[0])
@@ -293,7 +293,7 @@ def runs_of(finding, answer, truth):
 
 
 def rows_in(finding):
-    """The row numbers of a message, runs spelled out."""
+    """Return the row numbers of a message, with runs expanded."""
     text = re.search(r"rows? ((?:\d+(?: … \d+)?(?:, )?)+)", finding.message)[1]
     runs = [part.split(" … ") for part in text.strip(", ").split(", ")]
     return np.concatenate([np.arange(int(run[0]), int(run[-1]) + 1) for run in runs])
@@ -305,7 +305,7 @@ def rows_are_zero(finding, answer, truth):
 
 
 def others_follow(finding, answer, truth):
-    """The other rows follow the formula that is named, and these are away by no more than said."""
+    """The other rows follow the named formula, and the listed rows deviate by at most as stated."""
     rows, table = rows_in(finding), truth[1]
     text = re.search(r"follow \w+ \(([^)]*)\)", finding.message)[1]
     params = dict(part.split("=") for part in text.split(", "))
@@ -342,7 +342,7 @@ def are_near(finding, answer, truth):
 
 
 def above_the_fold(finding, answer, truth):
-    """Of drawn ladders the count is that of the frequencies that were drawn."""
+    """The count of frequencies above pi is that of the drawn frequencies."""
     enc, table = truth
     if enc.measure is not None:
         return folded(finding, answer, truth)
@@ -351,7 +351,7 @@ def above_the_fold(finding, answer, truth):
 
 
 def ratio_of(table):
-    """Frequencies of positions that were divided: from 1 on by the ratio of the base that fits."""
+    """Return the frequencies of divided positions, from 1 on with the ratio of the fitting base."""
     m, rows = table.shape[1] // 2, np.arange(min(32, len(table)))
     bases = (100.0, 1e3, 1e4, 5e5)
     base = next(b for b in bases if fits(table[:32], rows, b ** (np.arange(m) / m), 1.0, 1e-2))
@@ -378,7 +378,7 @@ def toeplitz(table, sides, points=None):
 
 
 def order_holds(finding, answer, truth):
-    """The residual that is printed is that of the order that is named, far below the given one."""
+    """The printed residual is that of the named order, far below that of the given order."""
     enc, table = truth
     sides, index = enc.domain.sides, np.arange(len(table))
     if finding.code == "row-order":

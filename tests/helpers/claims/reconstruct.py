@@ -1,4 +1,4 @@
-"""What `reconstruct` says of a position, from its sentences: Algorithm 1 by double sums."""
+"""Claims of `reconstruct` about a position, evaluated by double sums of Algorithm 1."""
 
 import re
 from typing import NamedTuple
@@ -19,18 +19,18 @@ OPTION = re.compile(r"(?:--rho |rho=)([\d.e+]+)")
 
 
 class Truth(NamedTuple):
-    """What was asked, and the function at the first point with smoothing and without."""
+    """A drawn request, and the function at the first point with and without smoothing."""
 
     source: str
     sizes: dict
     options: dict
     values: np.ndarray
     plain: np.ndarray
-    rows: np.ndarray  # of the table within the lattice
+    rows: np.ndarray  # rows of the table on the lattice
 
 
 def draws(rng, count):
-    """Registered encodings by their SPECs, and tables with rows that are alike, on lattices."""
+    """Draw registered encodings by SPEC, and tables with equal rows, on lattices."""
     for i in range(count):
         options = {"sigma": rng.choice([None, None, 0, 1, 4]), "lattice": None}
         if rng.random() < 0.4:
@@ -46,7 +46,7 @@ def draws(rng, count):
 
 
 def named(rng):
-    """A SPEC with a base in it, or options, on a line or a grid."""
+    """Draw a SPEC with a base in the SPEC or in the options, on a line or a grid."""
     name = str(rng.choice(sorted(BUILDERS)))
     sizes = {"length": int(rng.integers(2, 100)), "d": int(rng.choice([2, 4, 16, 32]))}
     if rng.random() < 0.4:
@@ -61,7 +61,7 @@ def named(rng):
 
 
 def table(rng):
-    """Rows drawn, repeated, constant, or of one wave; some on a grid."""
+    """Draw rows that are random, repeated, constant or of one frequency; some on a grid."""
     n, d = int(rng.integers(2, 40)), int(rng.integers(1, 24))
     rows = rng.normal(size=(n, d))
     kind = int(rng.integers(6))
@@ -85,7 +85,7 @@ def table(rng):
 
 
 def rebuilt(answer, sigma):
-    """The function at the first point: Eq. 15 and Algorithm 1 written out."""
+    """Return the function at the first point: Eq. 15 and Algorithm 1 written out."""
     enc, sides = answer.encodings[0], answer.sides
     omega, shares, _ = energy_of(spectrum(enc))
     steps = omega * np.array(sides) / (2 * np.pi)
@@ -98,7 +98,7 @@ def rebuilt(answer, sigma):
         for a, n in enumerate(sides):
             if len(sides) > 1:
                 windings = n * np.arange(-reach, reach + 1)[:, None, None]
-            else:  # half of the line alone, which is mirrored
+            else:  # only half of the line, which is mirrored
                 windings = np.zeros((1, 1, 1))
                 k = np.minimum(k, n - k)
             apart = k[:, a] - (sign if len(sides) > 1 else 1) * steps[:, a, None] + windings
@@ -109,12 +109,12 @@ def rebuilt(answer, sigma):
 
 
 def grid_of(sides):
-    """All points of a lattice."""
+    """Return all points of a lattice."""
     return np.stack(np.unravel_index(np.arange(np.prod(sides)), sides), axis=1)
 
 
 def kernel(apart, sigma):
-    """A Gaussian, or without smoothing the nearest point, or two that are equally near."""
+    """Return a Gaussian or, without smoothing, the nearest point or two equally near points."""
     if sigma:
         return np.exp(-((apart / sigma) ** 2) / 2)
     size = np.abs(apart)
@@ -122,7 +122,7 @@ def kernel(apart, sigma):
 
 
 def rows_within(answer):
-    """Rows of the table whose points are on the lattice; of lags all."""
+    """Return the rows of the table on the lattice, or all rows for lags."""
     enc = answer.encodings[0]
     rows = np.asarray(enc.table(), dtype=float).reshape(*enc.domain.sides, -1)
     if enc.domain.kind != "lag":
@@ -131,18 +131,18 @@ def rows_within(answer):
 
 
 def distinct(rows, rounding=1e-12):
-    """How many rows differ by more than rounding."""
+    """Return the number of rows that differ by more than rounding."""
     apart = np.abs(rows[:, None] - rows).max(axis=2) > rounding * max(1, np.abs(rows).max())
     return int((apart | ~np.tri(len(rows), k=-1, dtype=bool)).all(axis=1).sum())
 
 
 def high(values):
-    """Which points reach half of the peak, with a margin for rounding."""
+    """Return which points reach half of the peak, with a margin for rounding."""
     return values >= values.flat[0] / 2 - 1e-12
 
 
 def width_of(values):
-    """Full width at half maximum of the peak at 0, by linear interpolation."""
+    """Return the full width at half maximum of the peak at 0, by linear interpolation."""
     t = int(np.argmin(values >= values[0] / 2))
     return 2 * (t - 1 + (values[t - 1] - values[0] / 2) / (values[t - 1] - values[t]))
 
@@ -199,7 +199,7 @@ def is_exact(answer, truth):
 
 
 def sharpens(answer, truth):
-    """Typed as it stands, the base makes the peak as narrow as the action says."""
+    """The base, typed as printed, makes the peak as narrow as the action states."""
     action = renderer_of(answer).conclude(answer)[2]
     rho = OPTION.search(action)[1]
     spec, sizes = truth.source, truth.sizes

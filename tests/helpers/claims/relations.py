@@ -1,4 +1,4 @@
-"""What `relations` says of drawn encodings and tables, by inner products of all pairs."""
+"""Claims of `relations` about drawn encodings and tables, by inner products of all pairs."""
 
 import numpy as np
 from grids import mean_products
@@ -27,7 +27,7 @@ def draws(rng, count):
         try:
             label, enc = draw(rng)
             answer = relate(enc)
-        except PefourierError:  # no such size
+        except PefourierError:  # an encoding without this size
             continue
         drawn += 1
         rows = without_prefix(enc)
@@ -35,13 +35,13 @@ def draws(rng, count):
 
 
 def residual(enc, table):
-    """How far products are from their means over pairs of one displacement."""
+    """Return the residual of products from their means over pairs of one displacement."""
     products, means = mean_products(table / (np.abs(table).max() or 1.0), enc.domain.sides)
     return np.linalg.norm(products - means) / np.linalg.norm(products)
 
 
 def scores(enc, table):
-    """Queries times keys of xPos: keys have the inverse factors."""
+    """Return the scores of xPos, whose keys have the inverse factors."""
     first = table[:, : enc.dim // 2] ** 2 + table[:, enc.dim // 2 :] ** 2
     return table @ (table / np.hstack([first, first])).T
 
@@ -62,7 +62,7 @@ def by_lag(answer, truth):
 
 
 def opposite(answer, truth):
-    """The norm of codes less those of opposite lags, over twice the norm."""
+    """Return the norm of vectors minus those of opposite lags, over twice the norm."""
     table = truth[1]
     return np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table) or 1.0)
 
@@ -79,7 +79,7 @@ VERDICTS = {
     "one direction": lambda answer, truth: truth[0].domain.x.max() <= 0,
     "distance only": lambda answer, truth: opposite(answer, truth) <= 1e-6,
     "direction told": lambda answer, truth: opposite(answer, truth) > 1e-6,
-    "biases": lambda answer, truth: truth[0].injection in ("bias", "key"),
+    "biases": lambda answer, truth: truth[0].injection in ("bias", "key", "key-query"),
 }
 FINDINGS = {}
 WITHOUT = {}

@@ -1,4 +1,4 @@
-"""What `resize` claims of vectors on another grid."""
+"""Claims of `resize` about vectors on another grid."""
 
 import re
 
@@ -23,14 +23,14 @@ def draws(rng, count):
         rows = np.round(rng.normal(size=(np.prod(old), rng.integers(1, 6))), rng.integers(0, 4))
         kind = rng.integers(6)
         if kind > 2:
-            rows[rng.integers(len(rows))] = rows[0]  # itself, in one of so many
-        elif kind == 2:  # two rows of the grid that have one mean, and five more
+            rows[rng.integers(len(rows))] = rows[0]  # perhaps replaced by itself
+        elif kind == 2:  # two rows of the grid with equal means, and five more
             left, apart = rng.normal(size=(2, 1, 3)), rng.normal(size=(7, 1))
             rows = np.stack([left[0] + apart, left[1] - apart], axis=1).reshape(-1, 3)
             rows[4:] = rng.normal(size=(10, 3))
             old, new, method = (7, 2), (7, 1), "bilinear"
         elif kind == 0:
-            rows = rows[np.arange(len(rows)) // old[1] * old[1]]  # by row of the grid alone
+            rows = rows[np.arange(len(rows)) // old[1] * old[1]]  # only the row of the grid matters
         elif kind == 1:
             rows = 0.0 * rows
         made = resize_table(table_on(old, rows), new, method)
@@ -38,7 +38,7 @@ def draws(rng, count):
 
 
 def count_distinct(table):
-    """Rows that rounding does not explain, each against all."""
+    """Return the number of rows that differ by more than rounding from all others."""
     apart = np.linalg.norm(table[:, None] - table, axis=-1) > 1e-12 * np.abs(table).max()
     return int((np.tril(~apart, -1).sum(axis=1) == 0).sum())
 
@@ -51,7 +51,7 @@ def counts(answer, truth):
 
 
 def same(picture, table):
-    """Whether the two points that are named have one vector."""
+    """Return whether the two named points have one vector."""
     ends = re.findall(r"\((\d+),(\d+)\)", picture.collision)
     first, second = (table.reshape(*picture.grid, -1)[int(y), int(x)] for y, x in ends)
     return ends[0] != ends[1] and np.abs(first - second).max() <= 1e-12 * np.abs(table).max()
@@ -82,7 +82,7 @@ def by_formula(answer, truth):
 
 
 def unseen_phases(finding, answer, truth):
-    """Of `axial` in MAE's layout: 16 pairs an axis, and indices of rows and columns."""
+    """The count is right for `axial` in MAE's layout, with 16 pairs an axis and integer places."""
     axis = "yx".index(re.search(r"along (\w)", finding.message)[1])
     old, new = truth[1][axis] - 1, truth[2][axis] - 1
     omega = 1e4 ** (-np.arange(16) / 16)

@@ -1,4 +1,4 @@
-"""What `spectrum` says of an encoding's energy, from its sentences, on the table itself."""
+"""Claims of `spectrum` about an encoding's energy, evaluated on the table."""
 
 import re
 
@@ -19,11 +19,11 @@ from pefourier.questions.spectrum import spectrum
 from pefourier.report.render import renderer_of
 
 NUMBER = r"(more than )?(\d+(?:\.\d+)?(?:e[-+]\d+)?)(%?)"
-ROUNDED = 0.006  # of a number in three digits
+ROUNDED = 0.006  # relative rounding of three digits
 
 
 def draws(rng, count):
-    """Registered encodings, declared waves, tables of waves with constant parts, grids."""
+    """Draw registered encodings, declared frequencies, mixtures with constant parts, and grids."""
     makers = (named, of_waves, mixture, on_grid, short)
     for i in range(count):
         label, enc = makers[i % len(makers)](rng)
@@ -37,7 +37,7 @@ def draws(rng, count):
 
 
 def named(rng):
-    """A registered encoding with drawn sizes and, where it has one, a drawn base."""
+    """Draw a registered encoding with sizes and, where it has one, a base."""
     name = rng.choice(sorted(BUILDERS))
     length, d = (int(rng.integers(2, most)) for most in (120, 65))
     known = BUILDERS[name].parameters
@@ -51,7 +51,7 @@ def named(rng):
 
 
 def of_waves(rng):
-    """Declared pairs of sines and cosines, some alike, slow or above half a rotation."""
+    """Draw declared pairs of sines and cosines, some equal, low or above half a rotation."""
     omega = rng.uniform(0, 7, size=rng.integers(1, 7)) * rng.choice([1, 1e-3, 0.3])
     omega[rng.random(len(omega)) < 0.3] = rng.choice([0.0, omega[0], np.pi / 2, np.pi / 2 + 1e-3])
     n = int(rng.integers(2, 100))
@@ -66,7 +66,7 @@ def of_waves(rng):
 
 
 def mixture(rng):
-    """A table of a constant part, a slow wave and a fast one, with shares near the thresholds."""
+    """Draw a constant part, a low and a high frequency, with shares near the thresholds."""
     n = 8 * int(rng.integers(2, 20))
     edges = [0.75, 0.95, 0.05, 0.9996, 1.0, rng.uniform()]
     share = min(1.0, float(rng.choice(edges) + rng.choice([-1e-3, -1e-9, 0, 1e-9, 1e-3])))
@@ -81,7 +81,7 @@ def mixture(rng):
 
 
 def on_grid(rng):
-    """A table on a grid: along one axis or several, diagonal, round, or constant."""
+    """Draw a table on a grid: along one or more axes, diagonal, round or constant."""
     h, w = (2 * int(half) + 1 for half in rng.integers(1, 5, size=2))  # none at half a rotation
     y, x = np.indices((h, w)).reshape(2, -1)
     ky, kx = 2 * np.pi / h, 2 * np.pi / w
@@ -101,16 +101,16 @@ def on_grid(rng):
 
 
 def short(rng):
-    """Few rows, some of them all alike, and tables without their mean."""
+    """Draw a table of few rows, perhaps all equal or without their mean."""
     table = rng.normal(size=(rng.integers(1, 6), rng.integers(1, 5))).round(1)
     enc = as_encoding(np.vstack([table] * int(rng.integers(1, 4))) + rng.choice([0, 1e3]))
     return f"short {table.shape}", without_mean(enc) if rng.random() < 0.3 else enc
 
 
 def energy_of(answer):
-    """Frequencies from 0 to pi and their shares of the energy, by the double sum or the formula.
+    """Return frequencies from 0 to pi, their shares of energy, and the share of the mean row.
 
-    And the share of the mean row, computed from the rows.
+    The shares come from the double sum or the formula, that of the mean row from the rows.
     """
     enc = answer.encodings[0]
     table = np.asarray(enc.table(), dtype=float)
@@ -133,7 +133,7 @@ def energy_of(answer):
 
 
 def numbers(answer):
-    """The numbers of the sentence, percents as shares, and whether a percent is a bound."""
+    """Return the numbers of the sentence, percents as shares, and whether a percent is a bound."""
     meaning = renderer_of(answer).conclude(answer)[1]
     assert "–" not in meaning
     assert "nan" not in meaning
@@ -144,7 +144,7 @@ def numbers(answer):
 
 
 def agrees(printed, value):
-    """Whether a printed number is a value, rounded; 0 and 100% are exact."""
+    """Return whether a printed number is a rounded value; 0 and 100% are exact."""
     number, more = printed
     if more:
         return number < value < 1
@@ -154,7 +154,7 @@ def agrees(printed, value):
 
 
 def bands(truth):
-    """Shares of what is constant, of waves of four steps or longer, and of shorter ones."""
+    """Return the shares of constants, of wavelengths of at least four steps, and of the rest."""
     omega, shares, _ = truth
     size = np.linalg.norm(omega, axis=1)
     low = size <= np.pi / 2 * (1 + 1e-9)
@@ -209,7 +209,7 @@ def is_constant_and_fast(answer, truth):
 
 
 def directions(truth):
-    """A2 and A4 of the frequencies off the constant, and how many axes each one has."""
+    """Return A2 and A4 of frequencies other than 0, and the share on more than one axis."""
     omega, shares, _ = truth
     moving = (np.abs(omega).max(axis=1) > 1e-12) & (shares > 1e-20)
     omega, shares = omega[moving], shares[moving] / shares[moving].sum()

@@ -1,4 +1,4 @@
-"""What `usage` claims of weights, as drawn shares."""
+"""Claims of `usage` about weights, given as drawn shares."""
 
 import re
 from dataclasses import replace
@@ -18,7 +18,7 @@ SHAPES = [
     (2, 8, 8, 16, 8),
     (1, 2, 1, 64, 64),
 ]
-SHAPES += [(4, 8, 8, 64, 64)]  # layers, heads, heads of keys, pairs, columns
+SHAPES += [(4, 8, 8, 64, 64)]  # layers, heads, key heads, pairs, columns
 
 
 def draws(rng, count):
@@ -60,7 +60,7 @@ def draws(rng, count):
 
 
 def drawn_shares(rng, shape, louder, of):
-    """The shares of `drawn_model`, drawn again."""
+    """Repeat the draws of `drawn_model` and return its shares."""
     layers, heads, kv, pairs, columns = shape
     shares = []
     for layer in range(layers):
@@ -75,7 +75,7 @@ def drawn_shares(rng, shape, louder, of):
 
 
 def kinds(truth):
-    """Pairs that never complete a rotation, and those that complete more than 32."""
+    """Return the shares, the pairs without a full rotation, and those with more than 32."""
     length, shares = truth
     pairs = shares[0].product.shape[1]
     turns = 1e4 ** -(np.arange(pairs) / pairs) * length / (2 * np.pi)
@@ -92,7 +92,7 @@ def reported_values(answer):
 
 
 def near(stated, share):
-    """Whether a percentage in two digits is that of a share."""
+    """Return whether a percentage in two digits is that of a share."""
     return (
         abs(stated - 100 * share) <= 0.051 * max(stated, 1e-9)
         or f"{100 * share:.2g}" == f"{stated:g}"
@@ -114,7 +114,7 @@ def prefers(which, sign):
 
 
 def by_chance(truth, member, slack=0.85):
-    """Whether pairs shuffled in each group of heads differ as much: 3 standard deviations."""
+    """Return whether pairs shuffled in groups of heads differ as much, by 3 standard deviations."""
     rng, drawn, (_, shares) = np.random.default_rng(0), [], truth
     groups = np.concatenate(
         [s.product.reshape(s.kv_heads, -1, len(member)).sum(axis=1) for s in shares]

@@ -18,7 +18,7 @@ def read(name, **settings):
 @pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
 def test_scale_of_examples_comes_from_training_windows_alone(rng, unit):
     x, y = unit * rng.normal(3, 2, (50, 5, 2)), np.arange(50) % 2
-    x[..., 1] = 3  # a channel that never changes stays
+    x[..., 1] = 3  # a channel that never changes keeps its scale
     task = from_examples("x", x, y)
     fold = task.folds[2]
     np.testing.assert_allclose(fold.mean, x[fold.train].mean(axis=(0, 1)), rtol=1e-5)
@@ -39,7 +39,7 @@ def test_the_type_in_which_numbers_are_stored_does_not_matter(rng, kind):
         np.testing.assert_array_equal(one, two, strict=True)
 
 
-@pytest.mark.filterwarnings("default")  # of aeon and what it imports
+@pytest.mark.filterwarnings("default")  # warnings of aeon and its imports
 def test_uea_sets_keep_their_published_test_part(monkeypatch):
     pytest.importorskip("aeon", reason="needs the package aeon")
     task = read("uea:BasicMotions")

@@ -1,4 +1,4 @@
-"""Data as tasks: the archives of a user, what leaks and what is refused."""
+"""Data as tasks: archives of a user, leaks between parts, and errors."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def test_examples_and_a_labelled_series_are_read(tmp_path, rng):
         np.testing.assert_array_equal(one.test, other.test)
 
 
-REFUSED = {  # arrays of an archive, and what is named
+REFUSED = {  # arrays of an archive, and part of the error
     "two axes": ({"X": X[:, :, 0]}, "X of shape (n, length, channels)"),
     "a number": ({"X": np.array(1.5)}, "X of shape"),
     "too few y": ({"y": Y[:-1]}, "y of shape (n,)"),
@@ -101,8 +101,8 @@ def test_what_is_no_archive_is_stated(tmp_path):
             read(tmp_path / f"{name}.npz")
 
 
-def test_what_an_archive_would_take_is_weighed_before_it_is_read(tmp_path, monkeypatch):
-    """300 MB of zeros in 300 kB; and what does not fit into the machine."""
+def test_the_size_of_an_archive_is_checked_before_it_is_read(tmp_path, monkeypatch):
+    """The size of an archive is checked before reading: 300 MB of zeros in 300 kB are refused."""
     path = archive(tmp_path, y=Y)
     header = HEADER.replace(b"(5, 3)", b"(40, 10000, 100)")
     with (
@@ -146,7 +146,7 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
         read(path, split="chronological")
 
 
-BAD = [  # a dataset, options, and what is named
+BAD = [  # a dataset, options, and part of the error
     *(("ordr", {}, "'order'"), ("SMD", {}, "'smd'"), ("", {}, "unknown dataset ''")),
     ("order:nois=1", {}, "'noise'"),
     *((f"order:{text}", {}, f"'{text}'") for text in ("noise=-1", "count=10", "length=3")),

@@ -1,4 +1,4 @@
-"""Published datasets: their layouts, counts, and what is refused."""
+"""Published datasets: layouts, counts and errors."""
 
 import os
 from functools import cache
@@ -82,7 +82,7 @@ HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
 
 
 def as_published(folder, text, names=("A-1",), seed=0):
-    """Channels of MSL with their list of anomalies."""
+    """Write channels of MSL with their list of anomalies."""
     train, test, label = recording(np.random.default_rng(seed))
     for part, rows in (("train", train), ("test", test)):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def test_a_machine_without_one_of_its_files_is_stated(tmp_path, part):
         path.unlink(missing_ok=True)
 
 
-CHANNELS = {  # what is in place of a channel, and what is named
+CHANNELS = {  # content of a channel, and part of the error
     "row": (np.ones(1200), "n, channels"),
     "empty": (np.ones((0, 3)), "n, channels"),
     "page": (b"<html>\n<p>404</p>\n", "header does not describe"),

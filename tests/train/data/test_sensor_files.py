@@ -1,4 +1,4 @@
-"""Files of sensors as people have them: each is read as it is meant, or refused with a way out."""
+"""Typical files of sensors are read as intended, or refused with a remedy."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ ONE = ["timestamp as time", "label as label", "the whole file as one series"]
 
 
 def table(head, cells, *, rows=lambda _: ROWS, series=SERIES, by=","):
-    """A file of series: `cells` gives those of a line by series, row and random numbers."""
+    """Return a file of series; `cells` gives a line's cells from series, row and random numbers."""
     rng = np.random.default_rng(0)
     places = [(s, t) for s in range(series) for t in range(rows(s))]
     lines = [by.join(cells(s, t, rng.normal(size=3).round(3))) for s, t in places]
@@ -34,13 +34,13 @@ def state(t):
 
 
 FILES = {
-    # as the README writes it
+    # as in the README
     "readme.csv": (
         table("time,series,label,v", lambda s, t, x: [str(t), f"s{s}", "ab"[s % 2], str(x[0])]),
         {},
         {"channels": ["v"], "windows": SERIES, "columns": ROLES},
     ),
-    # times with a zone, and names of states a row
+    # times with a zone, and a named state in each row
     "plant.csv": (
         table(
             "Timestamp,machine,temp,pressure,state",
@@ -49,7 +49,7 @@ FILES = {
         {"window": 4},
         {"channels": ["temp", "pressure"], "windows": 60, "classes": ("ok", "fault")},
     ),
-    # of a spreadsheet with decimal commas, whose columns have other names
+    # a spreadsheet with decimal commas and other column names
     "export.csv": (
         table(
             "Zeit;Gerät;Wert;Zustand",
@@ -59,7 +59,7 @@ FILES = {
         {"columns": "time=Zeit,series=Gerät,label=Zustand"},
         {"channels": ["Wert"], "windows": SERIES, "commas": ["Wert"]},
     ),
-    # of pandas with its row numbers, of patients with a column of text
+    # written by pandas with row numbers, from patients, with a column of text
     "ward.csv": (
         table(
             ",date,patient_id,ward,hr,class",
@@ -86,7 +86,7 @@ FILES = {
         {"window": 6},
         {"channels": ["value"], "columns": ONE},
     ),
-    # accelerations, whose y is no label, in tabs
+    # accelerations separated by tabs, whose column y is no label
     "moves.tsv": (
         table(
             "t\tsubject\tx\ty\tz\ttarget",
@@ -96,7 +96,7 @@ FILES = {
         {},
         {"channels": ["x", "y", "z"], "classes": ("run", "walk"), "uneven": False},
     ),
-    # of unequal lengths, with a dead sensor and an empty column, at uneven times
+    # unequal lengths, with a dead sensor and an empty column, at uneven times
     "uneven.csv": (
         table(
             "datetime,unit,dead,level,note,label",
@@ -134,7 +134,7 @@ def test_files_are_read_as_they_are_meant(tmp_path, name):
 
 
 def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):
-    """The same instants in two zones, the lines shuffled, are the rows of plain numbers."""
+    """Times in two zones, with shuffled lines, give the rows of plain numbers."""
     rng, lines, plain = np.random.default_rng(1), [], []
     for s in range(SERIES):
         for t in range(ROWS):
@@ -175,7 +175,7 @@ def test_other_files_are_refused_with_a_way_out(tmp_path, name):
     assert "\n" not in str(refused.value)
 
 
-def test_a_plan_says_what_is_read_how_long_it_takes_and_what_it_can_find(tmp_path):
+def test_a_plan_lists_data_time_and_detectable_difference(tmp_path):
     text = FILES["uneven.csv"][0]
     (tmp_path / "x.csv").write_text(text)
     notes = []
@@ -205,7 +205,7 @@ def test_the_difference_of_a_plan_is_what_its_runs_find(seeds):
     ("length", "heads", "d"), [(24, 4, 32), (33, 4, 40), (60, 4, 64), (35, 3, 36)]
 )
 def test_a_default_model_is_as_wide_as_a_window_has_tokens(length, heads, d):
-    """No encoding collides then, and a smaller --d says which do."""
+    """With the default d no encoding collides; a smaller --d lists the encodings that do."""
     arms = ("none", "sinusoidal", "dft", "onehot")
     requested = {"dataset": (f"order:count=40,length={length}",), "encoding": arms, "heads": heads}
     for own, colliding in ({}, set()), ({"d": 4 * heads}, {"dft", "onehot"}):

@@ -1,4 +1,4 @@
-"""Windows and folds of recordings: nothing leaks that need not."""
+"""Windows and folds of recordings: no avoidable leak between parts."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ def series_of(rng, **own):
 
 
 def quiet(name, n, group="", label=None):
-    """A recording without events, or with those that are given."""
+    """Return a recording without events, or with the given events."""
     label = np.zeros(n, bool) if label is None else label
     return split.Series(name, np.zeros((n, 1), np.float32), label, group or name, "c")
 
@@ -39,11 +39,14 @@ def test_no_event_lies_on_two_sides_and_no_windows_touch(rng):
 
 @pytest.mark.parametrize("how", ["blocks", "chronological"])
 def test_what_is_tested_is_trained_on_at_no_other_place_at_that_time(rng, how):
-    """Recordings dealt together; an event moves a border of the first one alone."""
+    """Windows that share a time with a tested window are not trained on in another recording.
+
+    An event moves a border of the first recording only.
+    """
     series = []
     for number, n in enumerate((1200, 1197)):
         _, rows, label = recording(rng, n=1200)
-        label[470:500] |= number == 0  # about the border at 480
+        label[470:500] |= number == 0  # near the border at 480
         name = f"s{number}"
         series.append(split.Series(name, rows[:n], label[:n].astype(bool), name, "c"))
     task = split.split_series("s", series, 20, stride=5, split=how)
@@ -61,19 +64,19 @@ def test_what_is_tested_is_trained_on_at_no_other_place_at_that_time(rng, how):
 
 
 def starts_of(series, row):
-    """Where blocks begin in the recording that begins at a row."""
+    """Return the starts of blocks in the recording that begins at a row."""
     return [s.start - s.first for s in split.block_spans(series, 10, 20) if s.first == row]
 
 
 def test_borders_are_the_same_rows_in_all_recordings_of_one_length():
-    """A hundredth apart, a window's length from one another, and away from events of either."""
+    """Recordings of one length share borders, which are a window apart and avoid all events."""
     three = [quiet("a", 1212), quiet("b", 1200), quiet("c", 900)]
     expected = [0, *(i * 1212 // 10 + 10 for i in range(1, 10))]
     assert starts_of(three, 0) == starts_of(three, 1212) == expected
-    assert starts_of(three, 2412) == [0, *range(100, 900, 90)]  # it ran at another time
+    assert starts_of(three, 2412) == [0, *range(100, 900, 90)]  # recorded at another time
     near = [b.start - a.stop for a, b in pairwise(split.block_spans([quiet("a", 1200)], 10, 20))]
     assert near == [20] * 9
-    event = (np.arange(1200) >= 470) & (np.arange(1200) < 500)  # about the border at 480
+    event = (np.arange(1200) >= 470) & (np.arange(1200) < 500)  # near the border at 480
     both = [quiet("a", 1200, "r", event), quiet("b", 1200, "r")]
     assert starts_of(both, 0) == starts_of(both, 1200) != [0, *range(130, 1200, 120)]
     labels = [np.array(one, dtype=bool) for one in ([1, 0, 0], [0, 0, 0, 1, 0], [0, 1])]

@@ -1,4 +1,4 @@
-"""Tasks that are made up: what they hold, and what they ask of positions."""
+"""Generated tasks: their content, and how their classes depend on positions."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_synthetic_classes_hold_the_same_rows_in_another_order(name):
 
 
 def places(name, sides):
-    """Where the marks of channels 0 and 1 stand (n, axes), and the class of each example."""
+    """Return the places (n, axes) of the marks in channels 0 and 1, and the classes."""
     x, y, _ = synthetic.draw_examples(name)
     marks = (x[:, :, channel].argmax(axis=1) for channel in (0, 1))
     return *(np.stack(np.unravel_index(mark, sides), 1) for mark in marks), y
@@ -47,7 +47,7 @@ def test_the_class_of_a_grid_is_which_mark_is_left(name, sides, gap):
     a, b, y = places(f"{name},count=20000", sides)
     np.testing.assert_array_equal(y, a[:, 1] > b[:, 1])
     assert np.abs(a[:, 1] - b[:, 1]).min() == gap
-    assert abs(((a[:, 0] < b[:, 0]) == y).mean() - 0.5) < 0.2  # rows do not tell
+    assert abs(((a[:, 0] < b[:, 0]) == y).mean() - 0.5) < 0.2  # rows do not determine the class
     for mark in (a, b):
         rows = np.bincount(mark[:, 0], minlength=sides[0])
         assert rows.min() > 0.9 * rows.mean()
@@ -59,6 +59,6 @@ def test_the_class_of_a_grid_is_which_mark_is_left(name, sides, gap):
 @pytest.mark.parametrize(
     "text", ["gap=7", "gap=0", "height=0", "width=1", "count=999999,height=99"]
 )
-def test_a_grid_that_is_none_is_refused(text):
+def test_invalid_grids_are_refused(text):
     with pytest.raises(PefourierError, match="0 < gap < width"):
         synthetic.draw_examples(f"grid:{text}")

@@ -17,7 +17,7 @@ def read(path, **settings):
 
 
 def of_series(path, labels, rows=12, group=None, head="id,time,label,v", seed=0):
-    """A file of series, each with its labels (one, or one a row), and maybe groups."""
+    """Write a file of series with one label each or one for each row, and perhaps groups."""
     rng = np.random.default_rng(seed)
     lines = [head + (",group" if group else "")]
     for name, own in enumerate(labels):
@@ -31,7 +31,7 @@ def of_series(path, labels, rows=12, group=None, head="id,time,label,v", seed=0)
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
-    """Lines may stand in any order; shorter series are padded, and nothing is learned of that."""
+    """The order of lines does not matter, and shorter series are padded without effect."""
     x, y, lengths = rng.normal(size=(40, 6, 2)), np.arange(40) % 2, 4 + np.arange(40) % 3
     x = np.where((np.arange(6) < lengths[:, None])[..., None], x, 0).astype(np.float32)
     lines = [
@@ -59,7 +59,7 @@ def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
 
 
 HEAD = "id,time,a,label\n"
-REFUSED = {  # the text of a file, and what is named
+REFUSED = {  # the text of a file, and part of the error
     "": "no line",
     HEAD: "no line below",
     "id,time,a\n1,2,3\n": "lacks a column label",
@@ -98,7 +98,7 @@ def test_lines_that_are_no_series_are_refused(tmp_path, text):
 
 
 OK, FAULT = ["ok"] * 8, ["fault"]
-LABELS = {  # series of labels, settings, and what is named
+LABELS = {  # series of labels, settings, and part of the error
     "odd": ({3: ["ok"] * 3 + ["OK"] + OK}, {}, "line 41: .*'03'.*'OK'"),
     "first": ({5: FAULT + ["ok"] * 11}, {}, "line 62: .*'05'.*'fault'"),
     "last": ({5: ["ok"] * 11 + ["oops"], 9: FAULT + ["ok"] * 11}, {}, "line 73: .*'05'.*'oops'"),
@@ -168,7 +168,10 @@ def test_what_borders_of_blocks_and_short_series_drop_is_counted(tmp_path):
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 8])
 @pytest.mark.parametrize("cut", [False, True])
 def test_groups_are_left_out_one_at_a_time_where_there_are_few(tmp_path, count, cut):
-    """Recordings and whole series alike; of five or more groups folds are dealt."""
+    """Few groups are left out one at a time, and five or more are dealt into folds.
+
+    This holds for recordings and for whole series.
+    """
     marked = ["0"] * 9 + ["1"] * 3 if cut else "1"
     group = [f"g{i // 2 % count}" for i in range(48)]
     path = of_series(tmp_path / "x.csv", [marked if i % 2 else "0" for i in range(48)], group=group)
@@ -205,7 +208,7 @@ def test_columns_have_the_roles_that_are_given(tmp_path):
     task = read(path, columns="time=hour,series=unit,label=state,group=plant")
     assert (task.remarks["channels"], task.groups) == (["v"], 5)
     np.testing.assert_array_equal(task.rows, plain.rows)
-    # a role that is given leaves a column of its name a channel
+    # with a role given, the column of that name is a channel
     path = of_series(tmp_path / "z.csv", [0, 1] * 20, head="id,time,y,label")
     task = read(path, columns="label=y")
     assert (task.remarks["channels"], task.classes) == (["label"], ("0", "1"))

@@ -12,7 +12,6 @@ from pefourier.encodings.sources.huggingface.config import model_types as model_
 from pefourier.encodings.sources.huggingface.config import type_row as type_row
 from pefourier.encodings.sources.huggingface.config import version as version
 from pefourier.encodings.sources.huggingface.layers import LayerRun as LayerRun
-from pefourier.encodings.sources.huggingface.layers import Temperature as Temperature
 from pefourier.encodings.sources.huggingface.layers import lint_layers as lint_layers
 from pefourier.encodings.sources.huggingface.layers import read_temperature as read_temperature
 from pefourier.encodings.sources.huggingface.model import ModelFile as ModelFile

@@ -6,11 +6,12 @@ The keys of transformers are ``layer_types`` or the pattern of the model type, `
 ``windows`` [keys, share of that number that a query sees]; ``window`` and ``chunk``, defaults;
 ``square``, if a window is a square of an image that consists of whole blocks: patches per side of a
 block and pixels per side of a patch, each [key, default]; ``previous``, keys for the number of
-tokens before the query; ``local``, the types of layers with a window; ``slides``, the layers with a
-window if ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have
-no rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the
-others, default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer
-by number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
+tokens before the query; ``beyond``, keys for the first distance without a visible token, plus 1;
+``local``, the types of layers with a window; ``slides``, the layers with a window if
+``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
+rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the others,
+default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer by
+number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
 without positions, counted from the last layer; ``dense_turn``, if dense layers at the start are
 rotated whatever their type.
 """
@@ -18,11 +19,12 @@ rotated whatever their type.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from math import log1p
+from math import log
 from typing import Any
 
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
+from pefourier.encodings.query_temperature import Temperature
 from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, ModelConfig
 from pefourier.encodings.sources.huggingface.scaling import TUNED
 from pefourier.encodings.sources.json_object import MOST_LAYERS, Section
@@ -205,6 +207,7 @@ def seen_of(model: ModelConfig, key: str, window: object, share: float) -> int |
         block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None
     size += key in row.get("previous", ())  # plus the query itself
+    size -= key in row.get("beyond", ())
     return int(size * share) if size > 0 else None
 
 
@@ -245,36 +248,26 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
 LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
 
 
-@dataclass(frozen=True)
-class Temperature:
-    r"""Factor of queries at position p: :math:`1 + a \ln(1 + \lfloor (p + o)/F \rfloor)`."""
-
-    layers: str  # "without positions" or "all"
-    scale: float  # a
-    floor: int  # F, positions
-    first: int  # o, the number of the first position
-    largest: float  # at the last position of the length
-
-
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
     temperature = known_temperature(model)
-    if temperature is None:
-        return None
-    layers, scale, floor_scale, first = temperature
-    largest = 1 + scale * log1p((length - 1 + first) // floor_scale)
-    return Temperature(layers, scale, floor_scale, first, largest)
+    return temperature and temperature.over(length)
 
 
-def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
-    """Return layers, scale, floor and number of the first position, by model type."""
+def known_temperature(model: ModelConfig) -> Temperature | None:
+    """Return the temperature of queries by the model type and the keys of a config."""
     if model.kind == "llama4_text":
         stated = {key: value for key, value in model.config.values.items() if value is not None}
         filled = Section(model.config.label, {**LLAMA4, **stated})
         if not filled.values["attn_temperature_tuning"]:
             return None
         scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
-        return None if scale is None or floor is None else ("without positions", scale, floor, 1)
+        if scale is None or floor is None:
+            return None
+        return Temperature("without positions", scale, floor, 1)
+    if model.kind == "qwen" and model.config.values.get("use_logn_attn"):
+        n = model.config.count("seq_length") or 0
+        return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
     key, section = TUNED.get(model.kind), model.config.section(model.rope_key)
     if model.kind == PARAMS:
         key, section = "beta", model.config.section("llama_4_scaling")
@@ -282,7 +275,7 @@ def known_temperature(model: ModelConfig) -> tuple[str, float, int, int] | None:
         section = Section(model.rope_key, model.row.get("rope", {}))
     scale = section.number(key) if key else None
     before = section.count("original_max_position_embeddings")
-    return ("all", scale, before, 0) if scale and before else None
+    return Temperature("all", scale, before, 0) if scale and before else None
 
 
 def inverted(model: ModelConfig) -> Iterator[Finding]:

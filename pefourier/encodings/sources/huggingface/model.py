@@ -41,6 +41,7 @@ from pefourier.encodings.sources.huggingface.config import (
     version,
 )
 from pefourier.encodings.sources.huggingface.grid import read_axes
+from pefourier.encodings.sources.huggingface.lags import read_lags
 from pefourier.encodings.sources.huggingface.layers import (
     LayerRun,
     known_temperature,
@@ -142,8 +143,8 @@ class ModelFile:
             Sides of the grid of a vision model, and rows before it, instead of the config's.
         """
         model = replace(self.model, length=length, d=d, grid=grid, prefix=prefix)
-        ways = (read_displacements, read_axes, read_biases, read_sinusoid, read_rotation, read_none)
-        for reader in (*ways, weights.read_positions):
+        ways = (read_lags, read_displacements, read_axes, read_biases, read_sinusoid)
+        for reader in (*ways, read_rotation, read_none, weights.read_positions):
             enc = reader(model)
             if enc is not None:
                 own, named = self.model.config.key, split_spec(self.spec)[1]
@@ -156,8 +157,7 @@ class ModelFile:
     def table_without_weights(self) -> Encoding | None:
         """Return a learned table with the length of the config, if weights are absent.
 
-        Its vectors are unknown. For models with only relative distances, return their buckets.
-        None for other models.
+        Its vectors are unknown. None for other models.
         """
         enc = weights.declared_table(self.model)
         return enc and note_unread(replace(enc, spec=self.spec), self.model, self.section)
@@ -187,7 +187,7 @@ def no_answer(model: ModelConfig) -> PefourierError:
         return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
     kinds = model.row["kind"].split()
     if weights.has_no_table(model):
-        kinds = ["relative" if model.config.values.get("relative_attention") is True else "none"]
+        kinds = ["none"]
     reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
     return UnknownPositions(f"{who} is not supported: {reason}")
 
@@ -271,10 +271,11 @@ OF_POSITIONS = re.compile(
     "local_attention|attention_chunk|max_pos"
 )
 HARMLESS = {*LONGEST} | set(
-    """_sliding_window_pattern keep_window_size max_relative_positions model_max_length n_ctx
+    """_sliding_window_pattern decoder_positional_dropout_rate dropout_positions
+    encoder_positional_dropout_rate keep_window_size max_relative_positions model_max_length n_ctx
     num_position_embeddings num_sliding_attention_heads original_max_position_embeddings
-    position_id_per_seconds qk_nope_head_dim qk_rope_head_dim rope_interleave
-    sliding_window_pattern""".split()
+    position_id_per_seconds positionwise_conv_kernel_size positionwise_layer_type qk_nope_head_dim
+    qk_rope_head_dim rope_interleave sliding_window_pattern""".split()
 )
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
 SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # ignored if use_sliding_window is false

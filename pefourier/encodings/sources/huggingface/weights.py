@@ -280,18 +280,16 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
 
 def has_no_table(model: ModelConfig) -> bool:
     """Return whether a model lacks its type's table, and has only relative distances at most."""
-    return "relative" in model.row and not model.config.values.get("position_biased_input", True)
+    usual = model.row.get("usual", {}).get("position_biased_input", True)
+    return "relative" in model.row and not model.config.values.get("position_biased_input", usual)
 
 
 def declared_table(model: ModelConfig) -> Encoding | None:
     """Return a table of positions with the size of the config and unknown vectors.
 
-    Models without a table return their buckets of distances. None if weights or formulas define
-    the vectors.
+    None if weights or formulas define the vectors.
     """
-    enc, row, longest = untrained_distances(model), model.row, model.longest() or 0
-    if enc is not None:
-        return enc
+    row, longest = model.row, model.longest() or 0
     embedding_type = model.config.values.get("position_embedding_type", "absolute")
     is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
     is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
@@ -303,43 +301,3 @@ def declared_table(model: ModelConfig) -> Encoding | None:
     length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
     params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
     return replace(build("learned", length=length, d=1), params=params)
-
-
-def untrained_distances(model: ModelConfig) -> Encoding | None:
-    """Return the buckets of DeBERTa's distances if it has no table; None for other models.
-
-    The encoding holds row numbers of buckets instead of vectors.
-    """
-    if not has_no_table(model) or model.config.values.get("relative_attention") is not True:
-        return None
-    longest = model.config.number("max_relative_positions") or -1
-    longest = int(longest) if longest >= 1 else model.longest() or 512
-    buckets = int(model.config.number("position_buckets") or -1)
-    is_logarithmic = model.row["relative"] == "deberta-v2" and buckets > 0
-    span = buckets if is_logarithmic else longest
-
-    def vectors(lag: NDArray[Any]) -> NDArray[np.float64]:
-        distance = -np.asarray(lag)
-        if is_logarithmic:
-            distance = deberta_buckets(distance, buckets, longest)
-        return np.clip(distance + span, 0, 2 * span - 1)[:, None].astype(float)
-
-    length = model.positions()[0]
-    sizes = {"length": length, "buckets": buckets, "max_distance": longest, "causal": False}
-    params = {**sizes, "model_type": model.kind, "path": model.file}
-    enc = Encoding("deberta", lags_between(length), 1, vectors, injection="key")
-    return replace(enc, params=params)
-
-
-def deberta_buckets(distance: NDArray[Any], buckets: int, longest: int) -> NDArray[np.int64]:
-    """Return buckets of query - key (He et al., 2021): exact in the first half, then logarithmic.
-
-    >>> deberta_buckets(np.array([-511, -128, -1, 0, 5, 200]), 256, 512)
-    array([-255, -128,   -1,    0,    5,  169])
-    """
-    middle = buckets // 2
-    size = np.where(np.abs(distance) < middle, middle - 1, np.abs(distance))
-    with np.errstate(divide="ignore"):
-        steps = np.log(size / middle) / np.log((longest - 1) / middle) * (middle - 1)
-    far = (np.ceil(steps) + middle) * np.sign(distance)
-    return np.where(size <= middle, distance, far).astype(np.int64)

@@ -1,0 +1,166 @@
+"""Vectors of the lag that a trained matrix projects before attention uses them.
+
+xl (Transformer-XL, XLNet, Conformer) has sines and cosines of the lag; deberta has a trained vector
+for each bucket of lags. The vectors have the width of the model. Tables start with the largest
+distance before the query, as in the source code of these models.
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.encodings.checks import check_above, check_count, check_size
+from pefourier.encodings.columns import Layout, waves
+from pefourier.encodings.domain import lags_between
+from pefourier.encodings.encoding import Encoding, Floats, equal_pairs, with_measure
+from pefourier.encodings.families.absolute import geometric_frequencies, stream
+from pefourier.encodings.families.fourier import pair_count
+from pefourier.encodings.registry import encoding
+from pefourier.errors import PefourierError
+
+
+@encoding("xl", "Dai et al., 2019 (Transformer-XL), section 3.3", domain="lag", declared=True)
+def xl(
+    length: int,
+    d: int,
+    *,
+    rho: float = 10000.0,
+    layout: Layout = "halves",
+    divisor: Literal["d", "d/2-1"] = "d",
+    clamp: int = 0,
+    causal: bool = False,
+) -> Encoding:
+    """Sines and cosines of the lag, projected and added to the key (Transformer-XL).
+
+    With r = query - key, columns are sin(ω_i r), cos(ω_i r) with ω_i = ρ^(−2i/d). With the vector
+    R of a lag, a score has four terms: q·k + q·WR + u·k + v·WR, where W is a trained matrix, and u
+    and v are trained vectors of each head. `train` adds R to the key, without W, u and v.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies; a larger base lowers the lowest frequency.
+    layout : str
+        halves: all sines, then all cosines (Transformer-XL, XLNet); interleaved: sine and cosine of
+        a frequency adjacent (Conformer).
+    divisor : str
+        Divisor in the exponent: d, or d/2-1, with which the lowest frequency is 1/ρ (Gemma).
+    clamp : int
+        Distance from which all lags of the same sign share a vector (clamp_len of XLNet); 0: none.
+    causal : bool
+        Whether to keep only the lags up to 0, as with attn_type uni of XLNet; otherwise both signs.
+
+    Examples
+    --------
+    >>> xl(3, 2).table().round(3)  # keys 2 and 1 before the query, itself, 1 and 2 after
+    array([[ 0.909, -0.416],
+           [ 0.841,  0.54 ],
+           [ 0.   ,  1.   ],
+           [-0.841,  0.54 ],
+           [-0.909, -0.416]])
+    """
+    pair_count("xl", d)
+    check_count("clamp", clamp, minimum=0)
+    measure = equal_pairs(geometric_frequencies(d, rho, divisor))
+    farthest = clamp or length
+
+    def vectors(lag: NDArray[np.int64]) -> Floats:
+        return waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout)
+
+    enc = Encoding("xl", lags_between(length, causal=causal), d, vectors, injection="key")
+    return with_measure(enc, None if farthest < length - 1 else measure)
+
+
+def deberta_buckets(
+    distance: NDArray[np.int64], buckets: int = 256, max_distance: int = 512
+) -> NDArray[np.int64]:
+    r"""Signed bucket of each distance query - key (DeBERTa V2): exact, then logarithmic.
+
+    With e = buckets // 2, distances r up to e are their own bucket. Larger distances have bucket
+    :math:`e + \lceil (e - 1) \ln(r/e) / \ln((\mathrm{max\_distance} - 1)/e) \rceil`. With buckets=0
+    (DeBERTa V1), all distances are exact.
+
+    >>> deberta_buckets(np.array([-511, -128, -1, 0, 5, 200]))
+    array([-255, -128,   -1,    0,    5,  169])
+    """
+    distance = np.asarray(distance)
+    if not buckets:
+        return distance
+    middle = buckets // 2
+    if middle < 1 or max_distance <= middle + 1:
+        raise PefourierError(
+            f"buckets must be 0, or at least 2, and max_distance above {middle + 1}; got {buckets} "
+            f"and {max_distance}"
+        )
+    size = np.maximum(np.abs(distance), middle)
+    steps = np.log(size / middle) / np.log((max_distance - 1) / middle) * (middle - 1)
+    far = (middle + np.ceil(steps)) * np.sign(distance)
+    return np.where(size <= middle, distance, far).astype(np.int64)
+
+
+@encoding("deberta", "He et al., 2021 (DeBERTa, before training)", domain="lag", untrained=True)
+def deberta(
+    length: int,
+    d: int,
+    *,
+    buckets: int = 256,
+    max_distance: int = 512,
+    p2c: bool = True,
+    causal: bool = False,
+    scale: float = 0.02,
+    seed: int = 0,
+) -> Encoding:
+    """A vector E for each bucket of lags (`deberta_buckets`), for keys and for queries (DeBERTa).
+
+    A score is q·k + q·W_k E + k·W_q E, divided by √(3 · head size); the second term is c2p, the
+    third is p2c. Both use the row of query - key. The initial numbers are normal with standard
+    deviation `scale`. `train` uses E without W_k and W_q, and divides by √(head size).
+
+    Parameters
+    ----------
+    buckets : int
+        Number of buckets of each sign; the first half is exact. 0: a vector for each distance.
+    max_distance : int
+        Distance at which the buckets end. It is also written max.
+    p2c : bool
+        Whether scores have the term p2c besides c2p.
+    causal : bool
+        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
+    scale : float
+        Standard deviation of the initial values.
+    seed : int
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
+
+    Examples
+    --------
+    >>> len(np.unique(deberta(512, 8).table(), axis=0))
+    511
+    """
+    check_above("scale", scale)
+    check_count("buckets", buckets, minimum=0)
+    check_count("max_distance", max_distance)
+    check_size("deberta", 2 * (buckets or max_distance), d)
+    table = stream(seed).normal(0.0, scale, (2 * (buckets or max_distance), d))
+    return of_distances(length, table, buckets, max_distance, p2c=p2c, causal=causal)
+
+
+def of_distances(
+    length: int,
+    table: Floats,
+    buckets: int,
+    max_distance: int,
+    *,
+    p2c: bool = True,
+    causal: bool = False,
+) -> Encoding:
+    """Encoding of a table of vectors (2 span, d); row span belongs to distance 0."""
+    span, d = len(table) // 2, table.shape[1]
+    deberta_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # refuses invalid numbers
+
+    def vectors(lag: NDArray[np.int64]) -> Floats:
+        row = deberta_buckets(-np.asarray(lag), buckets, max_distance) + span
+        return table[np.clip(row, 0, 2 * span - 1)]
+
+    domain = lags_between(length, causal=causal)
+    return Encoding("deberta", domain, d, vectors, injection="key-query" if p2c else "key")

@@ -1,0 +1,220 @@
+"""Biases of attention scores equal golden numbers, formulas written out, and public source code."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import load
+from pefourier.encodings.encoding import is_of_pairs, table_of_pairs
+from pefourier.encodings.families.biases import fire_share, linear_layers, network, relu, silu
+from pefourier.errors import PefourierError
+
+GOLDEN = [  # spec, d, head, lag, bias
+    ("sandwich", 8, 0, 1, -0.62347065),
+    ("sandwich", 8, 7, 1, -0.07793383),
+    ("sandwich", 8, 0, 64, -17.48578845),
+    ("sandwich:head=2", 1, 0, 5, (math.cos(5e-4) - 1) / 8),
+    ("sandwich:head=4", 2, 1, 300, (math.cos(3) + math.cos(0.03) - 2) / 8),
+    ("sandwich:head=4", 3, 1, 2, (math.cos(0.02) + math.cos(2e-4) - 2) / (16 / 3)),
+    ("pseudo-gaussian", 2, 1, 1, -0.5),
+    ("pseudo-gaussian", 2, 0, 3, -4.5),
+    ("pseudo-gaussian", 2, 0, 64, -2048.0),
+    ("pseudo-gaussian:power=1", 2, 1, 3, -3.0),
+    ("pseudo-gaussian:power=1", 1, 0, 64, -64.0),
+    ("pseudo-gaussian", 1, 0, 0, 0.0),
+]
+
+
+@pytest.mark.parametrize(("spec", "d", "head", "lag", "bias"), GOLDEN)
+def test_fixed_biases_have_their_golden_numbers(spec, d, head, lag, bias):
+    table = load(spec, 65, d).vectors(np.array([-lag, lag]))[:, head]
+    np.testing.assert_allclose(table, bias, atol=5e-9)
+
+
+def test_pseudo_gaussian_multiplies_weights_by_a_gaussian():
+    lag = np.arange(9)[:, None] - np.arange(9)
+    scores = np.random.default_rng(0).normal(size=(9, 9))
+    weights = np.exp(scores) * np.exp(-(lag**2) / 2)
+    bias = load("pseudo-gaussian", 9, 1).table()[lag + 8, 0]
+    softmax = np.exp(scores + bias)
+    first, second = (x / x.sum(axis=1, keepdims=True) for x in (weights, softmax))
+    np.testing.assert_allclose(first, second, rtol=1e-12)
+
+
+def layers_by_stream(seed, sizes):
+    stream, layers = np.random.RandomState(seed), []
+    for n, m in itertools.pairwise(sizes):
+        bound = 1 / math.sqrt(n)
+        layers.append((stream.uniform(-bound, bound, (n, m)), stream.uniform(-bound, bound, m)))
+    return layers
+
+
+def by_loops(x, layers, activation):
+    """Return the output of a network for one number, unit by unit."""
+    values = [x]
+    for k, (weights, shifts) in enumerate(layers):
+        values = [
+            sum(v * w for v, w in zip(values, weights[:, j], strict=True)) + shifts[j]
+            for j in range(weights.shape[1])
+        ]
+        values = values if k == len(layers) - 1 else list(map(activation, values))
+    return values
+
+
+def logistic_product(x):
+    return x / (1 + math.exp(-x))
+
+
+@pytest.mark.parametrize(("lag", "bias"), [(1, 0.46209812), (7, 1.84839249), (-7, -0.23104906)])
+def test_network_of_dpb_has_the_recorded_numbers(lag, bias):
+    g = math.copysign(math.log1p(abs(lag)), lag)
+    ones = [(np.ones((1, 16)), np.zeros(16)), (np.ones((16, 1)) / 16, np.zeros(1))]
+    assert network(np.array([[g]]), ones, silu)[0, 0] == pytest.approx(bias, abs=2e-8)  # float32
+
+
+@pytest.mark.parametrize(
+    ("spec", "depth", "scaled"),
+    [
+        ("dpb:width=6", 2, float),
+        ("dpb:width=6,depth=1,distance=log", 1, lambda u: math.copysign(math.log1p(abs(u)), u)),
+        ("dpb:width=6,depth=3,seed=2", 3, float),
+    ],
+)
+def test_dpb_is_a_network_of_query_minus_key(spec, depth, scaled):
+    table = load(spec, 9, 3).table()
+    layers = layers_by_stream(2 * ("seed" in spec), (1, *(6,) * depth, 3))
+    for row, lag in enumerate(range(-8, 9)):
+        expected = by_loops(scaled(-lag), layers, logistic_product)
+        np.testing.assert_allclose(table[row], expected, atol=1e-13)
+
+
+def test_dpb_is_the_module_of_torch_with_its_weights():
+    torch = pytest.importorskip("torch")
+    layers = linear_layers(4, (1, 5, 5, 3))
+    modules = []
+    for weights, shifts in layers:
+        linear = torch.nn.Linear(*weights.shape, dtype=torch.float64)
+        linear.weight.data, linear.bias.data = torch.tensor(weights.T), torch.tensor(shifts)
+        modules += [linear, torch.nn.SiLU()]
+    x = np.linspace(-9, 9, 7)[:, None]
+    expected = torch.nn.Sequential(*modules[:-1])(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(network(x, layers, silu), expected, atol=1e-13)
+
+
+SHARES = [  # c, threshold, query, key, input of the network
+    (0.1, 512, 10, 3, 0.13416364),
+    (0.1, 512, 600, 300, 0.83534239),
+    (1.0, 512, 10, 3, 0.33322911),
+    (0.1, 256, 300, 0, 0.9999997),
+    (0.5, 8, 8, 0, math.log(5) / (math.log(5) + 1e-6)),
+    (0.5, 8, 2, 1, math.log(1.5) / (math.log(5) + 1e-6)),
+    (2.0, 8, 20, 15, math.log(11) / math.log(41)),
+]
+
+
+@pytest.mark.parametrize(("c", "threshold", "query", "key", "share"), SHARES)
+def test_input_of_fire_has_its_golden_numbers(c, threshold, query, key, share):
+    found = fire_share(np.array(float(query - key)), np.array(float(query)), c, threshold)
+    published = c != 0.5  # goldens without the number added to the divisor
+    assert found == pytest.approx(share, abs=1e-6 if published else 1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fire_is_its_formula_pair_by_pair(causal):
+    enc = load(f"fire:threshold=5,c=0.3,causal={causal}", 9, 2)
+    layers = layers_by_stream(0, (1, 32, 2))
+    assert is_of_pairs(enc)
+    assert enc.bias.shape == (2, 9, 9)
+    for i, j in np.ndindex(9, 9):
+        share = math.log(1 + 0.3 * abs(i - j)) / (math.log(1 + 0.3 * max(i, 5)) + 1e-6)
+        expected = by_loops(share, layers, lambda x: max(x, 0.0))
+        expected = [-math.inf] * 2 if causal and j > i else expected
+        np.testing.assert_allclose(enc.bias[:, i, j], expected, atol=1e-14)
+
+
+def test_fire_is_a_bias_of_lags_up_to_its_threshold():
+    at, beyond = (load("fire:threshold=5", n, 3) for n in (6, 7))
+    assert (is_of_pairs(at), is_of_pairs(beyond)) == (False, True)
+    lag = np.arange(6) - np.arange(6)[:, None]
+    of_lags = np.moveaxis(at.table()[lag + 5], -1, 0)
+    np.testing.assert_allclose(beyond.bias[:, :6, :6], of_lags, atol=1e-14)
+    with pytest.raises(PefourierError, match="depend on more than the lag"):
+        beyond.table()
+    pairs = table_of_pairs(beyond)
+    np.testing.assert_array_equal(pairs[7 * 2 + 5], beyond.bias[:, 2, 5])
+
+
+def test_fire_is_the_public_source_code_with_its_weights():
+    """The matrix equals DAPE's FIRE with threshold L, computed by torch's functions."""
+    torch = pytest.importorskip("torch")
+    n, heads, c, threshold = 30, 3, 0.1, 12.0
+    layers = linear_layers(1, (1, 32, heads))
+    linear = [torch.nn.Linear(*w.shape, dtype=torch.float64) for w, _ in layers]
+    for module, (weights, shifts) in zip(linear, layers, strict=True):
+        module.weight.data, module.bias.data = torch.tensor(weights.T), torch.tensor(shifts)
+    position = torch.arange(n, dtype=torch.float64)
+    distance = torch.tril(position[:, None] - position)
+    divisor = torch.maximum(distance.max(dim=-1)[0], torch.tensor(threshold))[:, None]
+    share = torch.log(torch.abs(c * distance) + 1) / (torch.log(torch.abs(c * divisor) + 1) + 1e-6)
+    mlp = torch.nn.Sequential(linear[0], torch.nn.ReLU(), linear[1])
+    expected = mlp(share[..., None]).permute(2, 0, 1).detach().numpy()
+    bias = load("fire:threshold=12,seed=1,causal=true", n, heads).bias
+    lower = np.tri(n, dtype=bool)
+    np.testing.assert_allclose(bias[:, lower], expected[:, lower], atol=1e-13)
+    assert np.isneginf(bias[:, ~lower]).all()
+
+
+GATES = np.array([0.9, 0.5, 0.8, 0.99])
+
+
+def test_fox_adds_logarithms_of_gates_between_key_and_query():
+    gates = np.random.default_rng(0).uniform(0.1, 1, (3, 7))
+    bias = load("fox", gates=gates).bias
+    for head, i, j in np.ndindex(3, 7, 7):
+        expected = sum(math.log(gates[head, t]) for t in range(j + 1, i + 1))
+        assert bias[head, i, j] == pytest.approx(expected if j <= i else -math.inf)
+    assert load("fox", gates=GATES).bias[0, 3, 0] == pytest.approx(-0.92634107, abs=5e-9)
+    assert load("fox", gates=GATES).bias[0, 2, 0] == pytest.approx(math.log(0.4))
+    assert load("fox", gates=GATES).bias[0, 1, 1] == 0
+
+
+@pytest.mark.parametrize("gate", [0.9, 0.5, 1.0])
+def test_a_constant_gate_is_alibi_with_its_slope(gate):
+    enc = load("fox", gates=np.full(12, gate))
+    assert not is_of_pairs(enc)
+    np.testing.assert_allclose(enc.table()[:, 0], -math.log(gate) * np.arange(-11, 1), atol=1e-14)
+    plain, alibi = load("fox", 12, 4), load("alibi:causal=true", 12, 4)
+    np.testing.assert_array_equal(plain.table(), alibi.table())
+    assert [note.code for note in plain.findings] == ["gates-default"]
+    assert not enc.findings
+
+
+def test_gates_set_the_length_and_a_shorter_one_takes_the_first(tmp_path):
+    np.save(tmp_path / "f.npy", np.vstack([GATES, GATES**2]))
+    enc = load(f"fox:gates={tmp_path / 'f.npy'}")
+    assert (enc.positions, enc.dim, enc.params["length"], enc.params["d"]) == (4, 2, 4, 2)
+    short = load("fox", 3, gates=str(tmp_path / "f.npy"))
+    np.testing.assert_array_equal(short.bias, enc.bias[:, :3, :3])
+
+
+REFUSED = [
+    ({"gates": np.array([0.5, 0.0])}, None, "above 0 and up to 1.*0 to 0.5"),
+    ({"gates": np.array([0.5, 1.5])}, None, "to 1.5"),
+    ({"gates": np.array([0.5, np.nan])}, None, "nan"),
+    ({"gates": np.ones((3, 2))}, None, "number of heads"),
+    ({"gates": GATES}, 5, "at least 5"),
+]
+
+
+@pytest.mark.parametrize(("params", "length", "named"), REFUSED)
+def test_gates_out_of_range_are_refused(params, length, named):
+    with pytest.raises(PefourierError, match=named):
+        load("fox", length, **params)
+
+
+def test_relu_and_silu_have_their_limits():
+    x = np.array([-1e4, -1.0, 0.0, 2.0])
+    np.testing.assert_array_equal(relu(x), [0, 0, 0, 2])
+    np.testing.assert_allclose(silu(x), [0, *map(logistic_product, x[1:])], atol=1e-15)

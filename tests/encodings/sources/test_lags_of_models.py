@@ -1,0 +1,229 @@
+"""Configs of models with relative sinusoids or DeBERTa's distances equal their source code."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from rotary_modules import config_class, quiet
+from stored import safetensors
+
+from pefourier.encodings import load
+from pefourier.encodings.sources.huggingface import open_config
+from pefourier.errors import PefourierError
+from pefourier.questions.context import describe_context, last_bucket
+
+SMALL = {"hidden_size": 8, "num_attention_heads": 2}
+CLASSES = {
+    "wav2vec2-conformer": "Wav2Vec2ConformerRelPositionalEmbedding",
+    "wav2vec2-bert": "Wav2Vec2BertRelPositionalEmbedding",
+    "seamless_m4t": "SeamlessM4TConformerRelPositionalEmbedding",
+    "parakeet_encoder": "ParakeetEncoderRelPositionalEncoding",
+    "nemotron_asr_streaming_encoder": "NemotronAsrStreamingEncoderRelPositionalEncoding",
+    "gemma4_audio": "Gemma4AudioRelPositionalEncoding",
+}
+RELATIVE = {"relative_attention": True, "position_biased_input": False, "pos_att_type": "c2p|p2c"}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_config_is_read_as_what_its_code_computes(kind, config):
+    from importlib import import_module
+
+    values = {"model_type": kind, **SMALL, "position_embeddings_type": "relative"}
+    with quiet():
+        own = config_class(kind)(**SMALL)
+        name = kind.removesuffix("_encoder").removesuffix("_audio").replace("-", "_")
+        module = import_module(f"transformers.models.{name}.modeling_{name}")
+        rows = getattr(module, CLASSES[kind])(own)(torch.zeros(1, 13, 8))[0].numpy()
+    part = "#speech_encoder" if kind == "seamless_m4t" else ""
+    enc = load(config(values) + part, length=13)
+    assert (enc.name, enc.injection, enc.origin) == ("xl", "key", "formula")
+    np.testing.assert_allclose(enc.table(), rows, atol=2e-6)
+
+
+def test_fastspeechs_rows_are_those_of_its_config(config):
+    from transformers.models.fastspeech2_conformer import modeling_fastspeech2_conformer as model
+
+    encoding = model.FastSpeech2ConformerRelPositionalEncoding
+    own = SimpleNamespace(hidden_size=8)
+    rows = encoding(own, {"positional_dropout_rate": 0.0})(torch.zeros(1, 6, 8))[1][0]
+    inner = {"model_type": "fastspeech2_conformer", "hidden_size": 8}
+    outer = {"model_type": "fastspeech2_conformer_with_hifigan", "model_config": inner}
+    for path in (config(inner), config(outer, "outer.json")):
+        np.testing.assert_allclose(load(path, length=6).table(), rows, atol=1e-6)
+
+
+def test_a_score_has_the_four_terms_of_the_docstring(rng):
+    from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as model
+
+    with quiet():
+        own = config_class("wav2vec2-conformer")(**SMALL, num_hidden_layers=1)
+    attention = model.Wav2Vec2ConformerSelfAttention(own).double()
+    u, v = (torch.tensor(rng.normal(size=(2, 4))) for _ in range(2))
+    attention.pos_bias_u.data, attention.pos_bias_v.data = u, v
+    q, k = (torch.tensor(rng.normal(size=(1, 2, 5, 4))) for _ in range(2))
+    enc = load("xl:layout=interleaved", 5, 8)
+    moved, bias = model._apply_relative_position_encoding(
+        attention, q, k, torch.tensor(enc.table())[None]
+    )
+    scores = (moved @ k.transpose(2, 3) * attention.scaling + bias)[0].detach().numpy()
+    w = attention.linear_pos.weight.detach().numpy()
+    q, k, u, v = (np.asarray(x) for x in (q[0], k[0], u, v))
+    for head, i, j in np.ndindex(2, 5, 5):
+        lag = (w @ enc.vectors(np.array([j - i]))[0])[4 * head : 4 * head + 4]
+        four = (q[head, i] @ k[head, j], q[head, i] @ lag, u[head] @ k[head, j], v[head] @ lag)
+        assert scores[head, i, j] == pytest.approx(sum(four) / 2)
+
+
+def test_ids_of_models_with_vectors_of_lags_have_no_limit(config, folder, run):
+    np.save(folder / "ids.npy", np.arange(90))
+    path = config({"model_type": "xlnet", **SMALL})
+    (answer,) = run("positions", "ids.npy", path, "--json").results
+    assert answer["verdict"] == "as expected"
+    ids = np.concatenate([np.arange(40), np.arange(41, 91)])
+    np.save(folder / "ids.npy", ids)
+    done = run("positions", "ids.npy", path)
+    assert (done.status, "no frequencies that give scores by lag" in done.err) == (2, True)
+
+
+def test_gemmas_blocks_give_a_key_the_row_of_its_lag():
+    from transformers.models.gemma4.modeling_gemma4 import Gemma4AudioAttention
+
+    chunk, before = 4, 4  # queries of a block, and keys before a query
+    context = chunk + before
+    rows = torch.arange(context // 2, -1, -1.0).expand(1, 1, 1, chunk, -1)
+    sizes = SimpleNamespace(context_size=context)
+    shifted = Gemma4AudioAttention._rel_shift(sizes, rows)[0, 0, 0].numpy()
+    for query, key in np.ndindex(chunk, context):
+        lag = query - (key - before)
+        if 0 <= lag <= before:
+            assert shifted[query, key] == lag
+
+
+def test_the_window_of_gemmas_audio_is_that_of_its_mask(config):
+    from transformers.models.gemma4.modeling_gemma4 import sliding_window_mask_function
+
+    mask = sliding_window_mask_function((13 - 1, 0))
+    values = {"model_type": "gemma4_audio", **SMALL, "num_hidden_layers": 3}
+    (layers,) = describe_context(config(values), 50)[1].layers
+    assert layers.window == sum(mask(0, 0, 40, key) for key in range(50)) == 12
+    values = {"model_type": "gemma3n_audio", **SMALL, "conf_num_hidden_layers": 3}
+    (layers,) = describe_context(config(values), 50)[1].layers
+    assert layers.window == 13
+
+
+def test_xlnets_keys_are_read(config):
+    keys = {"model_type": "xlnet", "d_model": 8, "n_head": 2, "clamp_len": 5, "attn_type": "uni"}
+    enc = load(config({**keys, "mem_len": 7, "bi_data": False}), length=9)
+    assert [enc.params[k] for k in ("clamp", "causal", "layout")] == [5, True, "halves"]
+    assert [f.code for f in enc.findings] == []
+    plain = load(config({"model_type": "xlnet", "clamp_len": -1}), length=9)
+    assert [plain.params[k] for k in ("clamp", "causal", "d")] == [0, False, 1024]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["xlnet", "wav2vec2-conformer", "fastspeech2_conformer", "parakeet_ctc", "gemma3n_audio"],
+)
+def test_default_configs_leave_no_key_about_positions_unread(kind, config):
+    with quiet():
+        values = config_class(kind)().to_json_string()
+    codes = {f.code for f in load(config(values), length=9).findings}
+    assert codes <= {"length-default"}
+
+
+CONFORMER = {"model_type": "wav2vec2-conformer"}
+DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, **RELATIVE}
+REFUSED = [
+    ({"model_type": "xlnet", "bi_data": True}, "bi_data"),
+    ({"model_type": "xlnet", "attn_type": "both"}, "bi or uni"),
+    ({**CONFORMER, "position_embeddings_type": "rotary"}, "before W_q and W_k"),
+    ({**CONFORMER, "position_embeddings_type": None}, "no positional encoding"),
+    ({**CONFORMER, "position_embeddings_type": "alibi"}, "relative, rotary, relative_key or null"),
+    ({"model_type": "wav2vec2-bert"}, "trained biases or vectors"),
+    ({"model_type": "seamless_m4t"}, "CONFIG#speech_encoder"),
+    ({"model_type": "seamless_m4t_v2"}, "trained vectors by distance"),
+    ({"model_type": "gemma4_audio", "attention_context_right": 2}, "attention_context_right"),
+    ({"model_type": "gemma4_audio", "attention_chunk_size": 24}, "12 or 13"),
+    ({"model_type": "gemma3n_audio", "conf_attention_context_right": 1}, "later keys"),
+    ({**DEBERTA, "pos_att_type": "p2c"}, "c2p|p2c or c2p"),
+    ({**DEBERTA, "pos_att_type": "c2c"}, "c2p|p2c or c2p"),
+    ({**DEBERTA, "pos_att_type": None}, "no table, rotation or bias"),
+    ({**DEBERTA, "relative_attention": False}, "no table, rotation or bias"),
+    ({**DEBERTA, "position_buckets": 2048}, "max_distance above 1025"),
+]
+
+
+@pytest.mark.parametrize(("values", "words"), REFUSED, ids=lambda x: str(x)[:70])
+def test_ambiguous_configs_are_refused(values, words, config):
+    with pytest.raises(PefourierError) as error:
+        load(config(values), length=9)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "buckets", "longest"),
+    [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
+)
+def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, config, run):
+    """The model has no absolute table, only relative vectors, here before training."""
+    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
+
+    own = {**RELATIVE, "hidden_size": 6, "num_hidden_layers": 2, "position_buckets": buckets}
+    own["max_relative_positions"] = longest
+    path = config({"model_type": kind, "max_position_embeddings": 512, **own})
+    (answer,) = run("context", path, "--json").results
+    assert [layers["kind"] for layers in answer["layers"]] == ["deberta"]
+    assert (answer["verdict"], answer["rotations"]) == ("limited distance", [])
+    enc = load(path)
+    assert ([f.code for f in enc.findings], len(enc), enc.dim) == (["untrained"], 1023, 6)
+    states = torch.zeros(1, 600, 6)
+    longest = longest if longest > 0 else 512
+    distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)
+    rows = 2 * (buckets if buckets > 0 else longest)
+    met = torch.clamp(distance[0] + rows // 2, 0, rows - 1).numpy()
+    far = last_bucket(enc)
+    for side in (met[0], met[:, 0]):
+        assert len(set(side[far:])) == 1
+    assert any(side[far - 1] != side[far] for side in (met[0], met[:, 0]))
+    vectors = 0.02 * np.random.RandomState(0).normal(size=(rows, 6))
+    expected = vectors[met[300, 201:400]]  # of keys 99 before to 99 after the query
+    np.testing.assert_array_equal(enc.vectors(np.arange(-99, 100)), expected)
+    assert open_config(path).table_without_weights() is None
+    assert run("check-faithful", path).status < 2
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "none"])
+@pytest.mark.parametrize("kind", ["deberta-v2", "sew-d"])
+def test_debertas_trained_vectors_are_looked_up_as_its_code_does(kind, norm, config, folder, rng):
+    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
+
+    sizes = {"hidden_size": 6, "num_attention_heads": 2, "max_position_embeddings": 40}
+    own = {**RELATIVE, **sizes, "position_buckets": 8, "norm_rel_ebd": norm}
+    with quiet():
+        encoder = v2.DebertaV2Encoder(config_class("deberta-v2")(num_hidden_layers=0, **own))
+    tensors = {
+        name: torch.tensor(rng.normal(size=tensor.shape), dtype=torch.float32)
+        for name, tensor in encoder.state_dict().items()
+    }
+    encoder.load_state_dict(tensors)
+    stored = {f"deberta.encoder.{name}": tensor.numpy() for name, tensor in tensors.items()}
+    safetensors(folder / "model.safetensors", stored)
+    config({"model_type": kind, **own})
+    states = torch.zeros(1, 30, 6)
+    row = torch.clamp(encoder.get_rel_pos(states)[0, 15] + 8, 0, 15)
+    vectors = encoder.get_rel_embedding()[row].detach().numpy()
+    enc = load(str(folder), length=30)
+    np.testing.assert_allclose(enc.vectors(np.arange(-15, 15)), vectors, rtol=1e-5, atol=1e-6)
+    assert (enc.origin, enc.injection, enc.untrained) == ("weights", "key-query", False)
+    assert [f.code for f in enc.findings] == ["with-convolution"] * (kind == "sew-d")
+    safetensors(folder / "model.safetensors", {"rel_embeddings.weight": np.ones((9, 6))})
+    with pytest.raises(PefourierError, match=r"must have shape \(16, 6\); got \(9, 6\)"):
+        load(str(folder), length=30)
+
+
+def test_an_absolute_table_beside_distances_is_the_table(config):
+    """A model with an absolute table and distances is analysed by its table."""
+    with pytest.raises(PefourierError, match="are learned"):
+        load(config({**DEBERTA, "position_biased_input": True}))

@@ -1,0 +1,134 @@
+"""Answers of check-faithful and context about biases that depend on the query, and about gates."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_bias
+from pefourier.errors import PefourierError
+from pefourier.questions.check_faithful import check_faithful
+from pefourier.questions.context import describe_context
+from pefourier.questions.relations import relate
+from pefourier.questions.spectrum import spectrum
+
+N = 24
+TRI = np.tri(N, dtype=bool)
+
+
+def free(seed=0, heads=3):
+    return np.random.default_rng(seed).normal(size=(heads, N, N))
+
+
+def shared_keys(bias, query):
+    """Return how many keys of a query share their biases with another key, pair by pair."""
+    rows = {tuple(bias[:, query, key]) for key in range(N) if np.isfinite(bias[0, query, key])}
+    return sum(np.isfinite(bias[0, query])) - len(rows)
+
+
+def test_the_query_described_has_the_most_keys_that_share_biases():
+    bias = free()
+    bias[:, 7, 3:6] = bias[:, 7, 2:3]  # four keys of query 7 share one bias
+    bias[:, 15, 3] = bias[:, 15, 2]
+    answer = check_faithful(from_bias(bias))
+    assert (answer.query, answer.distinct, answer.length) == (7, N - 3, N)
+    assert answer.query == max(range(N), key=lambda i: shared_keys(bias, i))
+    assert (answer.verdict, answer.faithful, answer.advice) == ("collides", False, "")
+    assert answer.closest_pair is not None
+    assert set(answer.closest_pair) <= {-5, -4, -3, -2}  # lags of keys 2 … 5
+    assert "bias-of-pairs" in [note.code for note in answer.findings]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_distances_are_those_of_the_last_query_where_all_keys_are_distinct(causal):
+    bias = np.where(TRI, free(), -np.inf) if causal else free()
+    answer = check_faithful(from_bias(bias))
+    keys = bias[:, -1].T
+    nearest = min(math.dist(keys[i], keys[j]) for i in range(N) for j in range(i))
+    assert (answer.query, answer.verdict, answer.distinct) == (N - 1, "distinct lags", N)
+    assert answer.min_distance == pytest.approx(nearest)
+    assert answer.rank == np.linalg.matrix_rank(keys)
+
+
+@pytest.mark.parametrize("n", [N, N + 1])
+def test_symmetric_biases_of_pairs_are_symmetric(n):
+    answer = check_faithful(load("fire:threshold=5", n, 4))
+    assert (answer.verdict, answer.query) == ("symmetric in the lag", n // 2)
+    assert answer.distinct == n // 2 + 1
+    one_sided = check_faithful(load("fire:threshold=5,causal=true", n, 4))
+    assert (one_sided.verdict, one_sided.query, one_sided.distinct) == ("distinct lags", n - 1, n)
+    assert check_faithful(load("fire", n, 4)).query is None
+
+
+def test_masks_other_than_causal_are_refused():
+    window = np.abs(np.arange(N) - np.arange(N)[:, None]) < 5
+    with pytest.raises(PefourierError, match="holds -inf, a mask"):
+        check_faithful(from_bias(np.where(window, free(), -np.inf)))
+
+
+@pytest.mark.parametrize("question", [spectrum, relate, lambda enc: enc.table()])
+@pytest.mark.parametrize("source", ["file", "fire:threshold=5", "fox"])
+def test_questions_about_lags_refuse_biases_of_pairs(question, source):
+    gates = {"gates": np.linspace(0.5, 0.9, N)} if source == "fox" else {}
+    enc = from_bias(free()) if source == "file" else load(source, N, 4, **gates)
+    with pytest.raises(PefourierError, match="depend on more than the lag: use check-faithful"):
+        question(enc)
+
+
+@pytest.mark.parametrize("spec", ["sandwich", "pseudo-gaussian", "dpb", "kerple", "fire", "fox"])
+def test_formulas_of_biases_reach_any_length(spec):
+    _, found = describe_context(spec, 131072, d=4)
+    assert (found.verdict, found.length) == ("any length", 131072)
+    assert [f.code for f in found.findings] == {
+        "fire": ["distances-interpolated"],
+        "fox": ["gates-default"],
+    }.get(spec, [])
+
+
+def farthest(gates):
+    """Return the largest distance from which a query gives a key 1% of its weight, pair by pair."""
+    n = len(gates)
+    pairs = ((i, j) for i in range(n) for j in range(i + 1))
+    return max(i - j for i, j in pairs if math.prod(gates[j + 1 : i + 1]) >= 0.01)
+
+
+def test_keys_fade_at_the_distance_of_their_gates(tmp_path, run):
+    rng = np.random.default_rng(1)
+    gates = np.stack([rng.uniform(low, 1, 40) for low in (0.1, 0.5, 0.98)])
+    np.save(tmp_path / "f.npy", gates)
+    done = run("context", "fox", "--gates", tmp_path / "f.npy", "--json")
+    (record,) = done.results
+    assert record["fades"] == [farthest(row) for row in gates]
+    assert record["fades"][-1] == 39  # gates near 1: no key fades
+    assert (record["verdict"], record["length"]) == ("keys fade", 40)
+    constant = pefourier.context(f"fox:gates={tmp_path / 'f.npy'}", length=20)
+    assert constant.length == 20
+    assert constant.fades == tuple(farthest(row[:20]) for row in gates)
+
+
+def test_gates_are_read_by_check_faithful(tmp_path, run):
+    np.save(tmp_path / "f.npy", np.full(30, 0.9))
+    done = run("check-faithful", "fox", "--gates", tmp_path / "f.npy", "--json")
+    (record,) = done.results
+    assert (record["length"], record["verdict"], record["query"]) == (30, "distinct lags", None)
+    assert record["min_distance"] == pytest.approx(-math.log(0.9))
+    np.save(tmp_path / "f.npy", np.linspace(0.5, 0.9, 30))
+    done = run("check-faithful", "fox", "--gates", tmp_path / "f.npy", "--json")
+    assert done.results[0]["query"] == 29
+
+
+REFUSED = [
+    (["context", "alibi"], "--gates works with fox"),
+    (["check-faithful", "rope"], "--gates works with fox"),
+    (["context", "fox", "--length", "31"], "at least 31"),
+]
+
+
+@pytest.mark.parametrize(("command", "named"), REFUSED)
+def test_gates_that_no_encoding_uses_are_refused(command, named, tmp_path, run):
+    np.save(tmp_path / "f.npy", np.full(30, 0.9))
+    done = run(*command, "--gates", tmp_path / "f.npy")
+    assert done.status == 2
+    assert named in done.err
