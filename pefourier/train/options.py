@@ -64,9 +64,9 @@ class Options:
         "NAME|PATH",
         f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; only position solves them; "
         f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
-        "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y and optionally "
-        "groups (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or a "
-        ".csv with columns time, series, label, optionally group, and channels. Repeatable.",
+        "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y, optionally groups "
+        "and times (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or "
+        "a .csv with columns time, series, label, optionally group, and channels. Repeatable.",
     ] = ("order:length=24,noise=0.25",)
     data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
