@@ -9,10 +9,9 @@ import simulate_tests as simulation
 from scipy import stats
 
 from pefourier.errors import PefourierError
-from pefourier.report.terms import REGISTRY
+from pefourier.report.terms import find_terms, read_terms
 from pefourier.train import statistics
 from pefourier.train.chance import Chance, chance_of, window_variance
-from pefourier.writing.files import read_toml
 
 ONE_FOLD, FIVE = Chance(np.zeros(6)), np.arange(5)
 
@@ -24,9 +23,8 @@ def differences(runs, references, chance):
 
 
 def test_the_call_that_explain_names_for_own_scores_works(rng):
-    text = read_toml(REGISTRY)["words"]["own scores"]["meaning"]
+    text = find_terms("own scores", read_terms())[0].meaning
     call = re.search(r"(compare_pairs\(.*?\(folds\)\))", text)[1]
-    assert "train.statistics: compare_pairs(" in text
     names = {
         "a": rng.uniform(size=8),
         "b": rng.uniform(size=8),
