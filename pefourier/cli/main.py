@@ -198,7 +198,7 @@ def about_program(
     pefourier check-faithful my_table.npy       check that vectors are distinct
     pefourier report rope --out page.html       write all answers to one page
     pefourier list                              list the known encodings
-    pefourier explain gap                       explain a word of an answer
+    pefourier explain gap                       explain a term of an answer
     """
     if version:
         say(f"pefourier {__version__}\n")

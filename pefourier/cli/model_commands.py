@@ -53,7 +53,7 @@ class ModelRequirements(Requirements):
 
     strict: Annotated[
         bool,
-        "Exit with status 1 on any error or warning, and with --length where that goes beyond "
+        "Exit with status 1 on any error or warning and, with --length, if the length exceeds "
         "what the model was made for; with --baseline, also on any change from the baseline.",
     ] = False
     baseline: Annotated[
@@ -93,7 +93,7 @@ def context(
     require: Annotated[
         Literal["fits"] | None,
         "Exit with status 1 unless the length fits: up to the length that the config states with "
-        "its scaling, or within the trained angles where it states none.",
+        "its scaling, or within the trained angles if it states no length.",
     ] = None,
     brief: Annotated[
         bool,
@@ -171,10 +171,10 @@ class Batch:
     ] = None
     shard: Annotated[
         Shard | None,
-        "How tokens are split among ranks (default: any of the three fits): every Nth token, one "
-        "block per rank, or zigzag (a block and its mirror).",
+        "How tokens are split among ranks: every Nth token, one block per rank, or zigzag (a block "
+        "and its mirror); default: any of the three.",
     ] = None
-    length: Annotated[Length, "Ids must be below N (default: what the config allows)."] = None
+    length: Annotated[Length, "Limit: ids must be below N (default: limit of the config)."] = None
 
 
 @register("positions")
@@ -272,13 +272,13 @@ class Criteria:
         Option("--for", metavar="CRITERION"),
         "Criterion for the base: turns, distance, rank, stable_rank, condition, bound, "
         "wavelength=K (the slowest pair completes a rotation in K lengths) or phase=E:N (its "
-        "cosine stays at E after N layers) (default: all but the last two). Language models use "
-        "bound; short series use turns. Repeatable.",
+        "cosine stays at E after N layers); default: all but the last two. For language models "
+        "use bound, for short series turns. Repeatable.",
     ] = None
     rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
         Format | None,
-        "Round vectors to this format, and report the smallest distance after rounding too.",
+        "Format to which vectors are rounded; adds the smallest distance after rounding.",
     ] = None
 
     def settings(self) -> dict[str, Any]:
@@ -325,8 +325,8 @@ def design(
 ) -> None:
     """Choose an encoding and a base for a length.
 
-    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts a
-    large one. Shows the best base by each criterion, or only by the criteria of --for.
+    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts
+    needs a large base. Shows the best base by each criterion, or only by the criteria of --for.
     With --extend-from: shows which scalings extend a model to --to positions, how each changes its
     frequency bands, how close it stays to the trained rotation, and its SPEC.
 
@@ -357,7 +357,7 @@ def resize(
     *,
     output: OutputOptions,
     figure: FigureOptions,
-    spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or a SPEC that makes one."],
+    spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or SPEC of such a table."],
     old: Annotated[
         Sequence[int] | None,
         Option("--from", metavar="HxW", parser=sides),
@@ -373,7 +373,7 @@ def resize(
     d: Dimension = None,
     method: Annotated[
         Interpolation | None,
-        "Method (default: the model's own where it is known, else bicubic; rotations and Swin V2 "
+        "Method (default: the model's method if known, else bicubic; rotations and Swin V2 "
         "are recomputed by formula). bicubic: as in torch; bilinear; antialias: bicubic with "
         "antialias=True; fourier: zero-padded spectrum, mirrored at the edges; dinov2: bicubic by "
         "a factor (n + 0.1) / N; geometric: of biases, as timm; center-crop: the middle (Stable "
