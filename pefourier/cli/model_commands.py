@@ -229,7 +229,7 @@ class Weights:
         str | None,
         Option(metavar="OTHER"),
         "Another checkpoint of the model, such as before fine-tuning or context extension, to "
-        "show what moved; with --stats, another file of means.",
+        "show which shares moved; with --stats, another file of means.",
     ] = None
     stats: Annotated[
         File,
