@@ -54,8 +54,8 @@ def cape(
     pair_count("cape", d)
     check_above("position_scale", position_scale)
     if min(shift, local_shift, stretch - 1) < 0:
-        values = f"{shift:g}, {local_shift:g}, {stretch:g}"
-        raise PefourierError(f"shift, local_shift, stretch must be at least 0, 0, 1; got {values}")
+        values = f"got {shift:g}, {local_shift:g}, {stretch:g}"
+        raise PefourierError(f"shift, local_shift must be at least 0, stretch at least 1; {values}")
     omega = position_scale * frequency_scale * geometric_frequencies(d, 10000.0)
     offset, g = (1 - length) / 2 if normalise else 0, shift / position_scale
     drawn = {"training_shifts": (-g, 2 * g, local_shift, log(stretch), 0.0)}
