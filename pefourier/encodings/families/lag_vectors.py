@@ -112,7 +112,7 @@ def deberta(
     scale: float = 0.02,
     seed: int = 0,
 ) -> Encoding:
-    """A vector for each bucket of lags, which meets queries and keys in attention (DeBERTa).
+    """A vector for each bucket of lags, multiplied by queries and keys in attention (DeBERTa).
 
     If E is the vector of a bucket (`deberta_buckets`), a score is q·k + q·W_k E + k·W_q E, divided
     by √(3 · head size). The second term is c2p, the third is p2c; without p2c, the divisor is
