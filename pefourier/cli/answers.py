@@ -80,13 +80,13 @@ class Requirements:
     ] = False
     skip_unknown: Annotated[
         bool,
-        "Skip, with a note, any config.json that is not a model's, or whose positional encoding "
-        "it does not tell.",
+        "Skip, with a note, any config.json that is not a model's, or that does not define a "
+        "positional encoding.",
     ] = False
     baseline: Annotated[
         File,
         "Earlier answer, written with --json. Exit with status 1 if a verdict, a distance or a "
-        "finding is worse than in it.",
+        "finding is worse than in that answer.",
     ] = None
 
     def check(self, page: Page, results: Results, **limits: str | None) -> Page:

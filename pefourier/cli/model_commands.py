@@ -53,7 +53,7 @@ class ModelRequirements(Requirements):
 
     strict: Annotated[
         bool,
-        "Exit with status 1 on any error or warning, and with --length where that goes beyond "
+        "Exit with status 1 on any error or warning and, with --length, if the length exceeds "
         "what the model was made for; with --baseline, also on any change from the baseline.",
     ] = False
     baseline: Annotated[
@@ -93,7 +93,7 @@ def context(
     require: Annotated[
         Literal["fits"] | None,
         "Exit with status 1 unless the length fits: up to the length that the config states with "
-        "its scaling, or within the trained angles where it states none.",
+        "its scaling, or within the trained angles if it states no length.",
     ] = None,
     brief: Annotated[
         bool,
@@ -175,7 +175,7 @@ class Batch:
         "How tokens are split among ranks: every Nth token, one block per rank, or zigzag, a block "
         "and its mirror (default: any of the three).",
     ] = None
-    length: Annotated[Length, "Ids must be below N (default: what the config allows)."] = None
+    length: Annotated[Length, "Limit: ids must be below N (default: limit of the config)."] = None
 
 
 @register("positions")
@@ -231,7 +231,7 @@ class Weights:
         str | None,
         Option(metavar="OTHER"),
         "Another checkpoint of the model, such as before fine-tuning or context extension, to "
-        "show what moved; with --stats, another file of means.",
+        "show which shares moved; with --stats, another file of means.",
     ] = None
     stats: Annotated[
         File,
@@ -281,7 +281,7 @@ class Criteria:
     rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
         Format | None,
-        "Round vectors to this format, and report the smallest distance after rounding too.",
+        "Format to which vectors are rounded; adds the smallest distance after rounding.",
     ] = None
 
     def settings(self) -> dict[str, Any]:
@@ -328,8 +328,8 @@ def design(
 ) -> None:
     """Choose an encoding and a base for a length.
 
-    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts a
-    large one. Shows the best base by each criterion, or only by the criteria of --for.
+    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts
+    needs a large base. Shows the best base by each criterion, or only by the criteria of --for.
     With --extend-from: shows which scalings extend a model to --to positions, how each changes its
     frequency bands, how close it stays to the trained rotation, and its SPEC.
 
@@ -361,7 +361,7 @@ def resize(
     *,
     output: OutputOptions,
     figure: FigureOptions,
-    spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or a SPEC that makes one."],
+    spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or SPEC of such a table."],
     old: Annotated[
         Sequence[int] | None,
         Option("--from", metavar="HxW", parser=sides),

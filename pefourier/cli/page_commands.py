@@ -51,8 +51,8 @@ class Storage:
     ] = None
     layout: Annotated[
         Literal["half", "interleaved"] | None,
-        "Order of cos, sin and cos-sin: columns i and i + m are of pair i (half), or 2i and 2i + 1 "
-        "(default: as the rotation has it).",
+        "Order of cos, sin and cos-sin: pair i has columns i and i + m (half) or columns 2i and "
+        "2i + 1 (interleaved); default: the layout of the rotation.",
     ] = None
     dtype: Annotated[
         Literal["float64", "float32", "float16", "bfloat16"] | None,
@@ -121,7 +121,7 @@ def write_report(
     """Write one page with all answers.
 
     Writes a self-contained HTML file: conclusions, figures, numbers, the commands that compute
-    them, and explanations of terms. Takes SPECs (default: sinusoidal and dft) or one folder of
+    them, and explanations of terms. Accepts SPECs (default: sinusoidal and dft) or one folder of
     pefourier train.
 
     \b

@@ -4,8 +4,8 @@ Conventions
 -----------
 A bias is an array (heads, n, n) with queries as rows and keys as columns, or one number for each
 lag (key - query) and head. The softmax removes any constant from the row of a query, so a constant
-for each query is not a difference. Signs, scales and the order of heads are. For causal biases,
-only keys up to the query are compared.
+for each query is not a difference; signs, scales and the order of heads are differences. For causal
+biases, only keys up to the query are compared.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ map recovers every function of position: rank = length) < ``isometric`` (inverti
 number 1). The paper defines faithful as injective. Its intent, "if there exists an inverse
 mapping", is the third rung. Both are reported.
 
-On a grid there is a rung between: ``separable``, a linear map recovers sums of one function per
-axis, a(y) + b(x). If each column depends on one axis, the rank is at most H + W - 1 and this is the
-highest rung possible. Rows before the grid have no place and are excluded.
+Grids have a further rung, ``separable``, between injective and invertible: a linear map recovers
+sums of one function per axis, a(y) + b(x). If each column depends on one axis, the rank is at most
+H + W - 1 and this is the highest possible rung. Rows before the grid have no place and are
+excluded.
 
 For lags, two verdicts are not rungs: ``symmetric in the lag`` (opposite lags share a vector, as
 ALiBi intends; its rung is collides) and, for biases, ``distinct lags`` (injective, or invertible by

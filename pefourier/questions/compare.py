@@ -108,8 +108,8 @@ class Comparison(Outcome, Result):
 
     @property
     def compared_names(self) -> str:
-        """What was compared, separated by commas."""
-        return ", ".join(self.compared)
+        """Compared properties, separated by commas."""
+        return ", ".join(self.compared).replace("codes", "vectors")
 
     @property
     def transform_names(self) -> str | None:

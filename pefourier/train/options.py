@@ -62,7 +62,7 @@ class Options:
     dataset: Annotated[
         tuple[str, ...],
         "NAME|PATH",
-        f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; only position solves them; "
+        f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; they require positions; "
         f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
         "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y, optionally groups "
         "and times (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or "

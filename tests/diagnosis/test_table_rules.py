@@ -323,7 +323,7 @@ def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name)
         vectors = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
         vectors += {"laplacian": ["eigenvector-signs"], "fox": ["gates-default"]}.get(name, [])
         assert (result.identified, [f.code for f in result.findings]) == (None, vectors)
-        if name not in ("recurrent", "random-walk", "fire", "fox", "sandwich"):  # rows repeat or are 0
+        if name not in ("recurrent", "random-walk", "fire", "fox", "sandwich"):  # equal rows
             for dtype in (np.float64, np.float32):
                 expected = ["zero-codes warning"] * (name == "none" and size[0] > 1)
                 assert codes_of(stored(enc.table(), dtype), "warning") == expected, (size, dtype)

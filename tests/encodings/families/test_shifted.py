@@ -118,9 +118,9 @@ def test_a_run_draws_in_training(run):
     [
         ("cape", 7, "d=8"),
         ("shape", 7, "d=8"),
-        ("cape:shift=-1", 8, "must be at least 0, 0, 1"),
-        ("cape:local_shift=-1", 8, "must be at least 0, 0, 1"),
-        ("cape:stretch=0.5", 8, "must be at least 0, 0, 1"),
+        ("cape:shift=-1", 8, "must be at least 0, stretch at least 1"),
+        ("cape:local_shift=-1", 8, "must be at least 0, stretch at least 1"),
+        ("cape:stretch=0.5", 8, "must be at least 0, stretch at least 1"),
         ("cape:position_scale=0", 8, "position_scale"),
         ("shape:shift=0", 8, "shift"),
     ],
