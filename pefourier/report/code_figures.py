@@ -146,6 +146,9 @@ def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
     image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
     axes.plot(x[pair], y[pair], "r+", markersize=12)
     axes.set(xlabel="longitude" if domain.unit else "x", ylabel="latitude" if domain.unit else "y")
+    if domain.unit:
+        west = -180 if x.min() < 0 else 0
+        axes.set(xlim=(west, west + 360), xticks=range(west, west + 361, 90))
     axes.set_title(f"{a.encoding.label}: + closest pair", loc="left", fontsize=9)
     axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
