@@ -16,7 +16,7 @@ dimension              a column of the table; d is the number of columns
 position, domain       index 0 … n - 1; the set of points: positions, lags, times, places, nodes
 lag                    key minus query, a relative position
 angular frequency      omega, radians per position, 0 … pi
-base                   rho, default 10,000: the ratio that spreads geometric frequencies
+base                   rho (default 10,000) in the geometric frequencies rho^(-2i/d)
 band                   one declared frequency and its columns
 DC, Nyquist            the constant and the alternating component, one basis column each
 energy, density        sum of squares; its share at each frequency of the lattice, summing to 1
@@ -26,9 +26,9 @@ reconstruction, width  the delta rebuilt from a density; its full width at half 
 kernel                 inner products of vectors
 stationary             the kernel depends on the lag alone
 faithful               vectors distinguish points (injective) and can be inverted (invertible)
-gap                    smallest distance between two vectors, over the RMS norm of the vectors
-rank, condition        number of nonzero singular values; the largest over the smallest
-act                    how attention uses the encoding: add, rotate, bias, key
+gap                    smallest distance between two vectors, divided by the RMS norm
+rank, condition        number of nonzero singular values; the largest divided by the smallest
+act                    how attention uses the encoding: add, rotate, bias, key, key-query
 untrained              a table with initial values, before training
 arm                    an encoding in a training comparison, possibly scaled to an RMS size
 run, stack             one training of an arm, with a seed and a fold; runs trained together

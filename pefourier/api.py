@@ -160,9 +160,9 @@ def compare(
 ) -> Comparison:
     """Compare two encodings: report the transform between them, or where they differ.
 
-    A named encoding gets the length and dimension of the other one. With a `tolerance`, tables are
-    equal if their numbers differ by at most that. ``grid_second`` sets the sides of the second grid
-    if they differ from ``grid``.
+    A named encoding gets the length and dimension of the other encoding. With a `tolerance`, tables
+    are equal if their numbers differ by at most that. ``grid_second`` sets the sides of the second
+    grid if they differ from ``grid``.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def positions(
     depth: Any = None,
     **arrays: Any,
 ) -> Positions:
-    """Judge position ids: are these the positions that the model should see?
+    """Check position ids against the positions that the model should receive.
 
     Parameters
     ----------
@@ -255,8 +255,8 @@ def positions(
     config : str or path, optional
         The model's config.json or folder, or a SPEC such as "rope".
     rank, shard : optional
-        This rank of the ranks that share a sequence, "1/4" or (1, 4), and how the sequence is
-        split: "every", "block" or "zigzag".
+        Number of this rank and number of ranks that share a sequence, "1/4" or (1, 4); split of
+        the sequence: "every", "block" or "zigzag".
     length : int, optional
         Upper limit: all ids must be smaller.
     segments, depth : array or path, optional
@@ -322,7 +322,7 @@ def design(
     """Choose a base for a length: the candidates, and the best base by each criterion.
 
     If the length is a sequence, it gives the sides of a grid, and each axis gets a design. Instead
-    of a length you can pass a span and a resolution, as numbers or with units ("1h", "250ms").
+    of a length, pass a span and a resolution, as numbers or with units ("1h", "250ms").
 
     Examples
     --------

@@ -161,8 +161,8 @@ class Rotary(Tabled):
     after ``module.half()``: at position 100,000 angles are off by up to about 0.01 rad, as in
     transformers. Frequencies include the scaling. For scalings by length (dynamic, longrope), the
     length is the largest position of the call plus one. The encoding's `layout` defines the pairs:
-    dimensions i and i + m of the 2m rotated ones (halves), or 2i and 2i + 1 (interleaved). The
-    remaining dimensions are unchanged.
+    of 2m rotated dimensions, i and i + m (halves), or 2i and 2i + 1 (interleaved). The remaining
+    dimensions are unchanged.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ class Rotary(Tabled):
                 "(batch, n, heads, d) to (batch, heads, n, d)"
             )
         if position_ids is not None and offset:
-            raise PefourierError("position_ids and offset exclude each other; give one")
+            raise PefourierError("position_ids and offset exclude each other; pass one")
         if offset < 0 and self.rows is None and not real_positions:
             raise PefourierError(
                 f"offset must be at least 0, got {offset}; or pass real_positions=True"
@@ -369,7 +369,8 @@ class Bias(Tabled):
     Raises
     ------
     PefourierError
-        If the encoding is not a bias by displacement, or if there are more tokens than its size.
+        If the encoding is not a bias by displacement, or if there are more tokens than the module
+        was made for.
 
     Examples
     --------
@@ -391,7 +392,7 @@ class Bias(Tabled):
     ) -> None:
         super().__init__()
         if (max_length is None) == (not grid):
-            raise PefourierError("pass either max_length or grid, not both or neither")
+            raise PefourierError("pass max_length or grid, and not both")
         options = {"grid": tuple(grid)} if grid else {}
         enc = load_known(spec, max_length, heads, options | params)
         self.encoding, self.tokens = enc.spec, max_length or int(np.prod(grid))

@@ -1,6 +1,8 @@
 """Imports point downwards, and a command loads only the modules that it uses."""
 
 import ast
+import json
+import os
 import re
 import subprocess
 import sys
@@ -168,6 +170,33 @@ def test_a_command_starts_without_heavy_libraries(arguments, heavy):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "0 []"
+
+
+UNUSED = {  # modules that an answer does without, by the command; each takes milliseconds
+    "spectrum rope": {"hashlib", "pefourier.geometry.precision"},
+    "context a.json": {"numpy.ma", "zipfile", "pefourier.diagnosis.pairs"},
+    "compare a.json b.json": {"zipfile", "pefourier.questions.compared_grids"}
+    | {"pefourier.questions.relations", "pefourier.geometry.singular_values"},
+}
+
+
+@pytest.mark.parametrize("command", UNUSED)
+def test_a_command_loads_no_module_that_its_answer_does_not_use(command, tmp_path):
+    config = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4}
+    for name, base in (("a", 1e4), ("b", 5e5)):
+        facts = config | {"max_position_embeddings": 4096, "rope_theta": base}
+        (tmp_path / f"{name}.json").write_text(json.dumps(facts))
+    code = f"import sys; from pefourier.cli.main import main; main({command.split()!r}); "
+    code += f"print(sorted({UNUSED[command]!r} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_every_room_of_the_plan_is_there():

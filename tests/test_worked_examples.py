@@ -143,7 +143,7 @@ def test_a_finding_is_reported(required):
     (required / "ids.csv").write_text("3,4\n0,1\n5,9\n")
     ((status, out, _),) = answers_of(required, "check-faithful ids.csv")
     assert status == 0
-    assert "all numbers of 3 rows are integers: they may be" in out
+    assert "all numbers of 3 rows are integers, like indices" in out
 
 
 def test_a_dataset_reader_reads(required):

@@ -80,13 +80,13 @@ class Requirements:
     ] = False
     skip_unknown: Annotated[
         bool,
-        "Skip, with a note, any config.json that is not a model's, or whose positional encoding "
-        "it does not tell.",
+        "Skip, with a note, any config.json that is not a model's, or that does not define a "
+        "positional encoding.",
     ] = False
     baseline: Annotated[
         File,
         "Earlier answer, written with --json. Exit with status 1 if a verdict, a distance or a "
-        "finding is worse than in it.",
+        "finding is worse than in that answer.",
     ] = None
 
     def check(self, page: Page, results: Results, **limits: str | None) -> Page:
@@ -94,15 +94,18 @@ class Requirements:
 
         Changes that are not worse are remarks, unless `strict`.
         """
-        from pefourier.questions.check_faithful import shortfalls
         from pefourier.writing.page import Reason
 
-        reasons = [
-            Reason(a.encoding.label, "unmet", words)
-            for a in results.answers
-            for words in shortfalls(a.result, strict=self.strict, **limits)
-        ]
+        reasons: list[Reason] = []
         remarks: list[Reason] = []
+        if self.strict or any(limits.values()):
+            from pefourier.questions.check_faithful import shortfalls
+
+            reasons += [
+                Reason(a.encoding.label, "unmet", words)
+                for a in results.answers
+                for words in shortfalls(a.result, strict=self.strict, **limits)
+            ]
         if self.baseline is not None:
             from pefourier.report.baseline import judge, read_baseline
 

@@ -75,7 +75,8 @@ def spectrum(
     Default: sinusoidal and dft.
 
     \b
-    Example: pefourier spectrum sinusoidal rope:rho=5e5 --d 128
+    Example:
+    pefourier spectrum rope rope:rho=5e5 --d 128
     """
     from pefourier import api
     from pefourier.report import spectral_figures
@@ -103,7 +104,8 @@ def reconstruct(
     and from its vectors. Default: sinusoidal and dft, positions 5, 40 and 75; on a grid its middle.
 
     \b
-    Example: pefourier reconstruct --pos 5 40 75 --plot fig2.pdf
+    Example:
+    pefourier reconstruct --pos 5 40 --plot fig.pdf
     """
     spare_threads()
     points = parse_points(pos)
@@ -137,7 +139,8 @@ def check_faithful(
     positions, d 256.
 
     \b
-    Example: pefourier check-faithful wpe.npy --require injective
+    Example:
+    pefourier check-faithful wpe.npy
     """
     spare_threads(options.names)
     from pefourier import api
@@ -191,7 +194,8 @@ def compare(
     have the same number of columns, their difference.
 
     \b
-    Example: pefourier compare sinusoidal py:model:PositionalEncoding --d 512
+    Example:
+    pefourier compare sinusoidal py:model:PE --d 512
     """
     if permutation is not None:
         from pefourier.writing.files import check_suffix
@@ -244,7 +248,8 @@ def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOpt
     distances are kept. --csv lists the inner product at each lag. Default: sinusoidal and dft.
 
     \b
-    Example: pefourier relations sinusoidal learned -S 512 --d 64
+    Example:
+    pefourier relations sinusoidal learned --d 64
     """
     from pefourier import api
     from pefourier.report.render import renderer_named

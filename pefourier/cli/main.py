@@ -193,12 +193,12 @@ def about_program(
     """Fourier analysis of positional encodings.
 
     \b
-    pefourier spectrum --rho 10000 --d 256      show the frequencies
-    pefourier reconstruct --pos 5 40 75         reconstruct positions
-    pefourier check-faithful my_table.npy       check that vectors are distinct
-    pefourier report rope --out page.html       write all answers to one page
-    pefourier list                              list the known encodings
-    pefourier explain gap                       explain a word of an answer
+    pefourier spectrum table.npy   show frequencies
+    pefourier reconstruct --pos 5  rebuild positions
+    pefourier check-faithful rope  test the vectors
+    pefourier report --out a.html  write all answers
+    pefourier list                 list encodings
+    pefourier explain gap          explain a term
     """
     if version:
         say(f"pefourier {__version__}\n")

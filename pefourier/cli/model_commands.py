@@ -53,7 +53,7 @@ class ModelRequirements(Requirements):
 
     strict: Annotated[
         bool,
-        "Exit with status 1 on any error or warning, and with --length where that goes beyond "
+        "Exit with status 1 on any error or warning and, with --length, if the length exceeds "
         "what the model was made for; with --baseline, also on any change from the baseline.",
     ] = False
     baseline: Annotated[
@@ -93,7 +93,7 @@ def context(
     require: Annotated[
         Literal["fits"] | None,
         "Exit with status 1 unless the length fits: up to the length that the config states with "
-        "its scaling, or within the trained angles where it states none.",
+        "its scaling, or within the trained angles if it states no length.",
     ] = None,
     brief: Annotated[
         bool,
@@ -110,7 +110,8 @@ def context(
     For the position ids of a batch, use pefourier positions.
 
     \b
-    Example: pefourier context config.json --length 128k --against scaling-ignored
+    Example:
+    pefourier context config.json --length 128k
     """
     if not specs:
         raise PefourierError(
@@ -171,10 +172,10 @@ class Batch:
     ] = None
     shard: Annotated[
         Shard | None,
-        "How tokens are split among ranks (default: any of the three fits): every Nth token, one "
-        "block per rank, or zigzag (a block and its mirror).",
+        "How tokens are split among ranks: every Nth token, one block per rank, or zigzag, a block "
+        "and its mirror (default: any of the three).",
     ] = None
-    length: Annotated[Length, "Ids must be below N (default: what the config allows)."] = None
+    length: Annotated[Length, "Limit: ids must be below N (default: limit of the config)."] = None
 
 
 @register("positions")
@@ -202,7 +203,8 @@ def positions(
     undecided.
 
     \b
-    Example: pefourier positions batch.npz config.json
+    Example:
+    pefourier positions batch.npz config.json
     """
     from pefourier import api
 
@@ -229,7 +231,7 @@ class Weights:
         str | None,
         Option(metavar="OTHER"),
         "Another checkpoint of the model, such as before fine-tuning or context extension, to "
-        "show what moved; with --stats, another file of means.",
+        "show which shares moved; with --stats, another file of means.",
     ] = None
     stats: Annotated[
         File,
@@ -255,7 +257,8 @@ def usage(
     queries and keys and does not run the model.
 
     \b
-    Example: pefourier usage SmolLM2-135M/ --plot usage.png
+    Example:
+    pefourier usage SmolLM2-135M/ --plot usage.png
     """
     from pefourier.weights.usage import use_of_model
 
@@ -272,13 +275,13 @@ class Criteria:
         Option("--for", metavar="CRITERION"),
         "Criterion for the base: turns, distance, rank, stable_rank, condition, bound, "
         "wavelength=K (the slowest pair completes a rotation in K lengths) or phase=E:N (its "
-        "cosine stays at E after N layers) (default: all but the last two). Language models use "
-        "bound; short series use turns. Repeatable.",
+        "cosine stays at E after N layers). Language models use bound; short series use turns. "
+        "Repeatable (default: all but wavelength and phase).",
     ] = None
     rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
         Format | None,
-        "Round vectors to this format, and report the smallest distance after rounding too.",
+        "Format to which vectors are rounded; adds the smallest distance after rounding.",
     ] = None
 
     def settings(self) -> dict[str, Any]:
@@ -325,14 +328,15 @@ def design(
 ) -> None:
     """Choose an encoding and a base for a length.
 
-    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts a
-    large one. Shows the best base by each criterion, or only by the criteria of --for.
+    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts
+    needs a large base. Shows the best base by each criterion, or only by the criteria of --for.
     With --extend-from: shows which scalings extend a model to --to positions, how each changes its
     frequency bands, how close it stays to the trained rotation, and its SPEC.
 
     \b
-    Example: pefourier design --length 64k --d 128 --for bound
-    Example: pefourier design --extend-from config.json --to 128k
+    Example:
+    pefourier design -S 64k --d 128 --for bound
+    pefourier design --extend-from a.json --to 128k
     """
     if extent.grid is not None and (to is not None or extent.length is not None):
         raise PefourierError("--grid replaces --length and excludes --to; leave one out")
@@ -357,12 +361,12 @@ def resize(
     *,
     output: OutputOptions,
     figure: FigureOptions,
-    spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or a SPEC that makes one."],
+    spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or SPEC of such a table."],
     old: Annotated[
         Sequence[int] | None,
         Option("--from", metavar="HxW", parser=sides),
-        "Sides of the table's grid (default: found from its inner products). Leave out for a "
-        "text model's table.",
+        "Sides of the table's grid; leave out for a text model's table (default: found from its "
+        "inner products).",
     ] = None,
     new: Annotated[
         Sequence[int],
@@ -373,11 +377,11 @@ def resize(
     d: Dimension = None,
     method: Annotated[
         Interpolation | None,
-        "Method (default: the model's own where it is known, else bicubic; rotations and Swin V2 "
-        "are recomputed by formula). bicubic: as in torch; bilinear; antialias: bicubic with "
-        "antialias=True; fourier: zero-padded spectrum, mirrored at the edges; dinov2: bicubic by "
-        "a factor (n + 0.1) / N; geometric: of biases, as timm; center-crop: the middle (Stable "
-        "Diffusion 3); crop: from --from-crop on.",
+        "bicubic: as in torch; bilinear; antialias: bicubic with antialias=True; fourier: "
+        "zero-padded spectrum, mirrored at the edges; dinov2: bicubic by a factor (n + 0.1) / N; "
+        "geometric: of biases, as timm; center-crop: the middle (Stable Diffusion 3); crop: from "
+        "--from-crop on. Rotations and Swin V2 are recomputed by formula (default: the model's own "
+        "method where it is known, else bicubic).",
     ] = None,
     from_crop: Annotated[
         Sequence[int] | None,
@@ -393,8 +397,9 @@ def resize(
     saw.
 
     \b
-    Example: pefourier resize pos_embed.npy --from 14x14 --to 24x24 --out new.npy
-             pefourier resize model.safetensors#wpe.weight --to 2048
+    Example:
+    pefourier resize pos.npy --from 14x14 --to 24x24
+    pefourier resize model.pt#wpe.weight --to 2048
     """
     from pefourier.encodings.sources.formats import WRITERS
     from pefourier.writing.files import check_suffix

@@ -151,17 +151,17 @@ Gates = Annotated[File, "File of forget gates for fox, above 0 and up to 1: (n,)
 Points = Annotated[
     list[str] | None,
     Option("--pos", "--positions", metavar="POS..."),
-    "Positions, as 5 40 75 or 5,40,75; on a grid, points such as 3,4.",
+    "Positions, such as 5 40 75 or 5,40,75; on a grid, points such as 3,4.",
 ]
 Lattice = Annotated[
     Count,
-    "Number N of lattice points (default: the dimension d, or the length if you pass a longer one "
-    "or a config sets it). On a grid: points per axis (default: the sides of the grid).",
+    "Number N of lattice points, on a grid along each axis (default: the dimension d, or the "
+    "length if you pass a longer one or a config sets it; the sides of a grid).",
 ]
 Sigma = Annotated[
     float | None,
-    "Smoothing bandwidth in lattice steps (default: 4, on a grid 1); 0 turns smoothing off. A "
-    "larger bandwidth blurs frequencies, not positions: the peaks of reconstruct get narrower.",
+    "Smoothing bandwidth in lattice steps; 0 turns smoothing off. A larger bandwidth blurs "
+    "frequencies, not positions: the peaks of reconstruct get narrower (default: 4, on a grid 1).",
 ]
 
 
@@ -295,8 +295,8 @@ class EncodingOptions:
         "mtan-fixed and time2vec; for fourier-features one column per axis, such as latitude and "
         "longitude.",
     ] = None
-    places: Annotated[File, "Places: longitude, latitude in degrees; x, y for space2vec."] = None
-    edges: Annotated[File, "Edges of a graph: two columns of node numbers from 0 on."] = None
+    places: Annotated[File, "File: longitude and latitude in degrees; space2vec: x and y."] = None
+    edges: Annotated[File, "File of edges of a graph: two columns, node numbers from 0 on."] = None
     paths: Paths = False
 
     @property

@@ -46,17 +46,17 @@ class Storage:
     ] = None
     what: Annotated[
         Literal["vectors", "inv_freq", "cos", "sin", "cos-sin", "complex"] | None,
-        "What to write (default: vectors); all others are of rotations, as engines store them: "
-        "cos-sin is vLLM's (half) or torchtune's (interleaved), complex is freqs_cis.",
+        "What to write: vectors, or numbers of rotations as engines store them. cos-sin is vLLM's "
+        "(half) or torchtune's (interleaved), complex is freqs_cis (default: vectors).",
     ] = None
     layout: Annotated[
         Literal["half", "interleaved"] | None,
-        "Order of cos, sin and cos-sin: columns i and i + m are of pair i (half), or 2i and 2i + 1 "
-        "(default: as the rotation has it).",
+        "Order of cos, sin and cos-sin: pair i has columns i and i + m (half) or columns 2i and "
+        "2i + 1 (interleaved); default: the layout of the rotation.",
     ] = None
     dtype: Annotated[
         Literal["float64", "float32", "float16", "bfloat16"] | None,
-        "Type of the numbers (default: float64); bfloat16 is for .safetensors.",
+        "Type of the numbers; bfloat16 is for .safetensors (default: float64).",
     ] = None
 
     def check(self) -> None:
@@ -85,7 +85,8 @@ def encode(
     Writes a table (positions, dimensions) in blocks, in float64 unless you pass --dtype.
 
     \b
-    Example: pefourier encode dft --d 64 --positions 0,5,131071 --out vectors.npy
+    Example:
+    pefourier encode dft --pos 0,5,99 --out v.npy
     """
     if output.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end the name in .csv")
@@ -120,11 +121,12 @@ def write_report(
     """Write one page with all answers.
 
     Writes a self-contained HTML file: conclusions, figures, numbers, the commands that compute
-    them, and explanations of terms. Takes SPECs (default: sinusoidal and dft) or one folder of
+    them, and explanations of terms. Accepts SPECs (default: sinusoidal and dft) or one folder of
     pefourier train.
 
     \b
-    Example: pefourier report rope rope:rho=5e5 --d 128 --out report.html
+    Example:
+    pefourier report rope --d 128 --out rope.html
     """
     from pefourier.writing.files import check_suffix, status_of
 
@@ -173,7 +175,8 @@ def list_encodings(
     With a NAME: shows its formula and the meaning of its parameters.
 
     \b
-    Example: pefourier list rope
+    Example:
+    pefourier list rope
     """
     from pefourier.report.catalogue import catalogue_page
 
@@ -198,7 +201,8 @@ def explain(
     to begin with, and all terms.
 
     \b
-    Example: pefourier explain condition number
+    Example:
+    pefourier explain condition number
     """
     from pefourier.report.terms import SCHEMA, explain_page
 
@@ -215,7 +219,7 @@ def command_terms(program: Any) -> list["Term"]:
     terms = []
     for name, command in program.commands.items():
         summary, _, text = command.help.partition("\n")
-        good = text.partition("Example: ")[2].strip()
+        good = text.partition("Example:")[2].strip()
         terms.append(Term(name, "commands", summary, good=good))
     users: dict[tuple[Any, ...], list[str]] = {}
     for command_name, option in options_of(program):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass
 from itertools import chain
+from textwrap import fill
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -117,10 +118,21 @@ class CommandInGroups(TyperCommand):
                     heading = "Arguments"
                 elif parameter.name == "help":
                     heading = "Answers"
-                groups.setdefault(heading, []).append(record)
+                groups.setdefault(heading, []).append((fold(record[0], formatter.width), record[1]))
         for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
             with formatter.section(name):
                 formatter.write_dl(groups[name])
+
+
+def fold(names: str, width: int) -> str:
+    """Break a list of choices that is wider than a line of help.
+
+    >>> print(fold("--crop <no|center-crop|free>", 28))
+    --crop <no|center-crop|
+      free>
+    """
+    text = names.replace("|", "| ")
+    return fill(text, width - 2, subsequent_indent="  ", break_on_hyphens=False).replace("| ", "|")
 
 
 def options_of(program: Any) -> list[tuple[str, Any]]:

@@ -55,7 +55,8 @@ def train(
     statistics of your own scores, see 'pefourier explain own scores'.
 
     \b
-    Example: pefourier train --dataset smd --data data -e none -e dft --out runs
+    Example:
+    pefourier train --dataset smd --data data
     """
     print_results = None if output.quiet else note
     if plan:
@@ -85,7 +86,8 @@ def reproduce(
     value with a verdict.
 
     \b
-    Example: pefourier reproduce --out figures
+    Example:
+    pefourier reproduce --out figures
     """
     from pefourier.reproduce import claims_page, has_results, recompute_paper
 

@@ -8,11 +8,6 @@ config_errors.toml lists the mistakes and the values to try. A reading is the re
 frequencies in radians per position, one per pair, and the sinusoids at any positions. A reading
 explains another rotation if both have equal sinusoids, to rounding. Without such a reading, no
 cause is reported.
-
-A user names a misreading by a SPEC or by the code of a mistake: ``scaling-ignored``,
-``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000``,
-``original=131072`` or ``truncate=true``. Mistakes of one rotation can be combined, as in
-``base=10000,scaling-ignored``. All other settings keep their correct values.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,9 +19,9 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
+from pefourier.diagnosis.misreadings import layer_of, other_layers
 from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
-from pefourier.diagnosis.wave_formulas import usual_scalings
-from pefourier.encodings import build, load
+from pefourier.encodings import build
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
 from pefourier.encodings.families.rotary import (
@@ -36,9 +31,7 @@ from pefourier.encodings.families.rotary import (
     rotation_of,
     scaling_parameters,
 )
-from pefourier.encodings.loader import open_model, source_of
-from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.loader import open_model
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.writing.files import read_toml
 
@@ -97,6 +90,7 @@ def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -
     """Find the mistake that turns a rotation into the observed pairs, fitted or declared.
 
     >>> from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
+    >>> from pefourier.encodings import load
     >>> meant = load("rope", 200, 32)
     >>> angles = np.outer(np.arange(200), 5e5 ** (-np.arange(16) / 16))
     >>> table = fit_pair_waves(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
@@ -308,6 +302,8 @@ def added_scalings(
     settings: Mapping[str, Any], length: int, observed: PairWaves
 ) -> Iterator[Misreading]:
     """Yield unwanted scalings, with the factor fitted to the lowest frequency."""
+    from pefourier.diagnosis.wave_formulas import usual_scalings
+
     is_uniform = settings["scaling"] in ("none", "linear", "ntk")
     plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length) if is_uniform else None
     if plain is None or plain[0].shape != observed.omega.shape:
@@ -388,117 +384,3 @@ def at_other_lengths(
             omega, changed = (rotation_of(settings, size)[0] for size in (length, n))
             changes = {"length": (length, n), "base": (base_of_grid(omega), base_of_grid(changed))}
             yield Misreading("other-length", changes, changed)
-
-
-MISREADINGS = (
-    *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
-    *("local-for-global", "layout"),
-)
-WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
-
-
-def misread(
-    enc: Encoding, reading: str, length: int, d: int | None
-) -> tuple[Floats, Mapping[str, Any]]:
-    """Return the frequencies of a misread rotation, in radians per position, and its settings.
-
-    >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
-    >>> misread(enc, "scaling-ignored", 80, None)[0].round(4)
-    array([1.    , 0.0014])
-    >>> misread(enc, "base=10000", 80, None)[0].round(4)
-    array([0.25  , 0.0025])
-    """
-    changes = changes_of(enc, reading)
-    if changes is not None:
-        return change_rotation(enc, changes)
-    if reading == "local-for-global":
-        _, second = next(other_layers(enc), ("", None))
-        if second is None:
-            raise PefourierError(f"local-for-global needs two rotations; {shown(enc.spec)} has one")
-    else:
-        second = load_like(enc, reading, length, d or enc.params["d"])
-    if second.injection != "rotate" or not isinstance(second, DeclaredEncoding):
-        errors = ", ".join(MISREADINGS)
-        raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {errors}")
-    return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
-
-
-def changes_of(enc: Encoding, errors: str) -> dict[str, Any] | None:
-    """Return the settings that named mistakes change; None if the text is a SPEC."""
-    changes: dict[str, Any] = {}
-    for part in errors.split(","):
-        key, equals, _ = part.partition("=")
-        if part == "scaling-ignored":
-            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may also be stretched
-            changes |= {"factor": 1.0} if shared else {"scaling": "none"}
-        elif part == "partial-ignored":
-            changes |= {"partial": 1.0}
-        elif equals and ALIASES.get(key, key) in {*WHOLE, *scaling_parameters(scaling_of(enc))}:
-            changes |= parse_parameters("rope", part)
-        elif equals and ALIASES.get(key, key) in BUILDERS["rope"].parameters:
-            raise PefourierError(
-                f"{shown(part)} is not a misreading of {shown(enc.spec)} (scaling "
-                f"{scaling_of(enc)}); use its own settings, or a full rotation such as rope:…"
-            )
-        else:
-            return None
-    return changes
-
-
-def scaling_of(enc: Encoding) -> str:
-    """Return the scaling of a rotation; "none" if only its frequencies are known."""
-    return str(enc.params.get("scaling", "none"))
-
-
-def change_rotation(enc: Encoding, changes: Mapping[str, Any]) -> tuple[Floats, Mapping[str, Any]]:
-    """Return the frequencies of a rotation with changed settings, and these settings.
-
-    A given attention factor stays unless the scaling changes.
-    """
-    settings, changed = enc.params, {**enc.params, **changes}
-    if settings.get("inv_freq") is not None:
-        if changes == {"scaling": "none"} and isinstance(enc, DeclaredEncoding):
-            return enc.measure.frequencies, settings  # a scaling, if any, is unknown
-        raise PefourierError(
-            f"{' and '.join(changes)} cannot be changed: {shown(enc.spec)} lists its frequencies "
-            f"instead of a base and a rotated fraction"
-        )
-    omega, by_formula = rotation_of(changed, len(enc))
-    is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
-    if "attention_factor" in changes or not is_chosen or "scaling" in changes:
-        changed["attention_factor"] = changes.get("attention_factor") or by_formula
-    if "softmax_factor" in settings:
-        changed["softmax_factor"] = softmax_of(changed)
-    return omega, changed
-
-
-def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
-    """Load another rotation; from a config with several, that of the same layer type."""
-    if source_of(spec) != "config":
-        return load(spec, length, d)
-    part, file = layer_of(enc), open_model(spec)
-    rotary_parts = {run.part for run in file.layers if run.kind == "rotary"} if part else ()
-    is_named = part in rotary_parts and not (file.model and file.model.part)
-    return load(file.spec_of(part) if is_named else spec, length)
-
-
-def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str, Encoding]]:
-    """Yield the names and rotations of the other layer types of the same config."""
-    if part := layer_of(enc):
-        model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
-        for name in dict.fromkeys(run.part for run in model.layers):
-            if name not in ("", part):
-                yield name, load(model.spec_of(name), length)
-
-
-def layer_of(enc: Encoding) -> str:
-    """Return the layer type that a SPEC names, or an empty string."""
-    model = open_model(enc.spec).model if source_of(enc.spec) == "config" else None
-    return model.part if model is not None else ""
-
-
-def softmax_of(settings: Mapping[str, Any]) -> float:
-    """Return the factor on logits in DeepSeek models, from YaRN's factor and mscale_all_dim."""
-    mscale, factor = settings.get("mscale_all_dim") or 0.0, settings.get("factor") or 1.0
-    is_scaled = settings["scaling"] != "none" and factor > 1
-    return float(0.1 * mscale * log(factor) + 1) ** 2 if is_scaled else 1.0

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.diagnosis.frequency_rules import unfold
 from pefourier.diagnosis.pairs import NEAR, Complex, Places, apart, copies_of, pair_tolerance
-from pefourier.diagnosis.wave_formulas import shortest
+from pefourier.diagnosis.wave_formulas import geometric_grid, shortest
 from pefourier.encodings.columns import AXES, Layout, columns_of_blocks, describe_axes, split_pairs
 from pefourier.encodings.encoding import Floats
 from pefourier.encodings.places import axis_columns, by_axis
@@ -24,7 +25,8 @@ from pefourier.geometry.waves import SinusoidPairs, common_offset, on_circles
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
 STILL = 8  # units of rounding over a side, up to which a frequency counts as 0
-SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted numbers
+SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases
+ROUNDED = 1e-6  # relative error of fitted scales
 STEEP = 0.05  # least power between the frequencies of two bases
 BENT = 1e-2  # radians per step: largest deviation from a geometric grid
 FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explain
@@ -74,31 +76,29 @@ def fit_grid_waves(table: Floats, sides: tuple[int, ...], eps: float) -> GridWav
     ([[1.0, 0.0], [0.1, 0.0]], [[0, 1], [2, 3]])
     """
     eps = max(eps, FLOAT32_EPS)
-    for pairs in column_pairs(table, sides):
-        if not all(on_circles(rows, pairs[0], pairs[1], eps) for rows in (table[:16], table)):
-            continue
-        waves: Complex = table[:, pairs[0]] + 1j * table[:, pairs[1]]
-        columns = pairs
-        factor = float(np.abs(waves[0]).mean())
-        if np.ptp(np.abs(waves[0])) > NEAR * factor:
-            continue
-        if copies := copies_of(waves):
-            waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]
-        omega, start = fit_frequencies(waves / factor, sides, eps)
-        speed = np.abs(omega).max(axis=1)
-        slow = waves[:, np.where(speed > 0, speed, np.inf).argmin()]
-        if np.abs(slow.real).sum() < np.abs(slow.imag).sum():  # slow phases are near 0
-            waves, columns = 1j * waves.conj(), columns[::-1]
-            omega, start = -omega, np.pi / 2 - start
-        return GridWaves(waves / factor, sides, columns, copies, factor, eps, omega, start)
-    return None
+    pairs = (p for p in column_pairs(table, sides) if on_circles(table, p[0], p[1], eps))
+    if (columns := next(pairs, None)) is None:
+        return None
+    waves: Complex = table[:, columns[0]] + 1j * table[:, columns[1]]
+    factor = float(np.abs(waves[0]).mean())
+    if np.ptp(np.abs(waves[0])) > NEAR * factor:
+        return None
+    if copies := copies_of(waves):
+        waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]
+    omega, start = fit_frequencies(waves / factor, sides, eps)
+    speed = np.abs(omega).max(axis=1)
+    slow = waves[:, np.where(speed > 0, speed, np.inf).argmin()]
+    if np.abs(slow.real).sum() < np.abs(slow.imag).sum():  # slow phases are near 0
+        waves, columns = 1j * waves.conj(), columns[::-1]
+        omega, start = -omega, np.pi / 2 - start
+    return GridWaves(waves / factor, sides, columns, copies, factor, eps, omega, start)
 
 
 def column_pairs(table: Floats, sides: tuple[int, ...]) -> Iterator[Places]:
     """Yield candidate columns of cosines and sines, (2, m): halves, interleaved, halves of axes."""
     m = table.shape[1] // 2
-    own = axis_columns(table.reshape(*sides, -1)) or []
-    begins = sorted(int(columns[0]) for columns in own if len(columns))
+    axes = axis_columns(table.reshape(*sides, -1)) or []
+    begins = sorted(int(columns[0]) for columns in axes if len(columns))
     blocks = (np.diff([0, *begins[1:], 2 * m]) // 2).tolist()
     for layout, sizes in (("halves", [m]), ("interleaved", [m]), ("axis-halves", blocks)):
         if 2 * sum(sizes) == table.shape[1]:
@@ -113,14 +113,13 @@ def fit_frequencies(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple
     omega = np.angle([step.sum(axis=0) for step in steps]).T
     left = waves * np.exp(-1j * (places @ omega.T))
     start = np.angle(left.sum(axis=0))
-    residual, middle = np.angle(left * np.exp(-1j * start)), places.mean(axis=0)
-    away = places - middle
-    drift = (away.T @ residual).T / np.maximum((away**2).sum(axis=0), 1)
-    omega += drift
+    residual = np.angle(left * np.exp(-1j * start))
+    drift = np.linalg.pinv(np.hstack([places, np.ones((len(places), 1))])) @ residual
+    omega += drift[:-1].T
     omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
     for column in omega.T:
         column[column != 0] = unfolded(column[column != 0])
-    return omega, start + residual.mean(axis=0) - drift @ middle
+    return omega, start + drift[-1]
 
 
 def unfolded(omega: Floats) -> Floats:
@@ -131,36 +130,31 @@ def unfolded(omega: Floats) -> Floats:
     >>> unfolded(np.array([8 - 4 * np.pi, 4 - 2 * np.pi, 2, 1, 0.5])).round(9)
     array([8. , 4. , 2. , 1. , 0.5])
     """
-    if len(omega) < 3:
-        return omega
-    bends = [abs(s[1] ** 2 - s[0] * s[2]) / (s[:3] ** 2).max() for s in (omega, omega[::-1])]
-    order = slice(None, None, 1 if bends[0] < bends[1] else -1)  # ascending
-    slow = omega[order].copy()
-    for k in range(2, len(slow)):
-        if abs(slow[k - 2]) > NEAR:  # otherwise rounding dominates
-            expected = slow[k - 1] ** 2 / slow[k - 2]
-            slow[k] += 2 * np.pi * np.rint((expected - slow[k]) / (2 * np.pi))
-            if abs(slow[k] - expected) > BENT:
-                return omega
-    return slow[order]
+    for slow in (omega, omega[::-1]) if len(omega) > 2 else ():
+        ladder: Floats = unfold(np.abs(slow), abs(slow[1])) * np.sign(slow[0])
+        bends = np.abs(ladder[2:] - ladder[1:-1] ** 2 / ladder[:-2])
+        if abs(ladder[0]) < abs(ladder[-1]) and (bends <= BENT).all():
+            return ladder if slow is omega else ladder[::-1]
+    return omega
 
 
-def base_of(omega: Floats, pairs: int) -> float | None:
-    """Return the shortest base of geometric frequencies (m,) of one axis, or None.
+def changed_bases(speeds: Floats, pairs: int) -> Iterator[tuple[float, float]]:
+    """Yield the base of the frequencies of one axis in two tables (2, m), or 1 if it stays.
 
-    The divisor of the exponents is the number of pairs of the axis, one less, or that of all axes.
+    Exponents count the pairs of the axis, or those of all axes.
 
-    >>> base_of(100.0 ** (-np.arange(8) / 7), 16)
-    100.0
+    >>> next(changed_bases(np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8), 16))
+    (100.0, 1000.0)
     """
-    places = np.arange(len(omega))
-    line = np.polyfit(places, np.log(omega), 1, w=omega)
-    if (np.abs(np.exp(np.polyval(line, places)) - omega) > SAME * omega.max()).any():
-        return None
-    powers = (np.exp(abs(line[0]) * n) for n in (len(omega), len(omega) - 1, pairs))
-    bases = [shortest(float(power), SAME) for power in powers]
-    base = next((x for x in bases if x == float(f"{x:.2e}")), bases[0])
-    return base if line[0] < 0 else 1 / base
+    (omega, _), logs, power = speeds, np.log(speeds), 1.0
+    if np.ptp(logs[0]) > SAME:
+        power = float(np.polyfit(logs[0], logs[1], 1, w=speeds.min(axis=0))[0])
+    if abs(power - 1) <= SAME or not STEEP < abs(power) < 1 / STEEP:
+        yield 1.0, 1.0
+        return
+    grids = (geometric_grid(omega, SAME * omega, 2 * count) for count in (len(omega), pairs))
+    for base in sorted((grid["rho"] for grid in grids if grid), key=lambda x: len(f"{x:g}"))[:1]:
+        yield from dict.fromkeys((base, shortest(base**power, slack)) for slack in SLACKS)
 
 
 def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
@@ -170,29 +164,20 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
     """
     if first.omega.shape != second.omega.shape or len(first.sides) > len(AXES):
         return None
-    moves = [waves.omega != 0 for waves in (first, second)]
-    both = np.flatnonzero(np.all([m.sum(axis=1) == 1 for m in moves], axis=0))
+    moves = np.array([waves.omega != 0 for waves in (first, second)])
+    axes = np.where(moves.any(axis=2), moves.argmax(axis=2), len(AXES))
+    both = np.flatnonzero((moves.sum(axis=2) == 1).all(axis=0))
     if len(both) < 2:
         return None
-    axes = [np.where(m.any(axis=1), m.argmax(axis=1), len(AXES)) for m in moves]
     speeds = np.array([np.abs(waves.omega).max(axis=1) for waves in (first, second)])
-    main = both[axes[1][both] == np.bincount(axes[1][both]).argmax()]
-    base: float | None = 1.0
-    power, logs = 1.0, np.log(speeds[:, main])
-    if np.ptp(logs[0]) > SAME:
-        power = float(np.polyfit(logs[0], logs[1], 1, w=speeds[:, main].min(axis=0))[0])
-    if abs(power - 1) > SAME and STEEP < abs(power) < 1 / STEEP:
-        base = base_of(speeds[0, main], len(both))
-    if base is None:
-        return None
-    for slack in SLACKS:
-        rho = shortest(base**power, slack)
-        exponent = np.log(rho) / np.log(base) if base != 1 else 1.0
+    main = both[axes[1, both] == np.bincount(axes[1, both]).argmax()]
+    for base, rho in changed_bases(speeds[:, main], len(both)):
+        power = float(np.log(rho) / np.log(base)) if base != 1 else 1.0
         omega, start = np.zeros_like(first.omega), first.start.copy()
         lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
-        for k in np.unique(axes[1][both]):
-            mine = both[axes[1][both] == k]
-            lines[k], omega[mine, k] = fit_line(first, second, mine, (k, exponent, slack))
+        for k in set(axes[1, both].tolist()):
+            mine = both[axes[1, both] == k]
+            lines[k], omega[mine, k] = fit_line(first, second, mine, k, power)
             start[mine] = omega[mine, k] * lines[k, 1, 1]
         limit = second.limit(omega, max(first.eps, second.eps), np.abs(lines[:, 1]).max())
         if (apart(second.formula(omega, start), second.waves) <= LIMIT * limit).all():
@@ -200,38 +185,34 @@ def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
             names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
             is_moved = (axes[0] != axes[1])[both].any()
             changes: Changes = {"axes": (names[0], names[1])} if is_moved else {}
-            changes |= {"rho": (base, rho)} if exponent != 1 else {}
+            changes |= {"rho": (base, rho)} if power != 1 else {}
             return changes | changed_lines(lines, first.sides, second.sides)
     return None
 
 
 def fit_line(
-    first: GridWaves, second: GridWaves, mine: Places, facts: tuple[int, float, float]
+    first: GridWaves, second: GridWaves, mine: Places, axis: int, power: float
 ) -> tuple[Floats, Floats]:
     """Return scales and offsets of an axis in two tables, ((first, second), …), and frequencies.
 
-    `facts` are the axis, the power of the first frequencies, and the tolerance for short numbers.
+    The frequencies of the first, to a power, are in the ratios of those of the second.
     """
-    k, power, slack = facts
     omega, goal = (np.abs(waves.omega[mine]).max(axis=1) for waves in (first, second))
-    own = omega[0]
-    if power != 1 and abs(np.log(goal[0]) - power * np.log(own)) < SAME:
-        own = 1.0  # the exponent of the first pair is not 0
-    logs = np.log(goal) - power * np.log(omega / own)
+    unit = omega[0]
+    if power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME:
+        unit = 1.0  # the exponent of the first pair is not 0
+    logs = np.log(goal) - power * np.log(omega / unit)
     scale = float(np.exp(np.average(logs, weights=goal**2)))
-    points = scale * second.sides[k]
-    if abs(scale / own - 1) < SAME:
-        scale = own
-    elif abs(points - np.rint(points)) < slack * points:  # a reference size
-        scale = float(np.rint(points)) / second.sides[k]
-    expected = scale * (omega / own) ** power
+    size = np.rint(scale * second.sides[axis]) / second.sides[axis]
+    near = ((unit, SAME), (size, ROUNDED))
+    scale = next((x for x, slack in near if abs(scale - x) < slack * scale), scale)
+    expected = scale * (omega / unit) ** power
     offsets = [
         common_offset(SinusoidPairs(mine, mine, speed, phase, speed), 4)[0]
         for speed, phase in ((omega, first.start[mine]), (expected, second.start[mine]))
     ]
-    near = [x for x in (0.0, offsets[0]) if abs(offsets[1] - x) < SAME]
-    offsets[1] = near[-1] if near else shortest(offsets[1], slack)
-    return np.array([[own, scale], offsets]), expected
+    offset = next((x for x in (offsets[0], 0.0) if abs(offsets[1] - x) < SAME), offsets[1])
+    return np.array([[unit, scale], [offsets[0], offset]]), expected
 
 
 def changed_lines(lines: Floats, *sides: tuple[int, ...]) -> Changes:

@@ -10,7 +10,6 @@ otherwise the frequency is NaN.
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.diagnosis.pairs import (
     BLOCK,
@@ -23,10 +22,10 @@ from pefourier.diagnosis.pairs import (
     waves_of_phases,
 )
 from pefourier.encodings.columns import Wave
+from pefourier.encodings.domain import Bools
 from pefourier.encodings.encoding import Floats, row_blocks
 
 COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
-Bools = NDArray[np.bool_]
 OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
 AT_ZERO = 0.01  # of the factor: 16-bit numbers at phase 0 are closer to 0
 

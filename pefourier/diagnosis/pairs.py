@@ -19,6 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Layout, split_pairs
+from pefourier.encodings.domain import Bools as Bools
+from pefourier.encodings.domain import Places as Places
+from pefourier.encodings.domain import distinct
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
@@ -37,8 +40,6 @@ BLOCK = 2**20  # numbers compared at a time
 SAMPLE = 512  # rows that determine the form of a table
 NEAR = 1e-3  # of the factor: relative tolerance on amplitudes and slow rotation
 Part = Literal["both", "cos", "sin", "angles"]
-Places = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Complex = NDArray[np.complex128]
 Waves = Callable[[Places], Complex]  # positions (n,) -> sinusoids (n, m)
 
@@ -232,7 +233,7 @@ def wave_parts_of(rows: Floats) -> list[Part]:
 def fit_in_form(steps: Floats, form: PairForm, eps: float) -> PairWaves | None:
     """Fit the frequencies of a table in a given form; None if the rows contradict the form."""
     n = len(steps)
-    rows = np.unique(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
+    rows = distinct(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
     rows = rows[rows < n]
     waves = form.waves(steps[rows])
     factor, start = 1.0, np.zeros(waves.shape[1])
@@ -257,7 +258,7 @@ def fit_in_form(steps: Floats, form: PairForm, eps: float) -> PairWaves | None:
         falls = np.sign(waves.imag[1]) * waves.imag[2] < 0  # the phase is between pi / 2 and pi
         phases[1] = np.where(falls, np.pi * np.sign(phases[1]) - phases[1], phases[1])
         omega = follow_phases(rows, phases, np.pi - phases)
-    sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
+    sample = distinct(np.linspace(0, n - 1, SAMPLE).astype(int))
     observed = form.waves(steps[sample])
     omega, factor = refine_frequencies(sample, observed, omega, start, factor, form)
     expected = waves_of_phases(np.multiply.outer(sample, omega) + start, factor, form)

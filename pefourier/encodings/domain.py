@@ -22,6 +22,10 @@ from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.integer]
+Table = NDArray[np.floating]  # (n, d), of any floating-point type
 EVEN = 1e-3  # largest deviation of evenly spaced times, in steps
 LARGEST_BASIS = 8192  # points of an irregular domain: the basis then takes 512 MiB
 COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory for a long table
@@ -264,6 +268,11 @@ def periodogram(domain: Domain, table: NDArray[np.floating]) -> tuple[Floats, Fl
     energy[..., 1 : (last + 1) // 2] *= 2
     axes = half_plane(sides)
     return (axes[0] if len(axes) == 1 else lattice_points(axes)), energy.ravel() / n
+
+
+def distinct(numbers: Places) -> Places:
+    """Return whole numbers in order, each once; plain `np.unique` imports numpy.ma (6 ms)."""
+    return np.unique(numbers, return_index=True)[0]
 
 
 def half_plane(sides: Sequence[int]) -> list[Floats]:

@@ -152,6 +152,7 @@ class Encoding:
     paired: bool = False  # columns come from an array (n, m, 2) or from complex numbers
     rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # rebuild for another window
     rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
+    kernel: KernelMeasure | None = None  # of inner products on a line, without frequencies
     measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
     operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
 

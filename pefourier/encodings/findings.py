@@ -1,16 +1,17 @@
-"""Findings about an encoding. findings.toml lists severity, message, meaning and remedy by code.
+"""Findings about an encoding: findings.toml lists their messages by code and severity.
 
 An error is certainly a mistake, a warning probably is, and a note states a convention. A code with
-several messages or severities lists each under the name of its variant.
+several messages lists each under the name of its variant.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pefourier.encodings.encoding import Finding
-from pefourier.writing.files import read_toml
+from pefourier.writing.files import read_section
 
 FINDINGS = Path(__file__).with_suffix(".toml")
+SEVERITIES: tuple[Literal["error", "warning", "note"], ...] = ("error", "warning", "note")
 
 
 def finding(code: str, variant: str = "", /, **values: Any) -> Finding:
@@ -19,9 +20,7 @@ def finding(code: str, variant: str = "", /, **values: Any) -> Finding:
     >>> finding("padding-row", "usual", rows="row 1").severity
     'note'
     """
-    row = read_toml(FINDINGS)[code]
-    severity, message = (
-        row[key] if isinstance(row[key], str) else row[key][variant]
-        for key in ("severity", "message")
-    )
-    return Finding(code, severity, message.format(**values))
+    row = read_section(FINDINGS, code)
+    severity = next(level for level in SEVERITIES if variant in row.get(level, ()))
+    text = row[severity][variant] if variant else row[severity]
+    return Finding(code, severity, (row.get("opening", "") + text).format(**values))

@@ -113,7 +113,7 @@ rotation of all layers after training; use 'none' for the result
     for table, sentence in REFUSALS.items():
         reasons = read_toml(REASONS)[table]
         if reason := reasons.get(plain) or reasons.get(name):
-            raise PefourierError(f"{shown(name)} {sentence.format(reason)}")
+            raise PefourierError(f"{shown(name)} {sentence.format(reasons.get(reason, reason))}")
 
 
 REFUSALS = {

@@ -6,13 +6,29 @@ Long computations use two threads, since numpy releases the interpreter lock whi
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import TypeVar
+from functools import partial, wraps
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 Progress = Callable[[int, int], object]  # called as progress(done, total) during long work
 THREADS = 2  # results computed at the same time
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def keep_last(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Keep the result about the last encoding, which other questions and figures need again."""
+    last: WeakKeyDictionary[Any, Result] = WeakKeyDictionary()
+
+    @wraps(function)
+    def kept(enc: Any, *rest: Any) -> Result:
+        if (result := last.get(enc)) is None:
+            result = function(enc, *rest)
+            last.clear()
+            last[enc] = result
+        return result
+
+    return kept
 
 
 def is_cramped() -> bool:

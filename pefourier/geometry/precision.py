@@ -12,7 +12,6 @@ float8_e4m3 has no infinity and saturates at 448, as in torch.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from hashlib import shake_128
 from math import prod, sqrt
 from typing import Any
 
@@ -20,14 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.checks import check_cost
+from pefourier.encodings.domain import Indices as Indices
+from pefourier.encodings.domain import Table as Table
 from pefourier.encodings.domain import positions
+from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
 from pefourier.encodings.encoding import Encoding, Floats, is_stationary, row_blocks, unit_of
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
 
 CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache
-Table = NDArray[np.floating]  # (n, d), of any floating-point type
-Indices = NDArray[np.integer]
 NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
 
 
@@ -59,6 +59,8 @@ def row_hashes(table: Table) -> NDArray[np.uint64]:
 
     Both hashes of two different rows agree with a probability of about 10^-26.
     """
+    from hashlib import shake_128  # loads OpenSSL
+
     n, d = table.shape
     random = np.frombuffer(shake_128(b"rows").digest(16 * d), np.uint64)
     factors = random.reshape(d, 2) | np.uint64(1)
@@ -70,7 +72,6 @@ def row_hashes(table: Table) -> NDArray[np.uint64]:
     return hashes
 
 
-FLOAT32_EPS = 2.0**-23
 WHOLE = 2**18  # numbers of a table up to which it is built and cast as a whole
 AT_ONCE = 2**17  # numbers of the vectors processed at a time
 MOST_PLACES = 10  # decimals with this many places do not count as rounded
@@ -301,7 +302,7 @@ def format_loss(
     if enc.domain.kind != "position":
         return FormatLoss(cast, None, None)
     measure, x = enc.measure, enc.domain.x
-    if measure is None:
+    if measure is None or enc.kernel is not None:
         return FormatLoss(cast, None, None, safe)
     x = (enc.domain.places(x) + measure.offset).reshape(len(enc), -1)
     frequencies = measure.frequencies.reshape(len(measure.weights), -1)

@@ -20,11 +20,18 @@ from pefourier.encodings.encoding import (
     ShiftInvariantEncoding,
     row_blocks,
     unit_of,
+    with_measure,
 )
 from pefourier.encodings.families.location import LAGS, PlaceDomain
 
 DIRECT = 2**31  # n^2 d up to which the Toeplitz residual reads every inner product
 RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 0
+
+
+def by_inner_products(enc: Encoding) -> Encoding:
+    """Return an encoding that declares its inner products as one with their measure."""
+    is_line = enc.kernel is not None and len(enc.domain.sides) == 1
+    return with_measure(enc, enc.kernel) if is_line else enc
 
 
 def toeplitz_residual(enc: Encoding) -> float | None:

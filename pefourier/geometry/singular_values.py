@@ -20,7 +20,7 @@ from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, is_stationary, row_blocks
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
-from pefourier.geometry import Progress
+from pefourier.geometry import Progress, keep_last
 from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, is_solved, min_leverage
 from pefourier.geometry.precision import stored_resolution
 
@@ -127,6 +127,7 @@ class Factors:
         return float(max(ends))
 
 
+@keep_last
 def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     r"""Return the singular values of the table, with the tolerance of its rank.
 

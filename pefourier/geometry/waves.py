@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pefourier.encodings.domain import Indices, Table
 from pefourier.encodings.encoding import Floats, unit_of
-from pefourier.geometry.precision import Indices, Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from pefourier.pages.encodings import page_written
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
-from pefourier.train.run_artifacts import read_curves
+from pefourier.train.run_artifacts import read_traces
 from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.train.summary import Summary, common_runs, rows_by, summarize_runs
 from pefourier.writing.page import Page
@@ -84,9 +84,9 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     summary = folder.summary
     answer, words = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
-    curves = read_curves(Path(folder.path), summary.runs)
+    traces = read_traces(Path(folder.path), summary.runs)
     confusions = training_figures.confusions, summary, training_figures.CAPTIONS["confusion"]
-    pictures = [*training_figures.pictures(summary, curves).values(), confusions]
+    pictures = [*training_figures.pictures(summary, traces).values(), confusions]
     sections = [
         Chapter("Conclusions", markup_of_words(answer.conclusion)),
         Chapter("Pictures", [figure(*picture) for picture in pictures]),

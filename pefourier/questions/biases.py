@@ -4,8 +4,8 @@ Conventions
 -----------
 A bias is an array (heads, n, n) with queries as rows and keys as columns, or one number for each
 lag (key - query) and head. The softmax removes any constant from the row of a query, so a constant
-for each query is not a difference. Signs, scales and the order of heads are. For causal biases,
-only keys up to the query are compared.
+for each query is not a difference; signs, scales and the order of heads are differences. For causal
+biases, only keys up to the query are compared.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pefourier.questions.query_divisors import divisors_that_explain
 STRAIGHT = 1e-5  # share of the largest bias within which the biases of a head are linear
 SLOPE = 1e-5  # relative tolerance when slopes are matched to a rule
 MASKED = -1e4  # biases below it hide a key
+MASK_LEVELS = 3  # sums of two masks have three
 BUCKETS = (32, 64, 16, 128, 8)
 FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
 
@@ -189,9 +190,9 @@ def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcom
     )
     hidden = hidden_keys(a), hidden_keys(b)
     are_masks = all(mask.any() for mask in hidden)
-    visible = ~(hidden[0] | hidden[1])
+    visible, behind = ~(hidden[0] | hidden[1]), np.arange(a.shape[2]) <= queries[:, None]
     if (first.causal or second.causal) and not are_masks:
-        visible &= np.arange(a.shape[2]) <= queries[:, None]
+        visible &= behind
     a, b = np.where(visible, a, 0.0), np.where(visible, b, 0.0)
     largest = max(np.abs(a).max(), np.abs(b).max())
     tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * largest
@@ -200,7 +201,7 @@ def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcom
         a, b = (np.where(visible, without_constants(x, queries), 0.0) for x in (a, b))
         has_constants = bool((np.abs(a - b) <= 2 * tolerance).all())
     residual = np.abs(a - b)
-    masks_differ = (hidden[0] != hidden[1]) & are_masks
+    masks_differ = (hidden[0] != hidden[1]) & (are_masks | behind)
     differs = (residual > 2 * tolerance) | masks_differ
     rows = [BiasRows(queries, x, 0.0, causal=not visible.all()) for x in (a, b)]
     heads = differing_heads(rows, differs, residual)
@@ -253,14 +254,15 @@ def cause_of_masks(hidden: Sequence[Bools], differs: Bools) -> Cause | None:
 
 
 def hidden_keys(bias: Floats) -> Bools:
-    """Whether a mask hides each key: -inf, or a number far below all others.
+    """Whether a mask hides each key: -inf, or one of few numbers far below all others.
 
     >>> hidden_keys(np.array([-1e9, -3.0, 0.0])), hidden_keys(np.array([-1e9, 1e9]))
     (array([ True, False, False]), array([False, False]))
     """
     low = bias <= MASKED
     visible = np.abs(bias[~low])
-    is_mask = visible.size and visible.max() <= -MASKED
+    levels = np.unique(np.rint(bias[low] / MASKED))  # biases of steep slopes have many
+    is_mask = visible.size and visible.max() <= -MASKED and len(levels) <= MASK_LEVELS
     return low if is_mask else np.isneginf(bias)
 
 

@@ -5,9 +5,10 @@ map recovers every function of position: rank = length) < ``isometric`` (inverti
 number 1). The paper defines faithful as injective. Its intent, "if there exists an inverse
 mapping", is the third rung. Both are reported.
 
-On a grid there is a rung between: ``separable``, a linear map recovers sums of one function per
-axis, a(y) + b(x). If each column depends on one axis, the rank is at most H + W - 1 and this is the
-highest rung possible. Rows before the grid have no place and are excluded.
+Grids have a further rung, ``separable``, between injective and invertible: a linear map recovers
+sums of one function per axis, a(y) + b(x). If each column depends on one axis, the rank is at most
+H + W - 1 and this is the highest possible rung. Rows before the grid have no place and are
+excluded.
 
 For lags, two verdicts are not rungs: ``symmetric in the lag`` (opposite lags share a vector, as
 ALiBi intends; its rung is collides) and, for biases, ``distinct lags`` (injective, or invertible by
@@ -230,20 +231,22 @@ def check_faithful(
     >>> check_faithful(load("dft", length=80, d=64)).closest_pair
     (0, 64)
     """
-    from pefourier.diagnosis import diagnose, without_rounding
+    from pefourier.diagnosis.diagnose import diagnose
+    from pefourier.diagnosis.wave_rules import without_rounding
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import check_formats, precision
-    from pefourier.geometry.products import toeplitz_residual
+    from pefourier.geometry.products import by_inner_products, toeplitz_residual
     from pefourier.geometry.singular_values import check_products, decompose
 
     with_prefix, query = as_encoding(encoding), None
     if is_of_pairs(with_prefix):
         with_prefix, query = with_prefix.hardest_query()
     enc = without_prefix(with_prefix)
-    check_products(enc)
-    check_formats(enc)
-    closest = closest_pair(enc, progress and progress("closest pair"))
-    factors = decompose(enc, progress and progress("singular values"))
+    inner = by_inner_products(enc)
+    check_products(inner)
+    check_formats(inner)
+    closest = closest_pair(inner, progress and progress("closest pair"))
+    factors = decompose(inner, progress and progress("singular values"))
     identified, findings = diagnose(with_prefix, closest, factors.rank)
     factors, noted = without_rounding(factors, identified, enc.eps)
     sides = enc.domain.sides if with_prefix.domain.grid else ()
@@ -254,7 +257,7 @@ def check_faithful(
     if query is not None:
         kind = partial(kind, query=query)
         noted.append(finding("bias-of-pairs", query=query))
-    losses = precision(enc, closest.distinct, closest.first, closest.distance)
+    losses = precision(inner, closest.distinct, closest.first, closest.distance)
     if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
         noted.append(finding("bfloat16-positions", distinct=computed, points=factors.n))
     distance, pair, gap = describe_closest(with_prefix, closest, factors)
@@ -272,7 +275,7 @@ def check_faithful(
         condition_number=factors.condition_number,
         inverse_error=factors.inverse_error(),
         stable_rank=factors.stable_rank,
-        toeplitz_residual=toeplitz_residual(enc),
+        toeplitz_residual=toeplitz_residual(inner),
         identified=identified,
         precision=losses,
         findings=findings + noted,

@@ -29,13 +29,11 @@ from pefourier.diagnosis.settings import (
     parameters_cause,
     settings_cause,
 )
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding
+from pefourier.encodings.encoding import Encoding, Finding, OperatorEncoding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import temperature_of
-from pefourier.questions.alignment import align_tables
 from pefourier.questions.biases import compare_biases
-from pefourier.questions.compared_grids import are_on_grids, compare_on_grids
 from pefourier.questions.model_layers import (
     compare_layers,
     has_layers,
@@ -110,8 +108,8 @@ class Comparison(Outcome, Result):
 
     @property
     def compared_names(self) -> str:
-        """What was compared, separated by commas."""
-        return ", ".join(self.compared)
+        """Compared properties, separated by commas."""
+        return ", ".join(self.compared).replace("codes", "vectors")
 
     @property
     def transform_names(self) -> str | None:
@@ -228,7 +226,7 @@ def compare(
     is_long = pairs is not None and len(first) * first.dim > LARGE and tolerance is None
     if on_grids and first.domain.sides != second.domain.sides:
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
-        return conclude(compare_on_grids(numbers, encodings), encodings, tolerance)
+        return conclude(compare_tables(numbers, encodings), encodings, tolerance)
     numbers = compare_numbers(first, second, MOST_ROWS if is_long else None)
     if numbers.max_difference is None and pairs is not None:
         numbers = compare_waves(numbers, pairs)
@@ -239,10 +237,9 @@ def compare(
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs is not None and drift_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
-    if on_grids:
-        outcome = compare_on_grids(outcome, encodings)
-    elif outcome.verdict == "different" and first.dim == second.dim and not is_explained:
-        outcome = align_tables(outcome, encodings)
+    is_sought = outcome.verdict == "different" and first.dim == second.dim and not is_explained
+    if on_grids or is_sought:
+        outcome = compare_tables(outcome, encodings)
     if are_one_resize(outcome, encodings):
         outcome = replace(outcome, verdict="the same", findings=(), positions=(), transform={})
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
@@ -253,6 +250,25 @@ def compare(
         by_length = (enc for enc in rotations if enc.params["scaling"] in BY_LENGTH)
         outcome = outcome.with_findings(*map(length_note, by_length))
     return conclude(outcome, encodings, tolerance)
+
+
+def are_on_grids(*encodings: Encoding) -> bool:
+    """Whether all are tables on grids with the same number of axes."""
+    axes = {len(enc.domain.sides) for enc in encodings}
+    are_points = all(enc.domain.kind == "position" for enc in encodings)
+    is_code = any(isinstance(enc, OperatorEncoding) for enc in encodings)
+    return are_points and not is_code and len(axes) == 1 and axes.pop() > 1
+
+
+def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
+    """Find what leads from one table to the other, which takes modules of its own."""
+    if are_on_grids(*encodings):
+        from pefourier.questions.compared_grids import compare_on_grids
+
+        return compare_on_grids(outcome, encodings)
+    from pefourier.questions.alignment import align_tables
+
+    return align_tables(outcome, encodings)
 
 
 def drift_apart(first: PairWaves, second: PairWaves) -> bool:

@@ -30,7 +30,6 @@ from pefourier.encodings.encoding import (
     FLOAT32_EPS,
     Encoding,
     Floats,
-    OperatorEncoding,
     row_blocks,
     without_prefix,
 )
@@ -48,14 +47,6 @@ SAMPLE = 64  # points on which an order is tested first
 CAUSES = {"rho": "base", "axes": "axes"}  # codes of settings; all others: coordinates
 EXCHANGE = str.maketrans("xy", "yx")
 Sides = tuple[int, ...]
-
-
-def are_on_grids(*encodings: Encoding) -> bool:
-    """Whether all are tables on grids with the same number of axes."""
-    axes = {len(enc.domain.sides) for enc in encodings}
-    are_points = all(enc.domain.kind == "position" for enc in encodings)
-    is_code = any(isinstance(enc, OperatorEncoding) for enc in encodings)
-    return are_points and not is_code and len(axes) == 1 and axes.pop() > 1
 
 
 def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:

@@ -27,6 +27,7 @@ from pefourier.diagnosis.pairs import (
     position_offset,
 )
 from pefourier.encodings.columns import rotated_columns
+from pefourier.encodings.domain import distinct
 from pefourier.encodings.encoding import (
     DeclaredEncoding,
     Encoding,
@@ -234,7 +235,7 @@ def sampled_positions(last: int, count: int) -> Places:
     first = np.arange(min(FIRST, last + 1))
     powers = 2 ** np.arange(5, 40)
     far = np.concatenate([powers - 1, powers, [last - 1, last]])
-    far = np.unique(far[(far >= len(first)) & (far <= last)])
+    far = distinct(far[(far >= len(first)) & (far <= last)])
     room = max(count - len(first), 2)
     return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
@@ -289,7 +290,7 @@ def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bo
     is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
-        between = np.unique(np.linspace(good + 1, bad, BETWEEN).astype(int))
+        between = distinct(np.linspace(good + 1, bad, BETWEEN).astype(int))
         tried = np.append(0, between)
         a, b = (scores(enc, tried, is_dense=is_dense) for enc in (first, second))
         beyond = np.any(a.apart(b)[:2] > tolerances(first, second, tried), axis=0)[1:]

@@ -442,8 +442,8 @@ def where_to_rebuild(
     """Sides of the lattice, and the points at which deltas are placed."""
     if enc.domain.irregular or enc.domain.kind in ("place", "graph"):
         raise PefourierError(
-            f"positions are rebuilt on a lattice of even steps, but the {points_in_words(enc)} of "
-            f"{enc.name} have none; use 'pefourier check-faithful' for the linear inverse"
+            f"reconstruction needs points at even steps, unlike the {points_in_words(enc)} of "
+            f"{enc.name}; use 'pefourier check-faithful' for the linear inverse"
         )
     sides = lattice_sides(enc, lattice)
     if positions is None:

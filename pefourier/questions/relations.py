@@ -35,6 +35,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.findings import finding
+from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
@@ -225,6 +226,7 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     return fit_shift(*(np.asarray(enc.table(x), dtype=float) for x in rows))
 
 
+@keep_last
 def kernel(enc: Encoding) -> Floats | None:
     r"""Mean inner product of vectors at each lag, relative to lag 0, shape (n,); see `lag_axis`.
 

@@ -11,7 +11,7 @@ fraction of a step beyond the last trained position.
 
 Vectors of two readings of a rotation have equal length. Their cosine at p is the mean over pairs of
 cos p (w - w') and measures their agreement (`pefourier.encodings.attention_decay`). Mistakes are
-named as in `pefourier.diagnosis.config_errors` and separated by commas; ``layout`` pairs neighbours
+named as in `pefourier.diagnosis.misreadings` and separated by commas; ``layout`` pairs neighbours
 in place of halves.
 """
 
@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pefourier.diagnosis.config_errors import MISREADINGS, changes_of, layer_of, misread
-from pefourier.diagnosis.pairs import Bools
+from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import (
     FARTHEST,
@@ -34,6 +33,7 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
+from pefourier.encodings.domain import Bools, distinct
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
 from pefourier.encodings.loader import source_of
@@ -376,7 +376,7 @@ def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
     if length < 3 or not len(frequencies):
         return None
     count = min(length - 1, LAGS, max(FEWEST_LAGS, COSINES // len(frequencies)))
-    lags = np.unique(np.linspace(1, length - 1, count).astype(np.int64))
+    lags = distinct(np.linspace(1, length - 1, count).astype(np.int64))
     at_once = max(1, AT_ONCE // len(frequencies))
     parts = (lags[i : i + at_once].astype(float) for i in range(0, len(lags), at_once))
     kernel = np.concatenate(
@@ -524,7 +524,7 @@ def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | Non
     differences = parting(omega, frequencies)
     below = levels_below(differences)
     points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
-    positions = np.unique(np.array(points).astype(np.int64))
+    positions = distinct(np.array(points).astype(np.int64))
     positions = positions[positions <= max(length, 2)]
     cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
     logits = logits_factor(settings) / logits_factor(enc.params)

@@ -17,6 +17,7 @@ from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import (
     BLOCK,
+    FLOAT32_EPS,
     Encoding,
     Floats,
     as_encoding,
@@ -26,7 +27,6 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.places import axis_encodings
 from pefourier.errors import PefourierError, unknown
-from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.torus import (
     aliased_shares,
     idle_shares,

@@ -13,8 +13,6 @@ from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.places import axis_names
-from pefourier.geometry.singular_values import decompose
-from pefourier.questions.relations import in_units, kernel, kernel_lines
 from pefourier.report import plot
 from pefourier.report.render import Answer, register_renderer
 
@@ -127,6 +125,8 @@ MOST_POINTS = 1000  # of a decreasing curve
 
 def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Draw singular values (for rank and conditioning), and inner products by lag or a map."""
+    from pefourier.questions.relations import kernel
+
     figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(values_axes, answers)
     kernels = [kernel(without_prefix(a.encoding)) for a in answers]
@@ -146,12 +146,17 @@ def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
     image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
     axes.plot(x[pair], y[pair], "r+", markersize=12)
     axes.set(xlabel="longitude" if domain.unit else "x", ylabel="latitude" if domain.unit else "y")
+    if domain.unit:
+        west = -180 if x.min() < 0 else 0
+        axes.set(xlim=(west, west + 360), xticks=range(west, west + 361, 90))
     axes.set_title(f"{a.encoding.label}: + closest pair", loc="left", fontsize=9)
     axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
 def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
     """Draw singular values over the largest; values at or below a dotted line count as zero."""
+    from pefourier.geometry.singular_values import decompose
+
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
@@ -198,6 +203,8 @@ def draw_kernels(
     axes: Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None]
 ) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
+    from pefourier.questions.relations import in_units, kernel_lines
+
     steps = [1.0]
     for i, (a, products) in enumerate(zip(answers, kernels, strict=True)):
         if products is None:

@@ -8,10 +8,12 @@ the user's settings.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,7 @@ SHORTEST = 8  # characters of a line
 SLACK = 0.95  # largest length of a label relative to its axis
 DENSE = 1000  # points of a curve above which single oscillations are not visible
 LINE = 0.17  # inches between lines of text
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,9 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     figure = draw_styled(draw, answers, look)
     check_pixels(kind, figure, look.dpi)
     with figure_style():
+        arrange(figure)
+    figure.set_layout_engine(None)  # otherwise everything is drawn twice
+    with figure_style():
         figure.savefig(stream, format=kind, metadata=metadata, dpi=look.dpi)
     return stream.getvalue()
 
@@ -179,7 +185,11 @@ def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure
 def fit_words(figure: Figure) -> None:
     """Break axis labels and titles into lines that fit, and space tick labels."""
     from matplotlib.text import Text
+    from matplotlib.ticker import LogFormatter
 
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if isinstance(form := axis.get_major_formatter(), LogFormatter):
+            axis.set_major_formatter(partial(plain_power, form))
     arrange(figure)  # computes sizes
     for axes in figure.axes:
         box = axes.get_window_extent()
@@ -207,6 +217,16 @@ def fit_lines(text: Text, room: float) -> None:
     while letters > SHORTEST and max(text.get_window_extent().size) > room:
         letters -= 1
         text.set_text("\n".join(fill(line, letters) for line in lines))
+
+
+def plain_power(form: Callable[[float], str], value: float, _: int) -> str:
+    r"""Format a number with raised digits, since matplotlib takes long to typeset formulas.
+
+    >>> plain_power(lambda _: r"$\mathdefault{2\times10^{-3}}$", 0.002, 0)
+    '2×10⁻³'
+    """
+    text = form(value).removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
+    return re.sub(r"\^\{(.*?)\}", lambda power: power[1].translate(RAISED), text)
 
 
 def space_ticks(axes: Axes, wide: float) -> None:

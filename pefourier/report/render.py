@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import PefourierError, shorten
+from pefourier.writing.files import read_section
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -93,19 +94,16 @@ class Template(Formatter):
         )
 
 
-@cache  # words.toml does not change; only the part of one question is parsed
+@cache
 def verdicts_of(command: str) -> dict[str, dict[str, str]]:
-    """Return the verdicts of a question, with their meaning and action.
+    """Return the verdicts of a question, with title, meaning and action; text alone is a meaning.
 
     >>> list(verdicts_of("encode"))
     ['written']
     """
-    import tomllib
-
-    tables = WORDS.read_text(encoding="utf-8").split("\n[")
-    text = "\n[".join(t for t in tables if t.startswith(f"{command}."))
-    verdicts: dict[str, dict[str, str]] = tomllib.loads(f"[{text}")[command]
-    return verdicts
+    words = dict(read_section(WORDS, command))
+    usual = {"action": words.pop("action", "")}
+    return {k: usual | ({"meaning": e} if isinstance(e, str) else e) for k, e in words.items()}
 
 
 def in_sentences(conclusion: Sequence[str]) -> str:

@@ -6,15 +6,15 @@ parameters in the catalogue. A test checks that every finding, encoding and opti
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 from pefourier.errors import PefourierError, unknown
 from pefourier.report.catalogue import assignment, name_behind, read_catalogue, spec_text
+from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import capital, paragraph
 
@@ -22,8 +22,8 @@ REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
+SEVERITIES = ("error", "warning", "note")  # of the messages of a finding
 SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
-OF_REPORTS = ("severity", "message")  # of a reported finding, not of its explanation
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,23 @@ class Term:
 
 def read_terms() -> list[Term]:
     """Read all terms: registry, findings, parameters, encodings, conventions, verdicts."""
-    groups, findings = (
-        tomllib.loads(path.read_text(encoding="utf-8")) for path in (REGISTRY, FINDINGS)
-    )
+    findings = {code: facts_of_finding({**row}) for code, row in read_toml(FINDINGS).items()}
     terms = [
         term_of(group, name, entry)
-        for group, table in {**groups, "findings": findings}.items()
+        for group, table in {**read_toml(REGISTRY), "findings": findings}.items()
         for name, entry in table.items()
     ]
     records = read_catalogue()
     terms += [*parameter_terms(records), *encoding_terms(records)]
     return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
+
+
+def facts_of_finding(row: dict[str, Any]) -> dict[str, str]:
+    """Return the facts about a finding; without a meaning, its messages with "…" for slots."""
+    opening, texts = row.pop("opening", ""), [row.pop(key) for key in SEVERITIES if key in row]
+    variants = [[*text.values()] if isinstance(text, dict) else [text] for text in texts]
+    forms = dict.fromkeys(without_slots(opening + text) for text in chain(*variants))
+    return {"meaning": f"{capital('. Or: '.join(forms))}.", **row}
 
 
 def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
@@ -71,14 +77,14 @@ def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
     if isinstance(entry, str):
         meaning, *lines = entry.split("\n")
         entry = {"meaning": meaning, **dict(line.split(": ", 1) for line in lines)}
-    facts = {key: fact for key, fact in entry.items() if key not in OF_REPORTS}
-    return Term(term, group, **{"also": also, **facts})
+    return Term(term, group, **{"also": also, **entry})
 
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
     """Yield verdicts in capitals, as in conclusions, with what to do."""
-    for command, verdicts in tomllib.loads(WORDS.read_text(encoding="utf-8")).items():
-        for name, entry in verdicts.items():
+    for command, verdicts in read_toml(WORDS).items():
+        for name, text in verdicts.items():
+            entry = {"meaning": text} if isinstance(text, str) else text
             title, action = entry.get("title", name), entry.get("action", "")
             if spelling(title) not in spellings:
                 meaning = f"Verdict of {command}. {without_slots(entry['meaning']).rstrip('.')}."

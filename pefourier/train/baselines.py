@@ -50,19 +50,15 @@ def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray
     """Return logits (n, K) of validation and test windows, the step 1, and the seconds used."""
     began = time.perf_counter()
     parts = task.folds[fold]
-    windows = task.rows[task.starts[:, None] + np.arange(task.length)]  # (W, L, C)
-    features = SEEN[name](windows, task.lengths)
+    features = SEEN[name](task.windows_at(np.arange(len(task.starts))), task.lengths)
     train, labels = features[parts.train], task.labels[parts.train]
     scores = METHODS[name](train, labels, [features[parts.valid], features[parts.test]])
     valid, test = (as_logits(decisions) for decisions in scores)
     return valid, test, 1, time.perf_counter() - began
 
 
-def windows_summed_up(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
-    """Mean, standard deviation, minimum and maximum (W, 4 C) of unpadded windows (W, L, C)."""
-    if lengths is not None:
-        padding = np.arange(windows.shape[1]) >= lengths[:, None]
-        windows = np.where(padding[..., None], np.nan, windows)
+def windows_summed_up(windows: np.ndarray, _: np.ndarray | None) -> np.ndarray:
+    """Mean, standard deviation, minimum and maximum (W, 4 C) of windows (W, L, C), without nan."""
     rules = (np.nanmean, np.nanstd, np.nanmin, np.nanmax)
     return np.concatenate([rule(windows, axis=1) for rule in rules], axis=1)
 
@@ -79,7 +75,8 @@ def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
         return windows
     positions = np.linspace(0, lengths - 1, windows.shape[1], axis=1)  # (W, L)
     before = np.minimum(positions.astype(int), np.maximum(lengths - 2, 0)[:, None])
-    low, high = (np.take_along_axis(windows, b[..., None], axis=1) for b in (before, before + 1))
+    after = np.minimum(before + 1, lengths[:, None] - 1)
+    low, high = (np.take_along_axis(windows, b[..., None], axis=1) for b in (before, after))
     return np.asarray(low + (positions - before)[..., None] * (high - low))
 
 

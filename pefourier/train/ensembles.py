@@ -124,7 +124,12 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, task, learn=options.learn)
         if arm.rms is not None:
-            check_scaling(arm, injections[arm.spec])
+            injection = injections[arm.spec]
+            if injection.act != "add" or injection.shifts or not varies(injection):
+                raise PefourierError(
+                    f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the "
+                    f"input (act {injection.act!r}), is constant over positions, or shifts them"
+                )
         arms.append(arm)
     runs = plan_runs(task, arms, options.seeds)
     return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps), runs)
@@ -149,21 +154,24 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     )
 
 
-def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
-    """Load the injection of a SPEC for a task, at its times if it has any."""
+def token_rate(model: Transformer, task: Task) -> float:
+    """Tokens per unit of time in the windows of a task."""
+    since = task.times_of_tokens(model.step, model.tokens)
+    count = np.count_nonzero(np.diff(since))  # padding has the time of the last row
+    return float(count / since[:, -1].sum()) if count else 1.0
+
+
+def load_for(
+    model: Transformer, spec: str, seed: int, task: Task, rate: float | None = None, *, learn: bool
+) -> Injection:
+    """Load the injection of a SPEC for a task, at its times if it has any.
+
+    `rate` is the `token_rate` of the windows used in training, if these are others.
+    """
     sizes, times = (model.tokens, model.d, model.heads, seed), None
     if task.times is not None:
-        times = task.times_of_tokens(task.times, model.step, model.tokens)
+        times = task.times_of_tokens(model.step, model.tokens) * (rate or token_rate(model, task))
     return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
-
-
-def check_scaling(arm: Arm, injection: Injection) -> None:
-    """Reject scaling if vectors are not added to the input, do not vary or are shifted."""
-    if injection.act != "add" or injection.shifts or not varies(injection):
-        raise PefourierError(
-            f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the input "
-            f"(act {injection.act!r}), is constant over positions, or shifts them in training"
-        )
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:

@@ -70,7 +70,7 @@ class Outcome:
     step: int  # 0 if training diverged at once: the initial weights
     seconds: float  # of its stack, divided by its members
     vectors: np.ndarray = field(default_factory=no_rows)  # trained vectors of all places
-    frequencies: np.ndarray | None = None  # (axes, pairs) of a rotation, if known
+    frequencies: np.ndarray | None = None  # of a rotation, if known, or slopes and shifts
     parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but trained vectors
     curve: np.ndarray = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
 
@@ -319,7 +319,7 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def trained_vectors(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """Return the vectors of all places of each member, and the frequencies of its rotation."""
+    """Return the vectors of all places of each member, and its frequencies or lines."""
     injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
         return [(no_rows(), injection.frequencies) for injection in injections]
@@ -332,7 +332,7 @@ def trained_vectors(program: Program) -> list[tuple[np.ndarray, np.ndarray | Non
         if injection.act in tables:
             vectors = tables[injection.act][i, :, : vectors.shape[1]].double().numpy()
         if injection.learn and rates is not None:
-            moved = p["codes.rotate"].detach()[i, : len(rates)].cpu().double().numpy()
+            moved = p[f"codes.{injection.act}"].detach()[i, : len(rates)].cpu().double().numpy()
             rates = np.where(rates != 0, moved, rates)
         pairs.append((vectors, rates))
     return pairs

@@ -7,7 +7,8 @@ Distinct vectors have shape (U, k). Places are positions (acts add and rotate), 
 sharing it. Of a rotation, training changes the frequencies: the vector of a position p, its cosines
 and sines, is rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at
 the formula and preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without
-rotation stay that way, and a rotary pair of one axis of a grid stays on that axis.
+rotation stay that way, and a rotary pair of one axis of a grid stays on that axis. Of mtan and
+time2vec at measured times, training changes slopes and shifts: vectors at other times follow.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
+from pefourier.encodings.families.learned_time import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
@@ -55,14 +57,11 @@ class Injection:
     index: np.ndarray  # (places,) rows of `codes`, or (W, places) for times of all windows
     learn: bool
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, with defaults
-    places: np.ndarray | None = None  # (U, axes) of the vectors of a rotation
-    frequencies: np.ndarray | None = None  # (axes, k / 2) radians per step, if known
+    # of rotations, if known: positions (U, axes), and radians per step (axes, k / 2); of mtan and
+    # time2vec at measured times: times and ones (U, 2), and slopes and shifts (2, k)
+    places: np.ndarray | None = None
+    frequencies: np.ndarray | None = None
     shifts: Shifts | None = None  # of CAPE and SHAPE
-
-    @property
-    def seeded(self) -> bool:
-        """Whether another seed may give other vectors."""
-        return "seed" in self.params
 
     @property
     def has_vectors(self) -> bool:
@@ -81,10 +80,14 @@ class Injection:
         return np.take(self.vectors, self.index, axis=0) if self.index.ndim == 1 else self.vectors
 
     def rotated(self, change: np.ndarray) -> "Injection":
-        """Rotation with other frequencies, changed by `change` (axes, k / 2)."""
-        cosine, sine = np.split(self.vectors, 2, axis=1)
-        rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
-        vectors = np.hstack([rotation.real, rotation.imag])
+        """Injection with other frequencies, or slopes and shifts, changed by `change`."""
+        if self.act == "add":
+            lines = self.places @ (self.frequencies + change)
+            vectors = np.hstack([lines[:, :1], np.sin(lines[:, 1:])])
+        else:
+            cosine, sine = np.split(self.vectors, 2, axis=1)
+            rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
+            vectors = np.hstack([rotation.real, rotation.imag])
         return replace(self, vectors=vectors, frequencies=self.frequencies + change)
 
 
@@ -106,7 +109,8 @@ def load_injection(
 
     On a grid, tokens are points of the grid for encodings that support grids.
 
-    With `times` (W, tokens), in steps, vectors belong to each window's times and are not trained.
+    With `times` (W, tokens), in steps, vectors belong to each window's times, and only mtan and
+    time2vec are trained.
 
     Vectors, or the frequencies of rotations, are trained with `learn`, and always if they are only
     initial values; a rotation from a file or user code without frequencies keeps its angles, and
@@ -152,7 +156,7 @@ def load_injection(
 
 
 def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
-    """Evaluate an encoding at the times (W, T) of each window's tokens, without training."""
+    """Evaluate an encoding at the times (W, T) of each window's tokens."""
     if enc.name not in WITH_TIMES.split() or enc.origin != "formula":
         known = WITH_TIMES.replace(" ", ", ")
         raise PefourierError(f"{enc.spec} has no times; --positions time supports {known}")
@@ -161,9 +165,11 @@ def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
     points, index = np.unique(times.round(9), return_inverse=True)
     table = np.asarray(enc.table(points), dtype=float)
     table = in_halves(enc, table, k) if enc.injection == "rotate" else table
-    return Injection(
-        enc.injection, table, index.reshape(times.shape), learn=False, params=enc.params
-    )
+    index, lines = index.reshape(times.shape), enc.vectors
+    if not isinstance(lines, LineAndSines):
+        return Injection(enc.injection, table, index, learn=False, params=enc.params)
+    places, waves = np.vander(points, 2), np.stack([lines.slopes, lines.shifts])
+    return Injection(enc.injection, table, index, enc.untrained, enc.params, places, waves)
 
 
 def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, Any]:

@@ -3,26 +3,28 @@
 Conventions
 -----------
 A built-in task is drawn again at each length. Inputs are scaled and the threshold is chosen as at
-the training length, without further training. If an encoding cannot supply vectors for longer
-windows, the result states why: trained vectors must all have been trained, and added vectors must
-distinguish positions. If fixed vectors of the first positions depend on the length, they may
-change.
+the training length, without further training; times are in the same unit. If an encoding cannot
+supply vectors for longer windows, the result states why: trained vectors must all have been
+trained, and added vectors must distinguish positions. If fixed vectors of the first positions
+depend on the length, they may change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.split import Task
-from pefourier.train.ensembles import Ensemble
+from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import Injection, scale_to_rms
-from pefourier.train.metrics import Scores, decide, score
+from pefourier.train.metrics import decide, score
 from pefourier.train.model import Classifier, OrderFree
+from pefourier.train.run_artifacts import threshold_of
 from pefourier.train.saved_models import apply_classifier
+from pefourier.train.store import MEASURES
 from pefourier.writing.text import agreeing
 
 
@@ -34,36 +36,38 @@ def score_lengths(
     `load` returns the injection for a classifier, SPEC, seed and task.
     """
     fold, rows = stack.task.folds[outcome.member.fold], []
-    labels, macro = stack.task.labels[fold.valid], stack.task.positive is None
     for task in tasks:
-        scores: Mapping[str, Any] = dict.fromkeys(Scores.__dataclass_fields__)
+        scores: Mapping[str, Any] = dict.fromkeys(MEASURES)
         try:
             if stack.model is None:
                 raise PefourierError("it needs windows of the length used in training")
             longer, reason = replace(stack.model, length=task.length), ""
-            injection = injection_at(stack, outcome, longer, load)
+            injection = injection_at(stack, outcome, longer, task, load)
         except PefourierError as error:
             reason = str(error)
         else:
-            x = task.rows.reshape(len(task.starts), task.length, -1)
-            x = (x - fold.mean) / fold.scale
+            x = (task.windows_at(np.arange(len(task.starts))) - fold.mean) / fold.scale
             logits = apply_classifier(longer, outcome.parameters, injection, x)
-            predicted = decide(outcome.valid, labels, logits, macro=macro)
-            scores = asdict(score(predicted, logits, task.labels, macro=macro))
+            predicted = decide(logits, threshold_of(stack.task, outcome))
+            scores = score(predicted, logits, task.labels, macro=stack.task.positive is None)
         rows.append({"length": task.length, **scores, "reason": reason})
     return rows
 
 
 def injection_at(
-    stack: Ensemble, outcome: Outcome, model: Classifier, load: Callable[..., Injection]
+    stack: Ensemble,
+    outcome: Outcome,
+    model: Classifier,
+    task: Task,
+    load: Callable[..., Injection],
 ) -> Injection | None:
-    """Return the injection of a run at another length; reject a run that has none."""
+    """Return the injection of a run for a task of another length; reject a run that has none."""
     if isinstance(model, OrderFree):
         return None
-    run = stack.runs[outcome.member.number]
-    longer = load(model, run.arm.spec, run.seed, stack.task)
+    run, trained = stack.runs[outcome.member.number], replace(model, length=stack.task.length)
+    rate = None if task.times is None else token_rate(trained, stack.task)
+    longer = load(model, run.arm.spec, run.seed, task, rate)
     if run.arm.rms is not None:
-        trained = replace(model, length=stack.task.length)
         unscaled = load(trained, run.arm.spec, run.seed, stack.task)
         longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
     return lengthen(outcome, longer, model.tokens)
@@ -79,7 +83,8 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     if not injection.learn:
         return longer
     if injection.frequencies is not None and outcome.frequencies is not None:
-        return longer.rotated(outcome.frequencies - injection.frequencies)
+        begun = injection if injection.act == "rotate" else longer
+        return longer.rotated(outcome.frequencies - begun.frequencies)
     place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
     trained = {injection.vectors[u].tobytes(): outcome.vectors[row] for u, row in place.items()}
     lacking = sum(vector.tobytes() not in trained for vector in longer.vectors)

@@ -6,44 +6,45 @@ and all four scores are means over classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from pefourier.train.store import MEASURES
 
 if TYPE_CHECKING:
     from pefourier.train.model import Transformer
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Scores of the test windows of one fold, without point adjustment."""
+def score(
+    predicted: np.ndarray, logits: np.ndarray, labels: np.ndarray, *, macro: bool
+) -> dict[str, float]:
+    """Compute `MEASURES` of test windows from predicted classes and logits (n, K).
 
-    precision: float
-    recall: float
-    f1: float
-    auprc: float  # average precision: area under precision over recall
-    accuracy: float  # share of windows with the correct predicted class
-
-
-def score(predicted: np.ndarray, logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> Scores:
-    """Compute scores of predicted classes and of logits (n, K)."""
+    `auprc` is average precision, the area under precision over recall. Points are not adjusted.
+    """
     if macro:
         scores = macro_scores(predicted, labels)
     else:
         scores = precision_recall_f1(predicted == 1, labels == 1)
-    auprc = mean_precision(logits, labels, macro=macro)
-    return Scores(*scores, auprc, float((predicted == labels).mean()))
+    values = (
+        *scores,
+        mean_precision(logits, labels, macro=macro),
+        float((predicted == labels).mean()),
+    )
+    return dict(zip(MEASURES, values, strict=True))
 
 
-def decide(
-    valid: np.ndarray, valid_labels: np.ndarray, logits: np.ndarray, *, macro: bool
-) -> np.ndarray:
-    """Predict classes from logits (n, K), by the validation threshold or the largest logit."""
-    if macro:
+def choose_threshold(valid: np.ndarray, labels: np.ndarray, *, macro: bool) -> float | None:
+    """Choose the smallest difference of logits (n, K) that predicts the positive class, if any."""
+    return None if macro else best_threshold(valid[:, 1] - valid[:, 0], labels == 1)
+
+
+def decide(logits: np.ndarray, threshold: float | None) -> np.ndarray:
+    """Predict classes from logits (n, K), by a threshold or else by the largest logit."""
+    if threshold is None:
         return np.asarray(logits.argmax(axis=1))
-    limit = best_threshold(valid[:, 1] - valid[:, 0], valid_labels == 1)
-    return np.asarray(logits[:, 1] - logits[:, 0] >= limit, dtype=int)
+    return np.asarray(logits[:, 1] - logits[:, 0] >= threshold, dtype=int)
 
 
 def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:

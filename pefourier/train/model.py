@@ -47,8 +47,9 @@ class StackVectors:
     index: Tensor  # (M, places), or (M, W, places) for times of all windows
     trained: bool  # whether any are trained
     learn: Tensor  # bool mask of trained numbers, broadcast to `start`
-    start: Tensor  # of training: the vectors, or (M, axes, k / 2) frequencies of rotations
-    places: Tensor | None = None  # (M, U, axes) of rotations
+    # of training: vectors, frequencies (M, axes, k / 2), or slopes and shifts (M, 2, k)
+    start: Tensor
+    places: Tensor | None = None  # (M, U, axes), or (M, U, 2) of times and ones
     shifts: Sequence[Tensor] = ()  # (M, T), (M, k / 2) and (M, 5) of `Shifts`
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
@@ -58,12 +59,17 @@ class StackVectors:
         """
         vectors = self.vectors
         if trained is not None and self.places is not None:
-            from pefourier.nn import rotate_pairs  # imports much more, only for rotations
-
-            change = torch.where(self.learn, trained - self.start, 0.0)
+            are_lines = self.start.shape[2] == vectors.shape[2]
+            change = torch.where(self.learn, trained if are_lines else trained - self.start, 0.0)
             # no matrix product: a GPU would compute its angles in bfloat16
-            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k / 2)
-            vectors = rotate_pairs(vectors, angle.cos(), angle.sin())
+            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k or k / 2)
+            if are_lines:
+                moved = torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=2)
+                vectors = torch.where(self.learn.any(dim=1, keepdim=True), moved, vectors)
+            else:
+                from pefourier.nn import rotate_pairs  # imports much more, only for rotations
+
+                vectors = rotate_pairs(vectors, angle.cos(), angle.sin())
         elif trained is not None:
             vectors = torch.where(self.learn, trained, vectors)
         index = self.index

@@ -62,11 +62,11 @@ class Options:
     dataset: Annotated[
         tuple[str, ...],
         "NAME|PATH",
-        f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; only position solves them; "
+        f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; they require positions; "
         f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
-        "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y and optionally "
-        "groups (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or a "
-        ".csv with columns time, series, label, optionally group, and channels. Repeatable.",
+        "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y, optionally groups "
+        "and times (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or "
+        "a .csv with columns time, series, label, optionally group, and channels. Repeatable.",
     ] = ("order:length=24,noise=0.25",)
     data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
@@ -77,9 +77,9 @@ class Options:
     positive: Annotated[
         tuple[str, ...],
         "NAME",
-        "Class for precision, recall and F1 in data with two classes (default: the rarer; the "
-        "anomaly in recordings, the second class in built-in tasks; none if the rarer has 40% or "
-        "more, which averages scores over both). Repeatable, one name per dataset.",
+        "Class for precision, recall and F1 in data with two classes. Repeatable, one name per "
+        "dataset (default: the rarer; the anomaly in recordings, the second class in built-in "
+        "tasks; none if the rarer has 40% or more, which averages scores over both).",
     ] = ()
     test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
     encoding: Annotated[

@@ -12,7 +12,8 @@ from pefourier.train.decision import Decision
 from pefourier.train.metrics import TERMS
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.summary import COLLIDES, LEAKY, MEASURES, DatasetSummary, Summary
+from pefourier.train.store import MEASURES
+from pefourier.train.summary import COLLIDES, LEAKY, DatasetSummary, Summary
 from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import (

@@ -30,6 +30,7 @@ from pefourier.train.options import (
     SYNTHETIC,
     WITHOUT_VECTORS,
     Options,
+    Positions,
 )
 from pefourier.writing.files import check_suffix, reason
 
@@ -149,9 +150,7 @@ def list_candidates(options: Options) -> list[Tuning]:
     searched = parse_search(options.search)
     count = int(np.prod([len(values) for values in searched.values()], dtype=object))
     if count > MOST_CHOICES:
-        raise PefourierError(
-            f"--search has {count} combinations, and at most {MOST_CHOICES} are allowed"
-        )
+        raise PefourierError(f"--search allows {MOST_CHOICES} combinations, got {count}")
     fixed = {name: [getattr(options, name)] for name in TUNED if name not in searched}
     settings = searched | fixed
     choices = product(*settings.values())
@@ -192,14 +191,14 @@ def parse_lengths(text: str | None) -> tuple[int, ...]:
     return lengths
 
 
-def draw_longer(name: str, lengths: Sequence[int]) -> list[Task]:
+def draw_longer(name: str, lengths: Sequence[int], positions: Positions = "index") -> list[Task]:
     """Draw the task of a name at other lengths."""
     if lengths and (name.partition(":")[0] not in SYNTHETIC or sides_of_task(name)):
         raise PefourierError(
-            f"--test-length needs a built-in task of one axis, order or lags; {shown(name)} has a "
-            "fixed length"
+            f"--test-length needs a built-in task of one axis, order, lags or irregular; "
+            f"{shown(name)} has a fixed length"
         )
-    return [load_task(with_length(name, length)) for length in lengths]
+    return [load_task(with_length(name, n), Options(positions=positions)) for n in lengths]
 
 
 def name_once(options: Options) -> Options:
@@ -219,7 +218,7 @@ def check_options(options: Options) -> None:
         check_methods(methods)
     for name in options.dataset:
         check_dataset(name)
-        draw_longer(name, parse_lengths(options.test_length))
+        draw_longer(name, parse_lengths(options.test_length), options.positions)
     for spec in (parse_arm(name).spec for name in options.encoding):
         if spec == "-":
             raise PefourierError("-e -: standard input can be read once; name a file")
@@ -231,9 +230,10 @@ def check_options(options: Options) -> None:
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
     if options.find is not None and not 1e-6 <= options.find <= 1:
         raise PefourierError(f"--find must be from 1e-06 to 1, got {options.find}")
-    without_times = options.learn or options.save_models or options.test_length
-    if without_times and options.positions == "time":
-        raise PefourierError("--positions time excludes --learn, --save-models and --test-length")
+    scaled = [name for name in options.encoding if AT_RMS in name and options.save_models]
+    if options.positions == "time" and (options.learn or scaled):
+        unfit = f"--save-models with {shown(scaled[0])}" if scaled else "--learn"
+        raise PefourierError(f"--positions time excludes {unfit}; omit one of them")
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
 
@@ -258,6 +258,4 @@ def make_folder(flag: str, folder: str) -> None:
         with TemporaryFile(dir=folder) as trial:
             trial.write(b"codes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise PefourierError(
-            f"{flag} {shown(folder)}: {reason(error)}; choose another folder"
-        ) from error
+        raise PefourierError(f"{flag} {shown(folder)}: {reason(error)}; choose another") from error

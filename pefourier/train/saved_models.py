@@ -6,11 +6,15 @@
 A file has the parameters of the classifier by name, `vectors` (the vectors of its encoding),
 `frequencies` of rotations, `mean` and `scale` of the channels, and `settings`, bytes of JSON with
 sizes, classes and threshold. Other commands read it as a SPEC and describe the trained vectors.
+
+A classifier trained with --positions time has a `rate`, in tokens per unit of time, and needs the
+times of the windows that it classifies. Its `codes` are those of even times. If slopes and shifts
+were trained, they are `lines`.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +23,12 @@ import torch
 from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data.examples import check_lengths
+from pefourier.train.data.examples import check_lengths, check_times
 from pefourier.train.data.split import Task
+from pefourier.train.ensembles import token_rate
 from pefourier.train.fit import Outcome
-from pefourier.train.injection import ACTS, Injection, count_places
+from pefourier.train.injection import ACTS, WITH_TIMES, Injection, count_places, load_injection
+from pefourier.train.metrics import decide
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.run_artifacts import name_of_run, threshold_of
 from pefourier.train.store import Key, parse_json
@@ -44,7 +50,8 @@ def apply_classifier(
 ) -> np.ndarray:
     """Logits (n, K) of scaled windows x (n, length, channels), in float32.
 
-    Rows from `lengths` (n,) on are padding; their values are ignored.
+    Rows from `lengths` (n,) on are padding; their values are ignored. An injection of times has the
+    times of these windows.
     """
     p = {name: torch.as_tensor(w, dtype=torch.float32)[None] for name, w in parameters.items()}
     injected = {} if injection is None else stack_vectors([injection], CPU, torch.float32)
@@ -55,7 +62,8 @@ def apply_classifier(
     for start in range(0, len(x), AT_A_TIME):
         chunk = slice(start, start + AT_A_TIME)
         rows = None if lengths is None else torch.as_tensor(lengths[None, chunk])
-        logits.append(model.logits(p, injected, torch.as_tensor(x[None, chunk]), None, rows)[0])
+        windows, part = torch.arange(len(x))[None, chunk], torch.as_tensor(x[None, chunk])
+        logits.append(model.logits(p, injected, part, None, rows, windows)[0])
     return torch.cat(logits).double().numpy()
 
 
@@ -71,44 +79,71 @@ class TrainedClassifier:
     scale: np.ndarray
     classes: tuple[str, ...]
     threshold: float | None  # of two classes: smallest difference of logits for the second class
+    rate: float | None = None  # tokens per unit of time; None: encodes token numbers
+    seed: int = 0  # of random vectors
 
-    def logits(self, x: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+    def logits(
+        self, x: np.ndarray, lengths: np.ndarray | None = None, times: np.ndarray | None = None
+    ) -> np.ndarray:
         """Logits (n, K) of unscaled windows x (n, length, channels).
 
-        Shorter windows are padded and have `lengths` (n,) rows.
+        Shorter windows are padded and have `lengths` (n,) rows. A classifier that encodes times
+        needs the `times` (n, length) of all rows.
         """
         x = np.asarray(x, dtype=float)
         shape = (self.model.length, self.model.channels)
         if x.ndim != 3 or x.shape[1:] != shape:
-            raise PefourierError(
-                f"expected windows of shape (n, {shape[0]}, {shape[1]}), got {x.shape}"
-            )
+            raise PefourierError(f"expected windows (n, {shape[0]}, {shape[1]}), got {x.shape}")
         scaled = (x - self.mean) / self.scale
         if lengths is not None:
             lengths = check_lengths("x", np.asarray(lengths), *x.shape[:2])
-        return apply_classifier(self.model, self.parameters, self.injection, scaled, lengths)
+        if self.injection is not None and (times is None) != (self.rate is None):
+            way_out = "row numbers; omit times" if times is not None else "times; pass times"
+            raise PefourierError(f"this classifier encodes {way_out} of shape {x.shape[:2]}")
+        if times is None or self.rate is None or not isinstance(self.model, Transformer):
+            return apply_classifier(self.model, self.parameters, self.injection, scaled, lengths)
+        tokens = check_times("x", times, x.shape[:2], lengths)[:, :: self.model.step]
+        tokens = (tokens[:, : self.model.tokens] - tokens[:, :1]) * self.rate
+        lines = None if self.injection is None else self.injection.frequencies
+        logits = []
+        for start in range(0, len(x), AT_A_TIME):
+            part = slice(start, start + AT_A_TIME)
+            rest = scaled[part], None if lengths is None else lengths[part]
+            injection = inject_at(self.encoding, self.model, self.seed, lines, tokens[part])
+            logits.append(apply_classifier(self.model, self.parameters, injection, *rest))
+        return np.concatenate(logits)
 
-    def predict(self, x: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
+    def predict(
+        self, x: np.ndarray, lengths: np.ndarray | None = None, times: np.ndarray | None = None
+    ) -> np.ndarray:
         """The class of each window, as an index into `classes`."""
-        logits = self.logits(x, lengths)
-        if self.threshold is None:
-            return np.asarray(logits.argmax(axis=1))
-        return np.asarray(logits[:, 1] - logits[:, 0] >= self.threshold, dtype=int)
+        return decide(self.logits(x, lengths, times), self.threshold)
+
+
+def inject_at(
+    spec: str, model: Transformer, seed: int, lines: np.ndarray | None, times: np.ndarray
+) -> Injection:
+    """Return the injection of a SPEC at times (n, tokens), with slopes and shifts as trained."""
+    injection = load_injection(spec, model.tokens, model.d, model.heads, seed, times=times)
+    if lines is None or injection.frequencies is None:
+        return injection
+    return injection.rotated(lines - injection.frequencies)
 
 
 def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
     """Write the trained classifier of a run into a folder."""
-    m, fold, injection = outcome.member, task.folds[outcome.member.fold], None
+    m, fold, injection, rate = outcome.member, task.folds[outcome.member.fold], None, None
     if isinstance(model, Transformer):
-        vectors, places, rates = (
-            outcome.vectors,
-            np.arange(len(outcome.vectors)),
-            outcome.frequencies,
-        )
+        vectors, rates = outcome.vectors, outcome.frequencies
+        if task.times is not None:
+            rate, even = token_rate(model, task), np.arange(model.tokens)[None]
+            at_even = inject_at(m.encoding, model, m.seed, rates, even)
+            vectors = at_even.vectors[at_even.index[0]]
+        places = np.arange(len(vectors))
         injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
-    threshold = None if task.positive is None else threshold_of(task, outcome)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
-    classifier = TrainedClassifier(m.encoding, model, *numbers, task.classes, threshold)
+    settings = task.classes, threshold_of(task, outcome), rate, m.seed
+    classifier = TrainedClassifier(m.encoding, model, *numbers, *settings)
     path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
     save_classifier(str(path), classifier)
 
@@ -127,12 +162,15 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
         "act": classifier.injection.act if classifier.injection else None,
         "classes": list(classifier.classes),
         "threshold": classifier.threshold,
+        "rate": classifier.rate,
+        "seed": classifier.seed,
     }
     tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
     if classifier.injection is not None:
         tensors["codes"] = classifier.injection.table().astype(np.float32)
         if classifier.injection.frequencies is not None:
-            tensors["frequencies"] = classifier.injection.frequencies[::-1].astype(np.float32)
+            rates = classifier.injection.frequencies.astype(np.float32)
+            tensors |= {"frequencies": rates[::-1]} if classifier.rate is None else {"lines": rates}
     tensors |= {"mean": classifier.mean, "scale": classifier.scale}
     tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
     write_whole(path, lambda stream: write_tensors(stream, tensors))
@@ -168,5 +206,10 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
         if act not in ACTS or vectors.ndim != 2 or len(vectors) != count_places(act, model.tokens):
             raise ValueError("its vectors do not match its tokens")
         injection = Injection(act, vectors, np.arange(len(vectors)), learn=False)
+        injection = replace(injection, frequencies=arrays.get("lines"))
+    rate, seed = settings.get("rate"), settings.get("seed", 0)
+    if rate is not None and settings["encoding"].partition(":")[0] not in WITH_TIMES.split():
+        raise ValueError("its encoding has no times")
     numbers = model, parameters, injection, mean, scale, tuple(settings["classes"])
-    return TrainedClassifier(settings["encoding"], *numbers, limit and float(limit))
+    limits = limit and float(limit), rate and float(rate), int(seed)
+    return TrainedClassifier(settings["encoding"], *numbers, *limits)

@@ -20,9 +20,9 @@ from pefourier.train.chance import chance_of
 from pefourier.train.decision import ALL, Decision, decide, decide_ranks, verdict_on
 from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
 from pefourier.train.statistics import Difference, Mean
+from pefourier.train.store import MEASURES
 
 REFERENCE = "sinusoidal"
-MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LEAKY = "leaky split"
 Rows = Sequence[Mapping[str, Any]]  # of results.jsonl
 COLLIDES = "vectors collide"  # of encodings that give several tokens one vector

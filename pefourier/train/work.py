@@ -17,7 +17,7 @@ import time
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train import ensembles, request
+from pefourier.train import baselines, ensembles, lengths, request, run_artifacts, saved_models
 from pefourier.train.compiling import Compiler, seconds_of_step
 from pefourier.train.data.split import Task
 from pefourier.train.device_data import Resident, batch_and_steps, put_on_device
@@ -93,10 +93,8 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
 
 def note_lost_models(folder: str, planned: Sequence[Ensemble], done: set[Key], say: Note) -> None:
     """Report how many previously finished runs have no model in the folder."""
-    from pefourier.train.saved_models import file_of_model
-
     keys = {key for stack in planned if stack.model is not None for key in stack.keys}
-    if lost := sum(not file_of_model(folder, key).is_file() for key in keys & done):
+    if lost := sum(not saved_models.file_of_model(folder, key).is_file() for key in keys & done):
         say(f"no model in {shown(folder)} for {lost} of the runs that finished before")
 
 
@@ -134,7 +132,8 @@ class Work:
         self.compiler = Compiler(self.options.compile, self.reporter.note or (lambda _: None))
         self.load = cache(partial(ensembles.load_for, learn=self.options.learn))
         lengths = request.parse_lengths(self.options.test_length)
-        self.longer = {name: request.draw_longer(name, lengths) for name in self.options.dataset}
+        draw = partial(request.draw_longer, lengths=lengths, positions=self.options.positions)
+        self.longer = {name: draw(name) for name in self.options.dataset}
 
     def train_share(self, share: Iterable[int]) -> None:
         """Train this rank's unfinished stacks in sequence."""
@@ -161,10 +160,8 @@ class Work:
     def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
         """Store rows and traces of runs."""
         if self.store.path is not None:
-            from pefourier.train.run_artifacts import write_trace
-
             for row, trace in zip(rows, traces, strict=True):
-                write_trace(self.store.path, key_of(row), trace)
+                run_artifacts.write_trace(self.store.path, key_of(row), trace)
         self.store.append(row for row in rows if key_of(row) not in self.done)
         self.rows += rows
 
@@ -199,10 +196,8 @@ class Work:
             for tuning in tunings
         ]
         if stack.model is None:
-            from pefourier.train.baselines import fit_method
-
             method = stack.runs[0].arm.spec
-            return [Outcome(m, *fit_method(method, stack.task, m.fold)) for m in members]
+            return [Outcome(m, *baselines.fit_method(method, stack.task, m.fold)) for m in members]
         if self.resident is None or self.resident.task is not stack.task:
             self.resident = put_on_device(stack.task, self.experiment.device)
         schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
@@ -232,7 +227,7 @@ class Work:
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
         """Return the injection of a run; the order-free baseline and other methods have none."""
         injection = resolved.injections.get(run.arm.spec, NOTHING)
-        if run.seed and injection.seeded:
+        if run.seed and "seed" in injection.params:  # other seeds may have other vectors
             injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
         return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
 
@@ -241,19 +236,13 @@ class Work:
         task, folder, traces = stack.task, self.options.save_models, list[bytes]()
         rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
         if longer := self.longer.get(task.name):
-            from pefourier.train.lengths import score_lengths
-
             for row, outcome in zip(rows, outcomes, strict=True):
-                row["tested"] = score_lengths(stack, outcome, longer, self.load)
+                row["tested"] = lengths.score_lengths(stack, outcome, longer, self.load)
         if self.store.path is not None or self.group is not None:
-            from pefourier.train.run_artifacts import trace_of
-
-            traces = [trace_of(task, outcome) for outcome in outcomes]
+            traces = [run_artifacts.trace_of(task, outcome) for outcome in outcomes]
         if folder is not None and stack.model is not None:
-            from pefourier.train.saved_models import save_model
-
             for outcome in outcomes:
-                save_model(folder, task, outcome, stack.model)
+                saved_models.save_model(folder, task, outcome, stack.model)
         self.put_away(rows, traces)  # last: a run with a row is never trained again
         return rows, traces
 
@@ -270,16 +259,15 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
     """Return a line of results.jsonl."""
     member, task = outcome.member, stack.task
     searched = () if member.tuning is None else request.parse_search(experiment.options.search)
-    fold, macro = task.folds[member.fold], task.positive is None
-    labels = task.labels[fold.test]
-    predicted = decide(outcome.valid, task.labels[fold.valid], outcome.test, macro=macro)
+    labels = task.labels[task.folds[member.fold].test]
+    predicted = decide(outcome.test, run_artifacts.threshold_of(task, outcome))
     confusion = count_confusions(predicted, labels, len(task.classes))
     return {
         "dataset": task.name,
         "encoding": member.encoding,
         "seed": member.seed,
         "fold": member.fold,
-        **asdict(score(predicted, outcome.test, labels, macro=macro)),
+        **score(predicted, outcome.test, labels, macro=task.positive is None),
         "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
         **ensembles.facts_of_fold(task, member.fold),
@@ -302,6 +290,5 @@ def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
     if not isinstance(stack.model, Transformer) or not added:
         return []
     fold = task.folds[outcome.member.fold]
-    starts = task.starts[fold.test[:AT_ONCE]]
-    windows = (task.rows[starts[:, None] + np.arange(task.length)] - fold.mean) / fold.scale
+    windows = (task.windows_at(fold.test[:AT_ONCE]) - fold.mean) / fold.scale
     return score_terms(stack.model, outcome.parameters, outcome.vectors, windows)

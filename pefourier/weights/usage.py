@@ -32,6 +32,7 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
+from pefourier.report.render import verdicts_of
 from pefourier.weights import quantise, summary
 from pefourier.weights.model import (
     LayerEnergies,
@@ -179,8 +180,10 @@ class Usage(Result):
 
     @property
     def preferences(self) -> str:
-        """Return each rotation with its preference."""
-        return "; ".join(f"{use.name}: {use.preference}" for use in self.rotations)
+        """Return each rotation with the title of its preference."""
+        words = verdicts_of("usage")
+        named = ((use.name, use.preference) for use in self.rotations)
+        return "; ".join(f"{name}: {words[code].get('title', code)}" for name, code in named)
 
     @property
     def kinds(self) -> list[summary.PairKind]:

@@ -1,6 +1,7 @@
 """Declared structure avoids dense computations where a short one is exact."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pefourier.encodings.grids import on_grid
 from pefourier.encodings.places import axis_encodings
 from pefourier.encodings.sources.tables import read_table, rows_of_vectors, write_table
 from pefourier.errors import PefourierError
-from pefourier.geometry import even_odd_svd, precision, singular_values
+from pefourier.geometry import even_odd_svd, keep_last, precision, singular_values
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, first_duplicate, format_losses
 from pefourier.geometry.singular_values import decompose
@@ -93,10 +94,25 @@ def test_a_grid_by_its_axes_is_never_decomposed_whole(monkeypatch):
     position_functions(enc, [(3, 4)])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert shapes == 2 * [(83, 256)]
+    assert shapes == [(83, 256)]  # once for both
     assert peak < 0.9 * 8 * 40 * 44 * 256
     assert result.distinct == 40 * 44
     assert check_faithful(build("axial", d=64, grid=(150, 200))).distinct == 30_000
+
+
+def test_results_about_the_last_encoding_are_kept_and_only_those():
+    requested = []
+
+    @keep_last
+    def count(enc, *rest):
+        requested.append((enc.name, *rest))
+        return len(requested)
+
+    first, second = build("dft", length=4, d=4), build("rope", length=4, d=4)
+    assert [count(first, 1), count(first), count(second), count(first)] == [1, 1, 2, 3]
+    enc = build("sinusoidal", length=9, d=4)
+    assert decompose(enc) is decompose(enc)
+    assert decompose(enc) is not decompose(replace(enc))
 
 
 def test_orthogonal_rows_need_no_decomposition(monkeypatch):
@@ -107,6 +123,34 @@ def test_orthogonal_rows_need_no_decomposition(monkeypatch):
         assert result.inverse_error == 0.0
     rebuilt = position_functions(build("dft", length=1500, d=1500), [0, 749, 1499])
     assert max(r.inverse_error for r in rebuilt.reconstructions) <= 1e-15
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 12])
+def test_declared_inner_products_answer_as_the_table_does(n):
+    enc = build("onehot", length=n, d=12)
+    rows, lag = enc.table(), np.subtract.outer(np.arange(n), np.arange(n))
+    np.testing.assert_allclose(rows @ rows.T, enc.kernel.kernel(lag), atol=1e-15)
+    answers = [check_faithful(x).to_dict() for x in (enc, replace(enc, kernel=None))]
+    assert answers[0].keys() == answers[1].keys()
+    for key, value in answers[0].items():
+        is_number = isinstance(value, float)
+        assert value == (
+            pytest.approx(answers[1][key], abs=1e-12) if is_number else answers[1][key]
+        )
+
+
+def test_orthonormal_rows_beyond_memory_are_isometric(rng):
+    n = 2**14
+    enc = build("onehot", length=n, d=n)
+    rows = rng.integers(0, n, 50)
+    sample = enc.vectors(rows)
+    np.testing.assert_array_equal(sample @ sample.T, np.equal.outer(rows, rows))
+    result = check_faithful(enc)
+    assert (result.verdict, result.rank, result.distinct) == ("isometric", n, n)
+    assert (result.condition_number, result.inverse_error) == (1.0, 0.0)
+    assert result.min_distance == pytest.approx(2**0.5, rel=1e-12)
+    assert {loss.distinct_cast for loss in result.precision.values()} == {n}
+    assert {loss.distinct_phase for loss in result.precision.values()} == {None}
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".safetensors"])

@@ -73,8 +73,7 @@ def check_answers(rng, sides):
     """Both commands warn about each mistake after a row that is declared as a prefix."""
     for table, reported, grid, row in errors_of(rng, sides, (64,)):
         (warning,) = misread(table, reported)
-        expected = f"a {size_of(grid)} grid"
-        expected += f" that begins at row {row + 1}" if row else ","
+        expected = f"a {size_of(grid)} grid from row {row + 1} on"
         assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
         assert expected in warning.message
         assert ("transposed" in warning.message) == (sorted(reported) == sorted(grid) and not row)
@@ -114,7 +113,7 @@ def test_report_warns_as_well(run, folder, rng):
     table, token = drawn(rng, (7, 7), (64,))
     np.save(folder / "t.npy", np.vstack([table, token]))
     done = run("report", "t.npy", "--grid", "7x7", "--prefix", "1")
-    assert "7x7 grid that begins at row 0" in " ".join(done.out.split())
+    assert "7x7 grid from row 0 on" in " ".join(done.out.split())
 
 
 def test_means_of_lines_are_those_of_a_double_loop(rng):

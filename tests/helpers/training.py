@@ -16,8 +16,7 @@ from pefourier.train.model import Transformer
 from pefourier.train.options import Options
 from pefourier.train.request import Schedule
 from pefourier.train.run import run_comparison
-from pefourier.train.store import Row
-from pefourier.train.summary import MEASURES
+from pefourier.train.store import MEASURES, Row
 
 SMALL = {
     "dataset": ("order:count=60,length=6",),

@@ -1,13 +1,14 @@
 """Attention biases by head: matrices, lags, slopes and buckets from arrays, files and functions."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.encoding import as_encoding
+from pefourier.encodings.encoding import as_encoding, from_bias
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.errors import PefourierError
 from pefourier.questions.biases import slope_rule
@@ -83,6 +84,26 @@ def test_only_constants_of_queries_are_ignored():
     assert not compare(bias, bias + rng.normal(size=(4, 1, N))).same
     two_sided = -alibi_slopes(4)[:, None, None] * -LAG
     assert compare(two_sided, np.broadcast_to(row, bias.shape)).same
+
+
+@pytest.mark.parametrize("name", ["alibi", "kerple"])
+@pytest.mark.parametrize("factor", [1e3, 1e6, 1e30])
+def test_steep_biases_are_not_read_as_masks(name, factor):
+    """A bias times 1e6 was equal to the bias, since its numbers hid all keys but one."""
+    enc = load(name, 40, 4)
+    steep = replace(enc, vectors=lambda x: factor * enc.vectors(x))
+    found = compare(enc, steep)
+    assert found.verdict == "different"
+    assert found.max_difference == pytest.approx((factor - 1) * np.abs(enc.table()).max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("mask", [-np.inf, -1e9])
+def test_keys_before_the_query_that_one_bias_hides_are_a_difference(mask):
+    matrix = -np.abs(np.subtract.outer(np.arange(12), np.arange(12)))[None].astype(float)
+    window = np.where(matrix < -4, mask, matrix)
+    assert compare(from_bias(matrix), from_bias(window)).verdict == "different"
+    future = np.where(np.tri(12, dtype=bool), matrix, mask)
+    assert compare(from_bias(matrix), from_bias(future)).verdict == "the same"
 
 
 def test_no_order_scale_or_sign_makes_biases_the_same():

@@ -256,7 +256,7 @@ def test_an_order_is_searched_only_for_equal_frequencies(monkeypatch, change, se
     """An order of columns is searched only if the frequencies agree up to order and sign."""
     calls = []
     monkeypatch.setattr(
-        "pefourier.questions.compare.align_tables", lambda outcome, _: calls.append(1) or outcome
+        "pefourier.questions.alignment.align_tables", lambda outcome, _: calls.append(1) or outcome
     )
     omega = 1e4 ** -(np.arange(64) / 64)
     other = {

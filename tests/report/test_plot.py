@@ -7,6 +7,8 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.mathtext import MathTextParser
 from published_configs import PUBLISHED
 from tiny_models import write_model
 
@@ -45,6 +47,16 @@ def test_curves_are_the_numbers_of_the_answers(pair):
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
     means = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
     np.testing.assert_allclose(right.lines[0].get_ydata(), means, atol=1e-14)
+
+
+def test_a_figure_is_drawn_once_and_without_formulas(monkeypatch):
+    """Both take most of the time of a page."""
+    drawn, draw = [], Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda *args: drawn.append(draw(*args)))
+    monkeypatch.setattr(MathTextParser, "parse", None)
+    answers = [answer_of(check_faithful(load("rope", 4000, 16)))]
+    assert b"10\xe2\x81\xbb" in plot.render("svg", faithful, answers)
+    assert len(drawn) == 1
 
 
 def test_tables_of_two_lengths_are_compared_as_far_as_both_go():

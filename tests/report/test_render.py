@@ -27,7 +27,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.render import WORDS, answer_of, renderer_of
+from pefourier.report.render import WORDS, answer_of, renderer_of, verdicts_of
 from pefourier.writing.files import read_toml
 
 
@@ -271,7 +271,7 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
     verdict, result = CASES[number][0], case_result(number)
     record = result.to_dict()
     assert (result.verdict, record["verdict"]) == (verdict, verdict)
-    words = read_toml(WORDS)[renderer_of(result).command][verdict]
+    words = verdicts_of(renderer_of(result).command)[verdict]
     stated = (
         f"{words.get('title', verdict).upper()}. {record['meaning']} {record['action']}".rstrip()
     )
@@ -283,7 +283,7 @@ def test_every_verdict_of_the_words_is_reached_by_a_case():
     results = map(case_result, range(len(CASES)))
     reached = {(renderer_of(result).command, result.verdict) for result in results}
     words = read_toml(WORDS)
-    assert {(name, verdict) for name in words for verdict in words[name]} == reached
+    assert {(name, verdict) for name in words for verdict in verdicts_of(name)} == reached
 
 
 @pytest.mark.parametrize("name", BUILDERS)

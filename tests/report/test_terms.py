@@ -14,6 +14,7 @@ from pefourier.cli.main import program
 from pefourier.cli.page_commands import command_terms
 from pefourier.cli.registry import options_of
 from pefourier.report.catalogue import read_catalogue
+from pefourier.report.render import verdicts_of
 from pefourier.report.terms import (
     WORDS,
     explanation,
@@ -40,6 +41,16 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
     assert set(re.findall(r'(?:inding|says)\(\s*"([a-z0-9-]+)"', sources)) <= vectors
     assert [code for code in vectors if f'"{code}"' not in sources] == []
     assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has all messages
+
+
+def test_a_finding_without_a_meaning_is_explained_by_its_messages():
+    (missing,), (cosines,), (base,) = (
+        [t for t in find_terms(code, TERMS) if t.group == "findings"]
+        for code in ("axis-missing", "lone-cosines", "base")
+    )
+    assert missing.meaning.startswith("The coordinate … has no effect: for equal …, ")
+    assert cosines.meaning.count(". Or: ") == 1
+    assert "…" not in base.meaning
 
 
 def test_every_encoding_parameter_and_option_has_a_term():
@@ -134,7 +145,7 @@ def test_rounding_errors_are_those_that_quantise_states():
 
 
 def test_every_title_of_a_verdict_is_found_without_slots():
-    verdicts = tomllib.loads(WORDS.read_text()).values()
+    verdicts = map(verdicts_of, tomllib.loads(WORDS.read_text()))
     titles = {entry.get("title", name) for words in verdicts for name, entry in words.items()}
     assert [title for title in titles if not find_terms(title.upper(), EVERY)] == []
     of_verdicts = [t for t in TERMS if t.group == "conclusions"]

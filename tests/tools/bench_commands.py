@@ -45,6 +45,7 @@ check-faithful sinusoidal --length 1000000 --d 64
 check-faithful axial --grid 64x64 --d 1152
 check-faithful axial --grid 128x128 --d 768
 check-faithful dft --length 16384 --d 16384
+check-faithful onehot --length 16384 --d 16384
 check-faithful table.npy
 context config.json
 context config.json --length 1m

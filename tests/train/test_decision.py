@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pytest
+import simulate_tests as simulation
+from scipy import stats
 from training import of_datasets, result
 
 from pefourier.report.forms import as_json
@@ -218,6 +220,58 @@ def test_a_pair_with_the_reference_is_decided_by_its_own_p():
     own = statistics.compare_pairs(runs, references, one_fold)
     for (name, _), d in zip(references, own, strict=True):
         assert d.p_holm <= found["arm 0", name].p_holm
+
+
+def arms(rng, means, units=8, spread=0.02):
+    """Runs whose means are as said."""
+    drawn = {e: rng.normal(0, spread, units) for e in means}
+    return {e: mean + drawn[e] - drawn[e].mean() for e, mean in means.items()}
+
+
+def worse_of(runs, first="a"):
+    """What is worse by all pairs, differences from the first, and unlimited windows."""
+    chance, others = Chance(np.zeros(len(runs[first]))), [e for e in runs if e != first]
+    found = statistics.compare_pairs(runs, [(e, first) for e in others], chance)
+    return set(decision.decide(runs, dict(zip(others, found, strict=True)), chance, 0.1, {}).worse)
+
+
+def test_what_is_worse_than_the_best_is_what_each_step_says(rng):
+    """Steps as SciPy has them: of the table, of all other pairs, of the mean of the others."""
+    verdicts = []
+    for _ in range(60):
+        means = {e: 0.8 + rng.choice((0, 0.02, 0.04)) + rng.normal(0, 0.003) for e in "abcd"}
+        runs, top = arms(rng, means), max(means, key=means.get)
+        p = {e: stats.ttest_rel(runs[e], runs["a"]).pvalue for e in "bcd"}
+        step = dict(zip("bcd", statistics.holm([p[e] for e in "bcd"]), strict=True))
+        expected = {e if means[e] < means["a"] else "a" for e in "bcd" if step[e] < 0.05}
+        number = 1
+        while True:
+            left, new = [e for e in "abcd" if e not in expected], set()
+            if "a" not in left:
+                pairs = [(e, f) for e in left for f in left if means[e] < means[f]]
+                level, number = 0.05 / max(len(pairs), 1), 2
+                new = {e for e, f in pairs if stats.ttest_rel(runs[e], runs[f]).pvalue < level}
+            elif top != "a":
+                number = 3
+                for e in {*left} - {"a"}:
+                    rest = np.mean([runs[f] for f in left if f != e], axis=0)
+                    less = stats.ttest_rel(runs[e], rest, alternative="less").pvalue
+                    new |= {e} if less < 0.05 * decision.SHARED / (len(left) - 1) else set()
+            if not new:
+                break
+            verdicts.append(number)
+            expected |= new
+        assert worse_of(runs) == expected
+    assert {2, 3} <= {*verdicts}
+
+
+def test_the_headline_of_noise_names_a_best_encoding_in_a_twentieth_at_most():
+    """Two families of Holm's method, as before, do so more often."""
+    wrong, _ = simulation.headline_rates((0,) * 6, 30, 120)
+    assert wrong[2] <= 0.05 + 2 * (0.05 * 0.95 / 120) ** 0.5
+    assert wrong[2] < wrong[0]
+    _, named = simulation.headline_rates((0, 0, 0, 0, 0, 1), 30, 40)
+    assert named[2] > 0.9
 
 
 def test_ranks_decide_over_datasets_where_they_report_something():

@@ -15,6 +15,7 @@ from pefourier.train import device_data, fit, lengths, model, report
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for
 from pefourier.train.injection import scale_to_rms
+from pefourier.train.metrics import choose_threshold
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
 
@@ -85,7 +86,7 @@ def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
     stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, _ = outcome("sinusoidal", 0.25)
-    injected = lengths.injection_at(stack, found, LONG, LOAD).table()
+    injected = lengths.injection_at(stack, found, LONG, task, LOAD).table()
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())
@@ -103,12 +104,9 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
         [Run(TASK, parse_arm("sinusoidal"), 0, 0)],
     )
     given, decide = [], lengths.decide
-    monkeypatch.setattr(
-        lengths, "decide", lambda *a, **k: [given.append((a, k)), decide(*a, **k)][1]
-    )
+    monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
     (row,) = lengths.score_lengths(stack, found, [task], LOAD)
-    (((valid, of_valid, logits), macro),) = given
+    ((logits, threshold),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
-    np.testing.assert_array_equal(valid, found.valid)
-    np.testing.assert_array_equal(of_valid, task.labels[fold.valid])
-    assert row["accuracy"] == np.mean(decide(valid, of_valid, logits, **macro) == task.labels)
+    assert threshold == choose_threshold(found.valid, task.labels[fold.valid], macro=False)
+    assert row["accuracy"] == np.mean(decide(logits, threshold) == task.labels)

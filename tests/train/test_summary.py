@@ -1,14 +1,17 @@
 """Headline, tables, records and files have the same verdicts."""
 
+import gzip
 import json
 import re
-from dataclasses import asdict
+import shutil
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from training import SMALL, of_datasets, result
 
+from pefourier.pages.training import read_train_folder
 from pefourier.report.forms import as_json
 from pefourier.train import metrics, report, statistics, summary
 from pefourier.train.chance import TEST_TO_TRAIN, Chance
@@ -210,8 +213,23 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes, positive):
     table = metrics.count_confusions(logits.argmax(axis=1), labels, classes)
     row = result("none", 0.5, confusion=table.tolist(), positive=positive)
     chance = summary.summarize_runs([row]).datasets[0].chance
-    stated = metrics.decide(logits, labels, logits, macro=macro)
-    share, scores = labels.mean(), asdict(metrics.score(stated, logits, labels, macro=macro))
+    stated = metrics.decide(logits, metrics.choose_threshold(logits, labels, macro=macro))
+    share, scores = labels.mean(), metrics.score(stated, logits, labels, macro=macro)
     expected = {k: scores[k] for k in ("precision", "recall", "f1", "accuracy")}
     expected = expected if macro else {"f1": 2 * share / (1 + share), "auprc": share}
     assert {k: chance[k] for k in expected} == pytest.approx(expected)
+
+
+KEPT = [*Path(__file__).parents[2].glob("figures/**/results.jsonl.gz")]
+LONG_RESULTS = [
+    pytest.param(path, marks=pytest.mark.long if "bundled" in str(path) else ()) for path in KEPT
+]
+
+
+@pytest.mark.parametrize("path", LONG_RESULTS, ids=lambda path: path.parent.name)
+def test_summaries_of_kept_results_have_the_words_of_today(path, tmp_path):
+    """`make -C figures summaries` writes them, from results that are not trained again."""
+    shutil.copy(path.with_name("config.json"), tmp_path)
+    (tmp_path / "results.jsonl").write_bytes(gzip.decompress(path.read_bytes()))
+    found = report.as_markdown(read_train_folder(str(tmp_path)).summary)
+    assert found == path.with_name("summary.md").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """Encodings of the measured times of each window."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,12 +10,17 @@ from training import CPU, SIZES, numbers
 
 from pefourier.encodings.families.absolute import stream
 from pefourier.errors import PefourierError
-from pefourier.train import model
+from pefourier.train import device_data, fit, lengths, model
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import draw_examples
-from pefourier.train.injection import WITH_TIMES, load_injection
+from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for, token_rate
+from pefourier.train.injection import WITH_TIMES, load_injection, scale_to_rms
 from pefourier.train.options import Options
+from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
+from pefourier.train.run_artifacts import file_of_run
+from pefourier.train.saved_models import file_of_model, load_classifier
+from pefourier.train.store import key_of
 
 T, D, HEADS, WINDOWS = SIZES.tokens, SIZES.d, SIZES.heads, 5
 SPECS = WITH_TIMES.split()
@@ -33,7 +39,7 @@ def drawn_times(rng):
 def test_times_in_even_steps_have_the_vectors_of_positions(spec):
     one = at(spec, np.tile(np.arange(T), (3, 1)))
     expected = load_injection(spec, T, D, HEADS, 0)
-    assert (one.act, one.learn) == (expected.act, False)
+    assert (one.act, one.learn) == (expected.act, spec in ("mtan", "time2vec"))
     for window in one.vectors[one.index]:
         np.testing.assert_array_equal(window, expected.table())
 
@@ -124,8 +130,9 @@ def test_times_in_even_steps_of_any_unit_train_the_same_models(tmp_path, rng):
 def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
     path = write_series(tmp_path / "x.csv", lambda s, t: 1000 * s + t * t, rng)
     task = load_task(path, Options(positions="time"))
-    found = task.times_of_tokens(task.times, 1, task.length)
-    series = [np.arange(9 - s % 3) ** 2 for s in range(40)]  # sorted by name
+    every = model.Transformer(task.length, 1, 2)
+    found = task.times_of_tokens(1, task.length) * token_rate(every, task)
+    series = [np.arange(9 - s % 3) ** 2 for s in range(40)]  # which are sorted by name
     mean = sum(own[-1] for own in series) / sum(len(own) - 1 for own in series)
     for row, length in zip(found, task.lengths if task.lengths is not None else [], strict=True):
         np.testing.assert_allclose(row[:length], np.arange(length) ** 2 / mean)
@@ -133,7 +140,7 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
     recorded = "\n".join(f"{t * t},{int(t % 20 > 16)},{t}" for t in range(400))
     (tmp_path / "y.csv").write_text(f"time,label,v\n{recorded}")
     task = load_task(str(tmp_path / "y.csv"), Options(positions="time", window=6))
-    found = task.times_of_tokens(task.times, 3, 2)
+    found = task.times_of_tokens(3, 2) * token_rate(model.Transformer(6, 1, 2, patch=3), task)
     steps = (task.starts + 3) ** 2 - task.starts**2
     np.testing.assert_allclose(found, np.stack([0 * steps, steps / steps.mean()], axis=1))
     assert load_task(path).times is None
@@ -144,7 +151,8 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
     [
         *(({"encoding": (name,)}, f"{name} has no times") for name in ("dft", "learned", "t5")),
         ({"dataset": ("order",)}, "'order' has no times"),
-        *(({name: value}, "excludes") for name, value in (("learn", True), ("test_length", "24"))),
+        ({"learn": True}, "excludes --learn"),
+        ({"save_models": "x", "encoding": ("rope", "tape@rms=1")}, "with 'tape@rms=1'"),
     ],
 )
 def test_what_has_no_times_is_refused_by_name(change, named):
@@ -152,7 +160,136 @@ def test_what_has_no_times_is_refused_by_name(change, named):
         run_comparison(Options(**{"dataset": ("irregular",), "positions": "time", **change}))
 
 
-def test_classes_of_irregular_depend_on_times_only():
+LINES = ("mtan", "time2vec")
+
+
+@pytest.fixture(scope="module")
+def held():
+    task = load_task("irregular:count=60,length=8", Options(positions="time"))
+    return device_data.put_on_device(task, CPU, torch.float64)
+
+
+def member_of(held, spec, rms=None):
+    sizes = replace(SIZES, channels=1)
+    one = load_for(sizes, spec, 0, held.task, learn=False)
+    one = one if rms is None else scale_to_rms(one, rms)
+    return sizes, fit.Replica(spec, one, 0, 0)
+
+
+def test_slopes_and_shifts_are_trained_at_the_times_of_each_window(held):
+    """Beside an encoding that is not trained; the gradient is that of vectors written out."""
+    (sizes, fixed), *others = (member_of(held, spec) for spec in ("tape", *LINES))
+    members = [fixed, *(member for _, member in others)]
+    schedule = fit.Schedule(steps=30, batch_size=4, rate=1e-3)
+    running = fit.Program(held, sizes, members, schedule)
+    index = torch.tensor([[3, 40, 7, 21]]).expand(3, 4)
+    times = held.task.times_of_tokens(1, T) * token_rate(sizes, held.task)
+    for _ in range(2):
+        p, x = running.parameters, held.windows(index, running.mean, running.scale)
+        p["codes.add"].grad = None
+        running.loss(index).mean(1).sum().backward()
+        assert p["codes.add"].grad[0].abs().max() == 0
+        for i in (1, 2):
+            lines = p["codes.add"][i].detach().clone().requires_grad_()
+            own = {k: v[i : i + 1].detach() for k, v in p.items() if k != "codes.add"}
+            straight = torch.as_tensor(times)[index[i], :, None] * lines[0] + lines[1]
+            codes = torch.cat([straight[..., :1], straight[..., 1:].sin()], dim=2)
+            places = torch.arange(4 * T).view(1, 4, T)
+            table = model.StackVectors(
+                codes.flatten(0, 1)[None], places, trained=False, learn=lines, start=lines
+            )
+            logits = sizes.logits(
+                own, {"add": table}, x[i : i + 1], None, None, torch.arange(4)[None]
+            )
+            loss = torch.nn.functional.cross_entropy(
+                logits[0], held.labels[index[i]], running.weights[i], reduction="none"
+            ).mean()
+            (expected,) = torch.autograd.grad(loss, lines)
+            assert (p["codes.add"].grad[i] - expected).abs().max() < 1e-9
+            assert expected.abs().max() > 1e-5
+        running.index.copy_(index)
+        running.step()
+
+
+@pytest.mark.parametrize(("spec", "rms"), [("mtan", None), ("rope", None), ("tape", 0.5)])
+def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec, rms, monkeypatch):
+    sizes, member = member_of(held, spec, rms)
+    schedule = fit.Schedule(steps=8, batch_size=8, rate=1e-2, every=4)
+    (outcome,) = fit.fit(held, sizes, [member], schedule)
+    arm = parse_arm(spec if rms is None else f"{spec}@rms={rms}")
+    stack = Ensemble(ResolvedTask(held.task, sizes, (), {}, None, ()), sizes, [Run("", arm, 0, 0)])
+    seen, decide = [], lengths.decide
+    monkeypatch.setattr(lengths, "decide", lambda *a, **k: [seen.append(a), decide(*a, **k)][1])
+    (row,) = lengths.score_lengths(stack, outcome, [held.task], partial(load_for, learn=False))
+    np.testing.assert_allclose(seen[0][0][held.task.folds[0].test], outcome.test, atol=2e-5)
+    longer = load_task("irregular:count=20,length=16", Options(positions="time"))
+    model_of = replace(sizes, length=16)
+    found = lengths.injection_at(stack, outcome, model_of, longer, partial(load_for, learn=False))
+    points = np.unique((longer.times_of_tokens(1, 16) * token_rate(sizes, held.task)).round(9))
+    if spec == "mtan":
+        slopes, shifts = outcome.frequencies
+        assert np.abs(outcome.frequencies - member.injection.frequencies).max() > 1e-3
+        expected = points[:, None] * slopes + shifts
+        expected[:, 1:] = np.sin(expected[:, 1:])
+        np.testing.assert_allclose(found.vectors, expected)
+    if spec == "rope":
+        expected = load_injection("rope", 16, D, HEADS, 0, times=points[None])
+        np.testing.assert_array_equal(found.vectors, expected.vectors)
+    assert row["reason"] == ""
+
+
+def test_saved_models_classify_windows_by_their_times(tmp_path, rng):
+    path = write_series(tmp_path / "x.csv", lambda s, t: 5 + s + t * t / 50, rng)
+    arms = ("none", "mtan", "time2vec", "rope", "alibi", "fourier-features", "order-free")
+    folders = {"out": str(tmp_path / "out"), "save_models": str(tmp_path / "models")}
+    options = Options(**TINY | {"encoding": arms}, dataset=(path,), positions="time", **folders)
+    summary = run_comparison(options)
+    task = load_task(path, Options(positions="time"))
+    test, shape = task.folds[0].test, (-1, task.length)
+    x, times = task.rows.reshape(*shape, 1)[test], task.times.reshape(shape)[test]
+    times = times + rng.integers(0, 99, len(test))[:, None]  # what counts is time since the first
+    times[np.arange(9) >= task.lengths[test][:, None]] = np.nan  # of padding: ignored
+    timed = None
+    for row in summary.runs:
+        saved = load_classifier(file_of_model(str(tmp_path / "models"), key_of(row)))
+        trace = np.load(file_of_run(tmp_path / "out", key_of(row)))
+        logits = saved.logits(x, task.lengths[test], times)
+        np.testing.assert_allclose(logits, trace["test"], atol=2e-5)
+        if row["encoding"] != "order-free":
+            with pytest.raises(PefourierError, match="pass times"):
+                saved.logits(x, task.lengths[test])
+        if row["encoding"] in LINES:
+            assert saved.injection.frequencies.shape == (2, 16)
+        timed = timed if saved.injection is None else saved
+    times[2, 4] = times[2, 3]
+    with pytest.raises(PefourierError, match=r"example 2 has .* in row 3"):
+        timed.predict(x, task.lengths[test], times)
+
+
+def test_times_of_archives_are_those_of_their_rows(tmp_path, rng):
+    n, length = 40, 6
+    arrays = {"X": rng.normal(size=(n, length, 2)), "y": np.arange(n) % 2}
+    times = np.cumsum(rng.exponential(size=(n, length)), axis=1)
+    np.savez(tmp_path / "x.npz", **arrays, times=times, lengths=np.full(n, 5))
+    task = load_task(str(tmp_path / "x.npz"), Options(positions="time"))
+    times[:, 5] = times[:, 4]
+    np.testing.assert_array_equal(task.times, times.ravel())
+    assert task.uneven
+    rows, label = rng.normal(size=(400, 1)), np.arange(400) % 20 > 16
+    rows[3] = np.nan
+    clock = np.arange(400) ** 2
+    np.savez(tmp_path / "y.npz", rows=rows, label=label, times=clock)
+    options = Options(positions="time", window=6, missing="drop")
+    task = load_task(str(tmp_path / "y.npz"), options)
+    np.testing.assert_array_equal(task.times, np.delete(clock, 3))
+    wrong = {"times": times[:, ::-1]}, {"times": times[:3]}
+    for change in (*wrong, {"times": np.full((n, length), np.nan)}):
+        np.savez(tmp_path / "z.npz", **arrays, **change)
+        with pytest.raises(PefourierError, match="times must"):
+            load_task(str(tmp_path / "z.npz"))
+
+
+def test_rows_of_irregular_say_nothing_and_times_all():
     x, y, _, times = draw_examples("irregular:count=20000,noise=0,length=9")
     events = np.array([np.flatnonzero(row) for row in x[:, :, 0]])
     elapsed = np.diff(np.take_along_axis(times, events, axis=1))[:, 0]

@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 from stored import TABLE, put
 
+from pefourier.encodings.findings import FINDINGS
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
+from pefourier.report.render import WORDS
 from pefourier.writing import files
-from pefourier.writing.files import check_suffix, split_spec, write_whole
+from pefourier.writing.files import (
+    check_suffix,
+    read_section,
+    read_toml,
+    split_spec,
+    write_whole,
+)
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -91,3 +99,9 @@ def test_what_is_near_a_missing_file_is_suggested_but_a_picture_for_no_table(run
     put("codes.npz", b"")
     for typed, near in (("codes.npy", "codes.npz"), ("llama31.jsn", "llama31.json")):
         assert f"Did you mean '{near}'?" in run("check-faithful", typed).err
+
+
+@pytest.mark.parametrize("path", [FINDINGS, WORDS])
+def test_a_section_is_that_of_the_whole_file(path):
+    sections = read_toml(path)
+    assert {name: read_section(path, name) for name in sections} == sections

@@ -80,7 +80,8 @@ def onehot(length: int, d: int) -> Encoding:
         table[np.arange(len(x)), np.asarray(x) % d] = 1.0
         return table
 
-    return Encoding("onehot", positions(length), d, vectors)
+    kernel = lattice_measure(d) if length <= d else None
+    return Encoding("onehot", positions(length), d, vectors, kernel=kernel)
 
 
 @encoding("ramp", "position scaled to [0, 1], a baseline of surveys")
@@ -220,20 +221,25 @@ def dft(length: int, d: int) -> Encoding:
     >>> bool(np.abs(table @ table.T - np.eye(4)).max() < 1e-15)
     True
     """
-    k = np.arange(d // 2 + 1)
-    single = (k == 0) | (2 * k == d)  # the constant and Nyquist have one column, not two
-    weights = np.where(single, 1.0, 2.0) / d
-    measure = KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
+    measure = lattice_measure(d)
 
     def vectors(x: NDArray[Any]) -> Floats:
         phases = measure.phases(x)
-        cosines = np.sqrt(weights) * np.cos(phases)
-        sines = np.sqrt(weights) * np.sin(phases)
+        cosines = measure.amplitudes * np.cos(phases)
+        sines = measure.amplitudes * np.sin(phases)
         paired = (d + 1) // 2  # k = 1 … paired - 1 also have a sine
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
     noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
     return with_measure(Encoding("dft", positions(length), d, vectors, findings=noted), measure)
+
+
+def lattice_measure(d: int) -> KernelMeasure:
+    """Return the measure of the real DFT: d consecutive vectors are orthonormal."""
+    k = np.arange(d // 2 + 1)
+    single = (k == 0) | (2 * k == d)  # the constant and Nyquist have one column, not two
+    weights = np.where(single, 1.0, 2.0) / d
+    return KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
 
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)

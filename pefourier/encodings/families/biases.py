@@ -1,7 +1,7 @@
 """Biases of attention scores: sandwich, pseudo-gaussian, dpb, fire and fox.
 
-d is the number of heads, with one column per head. fire and fox depend on the positions of query
-and key; where lags determine the bias, its vectors are those of lags, as for all others.
+d is the number of heads, with one column per head. fire and fox can depend on the positions of
+query and key. If the lag alone determines the bias, they have vectors of lags, as all others have.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts
 
 @encoding("sandwich", "Chi et al., 2023 (arXiv 2212.10356)", domain="lag")
 def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> Encoding:
-    """Bias (Σ_k cos(r 10000^(−2k/c)) − c/2) / (8h/d) of the distance r for each head h = 1 … d.
+    """Bias from inner products of sinusoidal vectors, with a different scale for each of d heads.
 
-    The sum is over k = 1 … c/2 with c = `head`, the size of a head: inner products of sinusoidal
-    vectors, but with k from 1 on, as in NeMo's source code. Nothing is trained. If two-sided,
-    opposite lags share a vector.
+    Head h = 1 … d has the bias (Σ_k cos(r 10000^(−2k/c)) − c/2) / (8h/d) at distance r. The sum is
+    over k = 1 … c/2 with c = `head`, the size of a head; k starts at 1, as in NeMo's source code.
+    Nothing is trained. If two-sided, opposite lags share a vector.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
 def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False) -> Encoding:
     """Bias −r²/2, or −r with power=1, of the distance r, the same for each of d heads.
 
-    Added before the softmax, it multiplies weights by exp(−r²/2) and normalises them again (TPS,
-    temporal pseudo-Gaussian attention). power=1 is `alibi` with slope 1 in all heads; the power
-    kernel of `kerple` contains both, with its p = power and a = 1/power. Nothing is trained.
+    Added before the softmax, the bias multiplies weights by exp(−r²/2) before these are normalised
+    (TPS, temporal pseudo-Gaussian attention). power=1 is `alibi` with slope 1 in all heads; the
+    power kernel of `kerple` contains both, with p = power and a = 1/power. Nothing is trained.
 
     Parameters
     ----------
@@ -130,11 +130,11 @@ def dpb(
     causal: bool = False,
     seed: int = 0,
 ) -> Encoding:
-    """Dynamic position bias: a network of query − key, or of its logarithm, for d heads.
+    """Dynamic position bias: a network computes the biases of d heads from the distance.
 
     The input is u = query − key, or sign(u) ln(1 + |u|); `depth` hidden layers have SiLU. The
-    defaults are those of x-transformers for a model of 512 dimensions, whose width is a quarter.
-    The initial weights are uniform on ±1/√inputs. `swin2` has another network and input.
+    defaults are those of x-transformers for a model of 512 dimensions, a quarter of which is the
+    width. The initial weights are uniform on ±1/√inputs. `swin2` has another network and input.
 
     Parameters
     ----------
@@ -186,14 +186,15 @@ def fire(
     causal: bool = False,
     seed: int = 0,
 ) -> Encoding:
-    """Bias f(ψ(r) / ψ(max(i, L))) of distance r and query i with ψ(x) = ln(1 + cx), for d heads.
+    """FIRE: a network computes the biases of d heads from distances relative to the query.
 
-    f is a network with one hidden layer of 32 units and ReLU; c, L and f are trained (FIRE, arXiv
-    2310.04418). Distances of queries beyond the threshold L are divided by the position of the
-    query (progressive interpolation): the input of f stays below 1 for keys before the query. For
-    up to L + 1 positions, the bias depends on the lag alone, and all questions apply. Beyond,
+    The bias of distance r and query i is f(ψ(r) / ψ(max(i, L))) with ψ(x) = ln(1 + cx). f is a
+    network with one hidden layer of 32 units and ReLU; c, L and f are trained (arXiv 2310.04418).
+    For queries beyond the threshold L, the divisor grows with the position of the query
+    (progressive interpolation), and the input of f stays below 1 for keys before the query. For up
+    to L + 1 positions, the bias depends on the lag alone, and all questions apply. For more,
     check-faithful, compare, context and train apply. Public source code starts from c = 0.1 and
-    half of L = 512. The initial weights are uniform on ±1/√inputs.
+    L = 256, half of its setting 512. The initial weights are uniform on ±1/√inputs.
 
     Parameters
     ----------
@@ -232,11 +233,13 @@ def fire(
 
 @encoding("fox", "Lin et al., 2025 (arXiv 2503.02130)", domain="pair")
 def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
-    """Bias Σ ln f_t over the positions t after the key up to the query, with forget gates f.
+    """Forget gates: each position after a key, up to the query, lowers the score of the key.
 
-    A model makes the gates from its tokens (Forgetting Transformer); --gates FILE reads those of
-    one input, (n,) or (heads, n). A constant gate f is `alibi` with slope −ln f. Without a file,
-    gates are constant with the slopes of `alibi`. Keys after the query are masked.
+    The bias is Σ ln f_t over the positions t after the key, up to and including the query, where
+    f_t is the gate of position t. A model computes the gates from its tokens (FoX, Forgetting
+    Transformer); --gates FILE reads the gates of one input, (n,) or (heads, n). A constant gate f
+    is `alibi` with slope −ln f. Without a file, gates are constant with the slopes of `alibi`. Keys
+    after the query are masked.
 
     Parameters
     ----------

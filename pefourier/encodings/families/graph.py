@@ -39,7 +39,7 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
     adjacent[pairs[:, 0], pairs[:, 1]] = adjacent[pairs[:, 1], pairs[:, 0]] = 1.0
     degrees = adjacent.sum(axis=1)
     if n > 1 and not degrees.all():
-        reason = "libraries disagree on isolated nodes; number the others from 0 without gaps"
+        reason = "libraries disagree on isolated nodes; number other nodes from 0 without gaps"
         raise PefourierError(f"node {np.argmin(degrees)} of 0 … {n - 1} has no edge: {reason}")
     scale = np.maximum(degrees, 1.0) ** -0.5
     values, basis = np.linalg.eigh(np.eye(n) - scale[:, None] * adjacent * scale)
@@ -91,14 +91,15 @@ def check_edges(edges: ArrayLike) -> NDArray[np.int64]:
     return np.unique(np.sort(pairs, axis=1), axis=0).astype(np.int64)
 
 
-@encoding("laplacian", "Dwivedi et al., 2020 (2003.00982)", domain="graph")
+@encoding("laplacian", "Dwivedi et al., 2020, arXiv 2003.00982", domain="graph")
 def laplacian(length: int, d: int, *, edges: Floats | None = None) -> Encoding:
-    """Eigenvectors 1 … d of the normalized Laplacian of a graph, by rising eigenvalue.
+    """Eigenvectors 1 … d of the normalized Laplacian of a graph, by increasing eigenvalue.
 
-    L = I − D^(−1/2) A D^(−1/2); the first eigenvector is left out, and columns beyond n - 1 are
-    zero. The sign of each column, and any rotation of columns with equal eigenvalues, are
-    arbitrary: here the first node in each eigenspace is positive. On a cycle, the columns are the
-    cosines and sines of the DFT; on a path, cos(π k s / (n − 1)) times the root of the degree.
+    L = I − D^(−1/2) A D^(−1/2) with adjacency matrix A and degrees D. The first eigenvector is left
+    out, and columns beyond n - 1 are zero. The sign of each column, and any rotation of columns
+    with equal eigenvalues, are arbitrary: here the first node in each eigenspace is positive. On a
+    cycle, the columns are the cosines and sines of the DFT; on a path, cos(π k s / (n − 1)) times
+    the square root of the degree.
 
     Parameters
     ----------
@@ -133,12 +134,12 @@ def remarks_on_eigenvectors(graph: BasisDomain, d: int) -> Iterator[Finding]:
     yield finding("eigenvector-signs")
 
 
-@encoding("random-walk", "Dwivedi et al., 2022 (2110.07875)", domain="graph")
+@encoding("random-walk", "Dwivedi et al., 2022, arXiv 2110.07875", domain="graph")
 def random_walk(length: int, d: int, *, edges: Floats | None = None) -> Encoding:
     """Probabilities that a random walk is back at its node after 1 … d steps.
 
-    Columns are the diagonals of P, P^2 … P^d with P = D^(−1) A. Nodes that an automorphism of the
-    graph maps to each other share a vector, whatever d is.
+    Columns are the diagonals of P, P^2 … P^d with P = D^(−1) A, adjacency matrix A and degrees D.
+    Nodes that an automorphism of the graph maps to each other share a vector, for every d.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ def xl(
 ) -> Encoding:
     """Sines and cosines of the lag, projected and added to the key (Transformer-XL).
 
-    With r = query - key, columns are sin(ω_i r), cos(ω_i r) with ω_i = ρ^(−2i/d). With the vector
-    R of a lag, a score has four terms: q·k + q·WR + u·k + v·WR, where W is a trained matrix, and u
+    Columns are sin(ω_i r), cos(ω_i r) of the distance r = query - key, with ω_i = ρ^(−2i/d). If R
+    is the vector of a lag, a score is q·k + q·WR + u·k + v·WR, where W is a trained matrix, and u
     and v are trained vectors of each head. `train` adds R to the key, without W, u and v.
 
     Parameters
@@ -47,7 +47,8 @@ def xl(
     divisor : str
         Divisor in the exponent: d, or d/2-1, with which the lowest frequency is 1/ρ (Gemma).
     clamp : int
-        Distance from which all lags of the same sign share a vector (clamp_len of XLNet); 0: none.
+        Distance from which all lags of the same sign share a vector (clamp_len of XLNet); 0: no
+        limit.
     causal : bool
         Whether to keep only the lags up to 0, as with attn_type uni of XLNet; otherwise both signs.
 
@@ -111,20 +112,22 @@ def deberta(
     scale: float = 0.02,
     seed: int = 0,
 ) -> Encoding:
-    """A vector E for each bucket of lags (`deberta_buckets`), for keys and for queries (DeBERTa).
+    """A vector for each bucket of lags, multiplied by queries and keys in attention (DeBERTa).
 
-    A score is q·k + q·W_k E + k·W_q E, divided by √(3 · head size); the second term is c2p, the
-    third is p2c. Both use the row of query - key. The initial numbers are normal with standard
-    deviation `scale`. `train` uses E without W_k and W_q, and divides by √(head size).
+    If E is the vector of a bucket (`deberta_buckets`), a score is q·k + q·W_k E + k·W_q E, divided
+    by √(3 · head size). The second term is c2p, the third is p2c; without p2c, the divisor is
+    √(2 · head size). Both terms use the bucket of query - key. The initial numbers are normal with
+    standard deviation `scale`. `train` uses E without W_k and W_q, and divides by √(head size).
 
     Parameters
     ----------
     buckets : int
-        Number of buckets of each sign; the first half is exact. 0: a vector for each distance.
+        Number of buckets of each sign; the first half have one distance each. 0: a bucket for each
+        distance.
     max_distance : int
-        Distance at which the buckets end. It is also written max.
+        Distance at which the buckets end; a SPEC can also call it max.
     p2c : bool
-        Whether scores have the term p2c besides c2p.
+        Whether scores have the term p2c in addition to c2p.
     causal : bool
         Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
     scale : float

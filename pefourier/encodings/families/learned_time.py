@@ -7,7 +7,7 @@ times and the length. By default, the times are the positions 0 … length - 1, 
 can be compared with other encodings. Frequencies are in radians per mean spacing.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,16 +37,25 @@ def far_from_one(domain: Domain) -> tuple[Finding, ...]:
     return (finding("times-unit", span=domain.x[-1] - domain.x[0], median=median),)
 
 
-def line_and_sines(
-    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: dict[str, Any]
-) -> Encoding:
+@dataclass(frozen=True, eq=False)
+class LineAndSines:
     r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
 
-    def vectors(t: NDArray[Any]) -> Floats:
-        table: Floats = np.multiply.outer(np.asarray(t, dtype=float), slopes) + shifts
+    slopes: Floats  # (d,)
+    shifts: Floats
+
+    def __call__(self, t: NDArray[Any]) -> Floats:
+        """Return the vectors of times."""
+        table: Floats = np.multiply.outer(np.asarray(t, dtype=float), self.slopes) + self.shifts
         table[:, 1:] = np.sin(table[:, 1:])
         return table
 
+
+def line_and_sines(
+    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: dict[str, Any]
+) -> Encoding:
+    """Return the encoding of `LineAndSines`."""
+    vectors = LineAndSines(slopes, shifts)
     return Encoding(name, domain, len(slopes), vectors, rates=slopes[1:], params=params)
 
 

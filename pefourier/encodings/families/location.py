@@ -82,7 +82,7 @@ def place_domain(places: ArrayLike, unit: str) -> PlaceDomain:
     middle, reach = ([90.0, 0.0], [270.0, 90.0]) if unit else (0.0, 1e100)
     wrong = np.flatnonzero(~(np.abs(at - middle) <= reach).all(axis=1))
     if len(wrong):
-        raise PefourierError(f"a place must be {names}; {wrong[0]} is {at[wrong[0]].tolist()}")
+        raise PefourierError(f"a place must be {names}; row {wrong[0]} is {at[wrong[0]].tolist()}")
     domain = PlaceDomain("place", np.arange(len(at)), at=at, unit=unit)
     keys = (domain.points(at) / EARTH).round(12) + 0.0 if unit else at  # equal to micrometres
     again = np.setdiff1d(domain.x, np.unique(keys, axis=0, return_index=True)[1])
@@ -123,7 +123,7 @@ def padded(parts: list[Floats], d: int) -> Floats:
     return np.pad(table, ((0, 0), (0, d - table.shape[1])))
 
 
-@encoding("space2vec", "Mai et al., 2020 (2003.00824)", domain="place")
+@encoding("space2vec", "Mai et al., 2020, arXiv 2003.00824", domain="place")
 def space2vec(
     length: int,
     d: int,
@@ -135,20 +135,21 @@ def space2vec(
 ) -> Encoding:
     """Sines and cosines of places on a plane at geometric scales (Space2Vec).
 
-    With f_k from 1/r_min down to 1/r_max, grid has sin(x f_k), cos(x f_k) for all k, then those of
-    y. theory has, for each k, sin and cos of f_k a·(x, y) for unit vectors a at 0, 120 and 240
-    degrees. Columns beyond the last complete scale are zero.
+    The frequencies f_k go from 1/r_min down to 1/r_max. kind=grid has sin(x f_k), cos(x f_k) for
+    all k, then the same of y; kind=theory has, for each k, sin and cos of f_k a·(x, y) for unit
+    vectors a at 0, 120 and 240 degrees. Columns beyond the last complete scale are zero.
 
     Parameters
     ----------
     kind : str
         grid: x and y separately, 4 columns per scale; theory: three directions, 6 columns.
     r_min : float
-        Smallest radius, in the unit of x and y; 0 is 10 for grid and 1000 for theory.
+        Smallest radius, in the unit of x and y; 0 means 10 for grid and 1000 for theory.
     r_max : float
         Largest radius, in the unit of x and y.
     places : array
-        x and y of each place, from --places FILE; by default even over 360 by 180 units.
+        x and y of each place, from --places FILE; by default longitudes and latitudes of an
+        even spread on the globe.
 
     Examples
     --------
@@ -167,23 +168,24 @@ def space2vec(
     return placed("space2vec", d, vectors, length, places)
 
 
-@encoding("sphere2vec", "Mai et al., 2022 (2201.10489): sphereC", domain="place")
+@encoding("sphere2vec", "Mai et al., 2022, arXiv 2201.10489 (sphereC)", domain="place")
 def sphere2vec(
     length: int, d: int, *, r_min: float = 0.001, r_max: float = 1.0, places: Floats | None = None
 ) -> Encoding:
-    """Sphere2Vec (sphereC): unit vectors of the globe at geometric scales of both angles.
+    """Sphere2Vec (sphereC): unit vectors of latitude and longitude times each of several scales.
 
-    For each f_k from 1/r_min down to 1/r_max: sin(f_k lat), cos(f_k lat) cos(f_k lon),
-    cos(f_k lat) sin(f_k lon). At f = 1 (r_max=1, radians), inner products are the cosine of the
-    great-circle distance. Other scales depend on the place, and break at the date line unless f_k
-    is an integer. Columns beyond the last complete scale are zero.
+    Columns are sin(f_k lat), cos(f_k lat) cos(f_k lon), cos(f_k lat) sin(f_k lon) for each f_k from
+    1/r_min down to 1/r_max. At f_k = 1 (r_max=1, radians), inner products are the cosine of the
+    great-circle distance. At other scales, inner products depend on more than the distance, and
+    vectors jump at the date line unless f_k is an integer. Columns beyond the last complete scale
+    are zero.
 
     Parameters
     ----------
     r_min : float
         Smallest radius in radians; the authors' scripts set 0.001 and 0.0001.
     r_max : float
-        Largest radius in radians. SatCLIP's copy measures angles and radii in degrees.
+        Largest radius in radians. SatCLIP's copy uses degrees for angles and radii.
     places : array
         Longitude and latitude in degrees, from --places FILE; by default even over the globe.
 
@@ -201,7 +203,7 @@ def sphere2vec(
     return placed("sphere2vec", d, vectors, length, places)
 
 
-@encoding("spherical-harmonics", "Rußwurm et al., 2024 (2310.06743)", domain="place")
+@encoding("spherical-harmonics", "Rußwurm et al., 2024, arXiv 2310.06743", domain="place")
 def spherical_harmonics(length: int, d: int, *, places: Floats | None = None) -> Encoding:
     """Real spherical harmonics Y_lm of all degrees l below √d.
 
@@ -222,7 +224,7 @@ def spherical_harmonics(length: int, d: int, *, places: Floats | None = None) ->
     """
     degrees = isqrt(d)
     if degrees**2 != d:
-        raise PefourierError(f"spherical-harmonics: --d must be a square, such as {degrees**2}")
+        raise PefourierError(f"spherical-harmonics needs a square d; got {d=}; use d={degrees**2}")
 
     def vectors(at: Floats) -> Floats:
         phi, theta = np.radians(np.add(at, [180.0, 90.0])).T

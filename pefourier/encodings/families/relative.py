@@ -202,10 +202,11 @@ def kerple(
     causal: bool = False,
     seed: int = 0,
 ) -> Encoding:
-    """Bias −p ln(1 + a r) or −a r^p of the distance r for each of d heads.
+    """KERPLE: a bias that falls with the logarithm or a power of the distance, for d heads.
 
-    The initial p is uniform on (0, 2) and a on (0, 1), both at least 0.01, as in the authors'
-    source code (Chi et al., 2022, KERPLE). If two-sided, opposite lags share a vector.
+    The bias of distance r is −p ln(1 + a r) or −a r^p. The initial p is uniform on (0, 2) and a on
+    (0, 1), both at least 0.01, as in the authors' source code (Chi et al., 2022). If two-sided,
+    opposite lags share a vector.
 
     Parameters
     ----------

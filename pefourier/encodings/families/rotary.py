@@ -436,10 +436,11 @@ def rope(
     temperature_floor: int = 0,
     **settings: Any,
 ) -> ShiftInvariantEncoding:
-    """Rotary positions (Su et al., 2021): cosines and sines of s rho^(-2i/d); d is the head size.
+    """Rotation of queries and keys by their positions (RoPE, Su et al., 2021); d is the head size.
 
-    Columns are a cos ω_i s and a sin ω_i s, with frequencies ω_i and attention factor a of the
-    scaling: the numbers that multiply queries and keys in a model.
+    Columns are a cos ω_i s and a sin ω_i s, the numbers that multiply queries and keys in a model.
+    Frequencies are ω_i = ρ^(−2i/r) for r rotated dimensions, unless a scaling changes them; a is
+    the attention factor of the scaling, otherwise 1.
 
     Parameters
     ----------

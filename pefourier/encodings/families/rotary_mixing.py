@@ -27,9 +27,9 @@ def fope(
     """Fourier position embedding (FoPE): each pair of rope becomes a sum of all frequencies.
 
     Frequencies ω_k = ρ^(−2k/d) below 2π/L are set to 0. The cosine of pair m is Σ_k C_km cos ω_k s,
-    its sine Σ_k S_km sin ω_k s, with C and S the identity plus Xavier normal numbers times `gain`.
-    Queries and keys are multiplied by the same numbers, so norms change, and scores depend on more
-    than the lag. With gain=0, fope is rope:scaling=cut.
+    its sine Σ_k S_km sin ω_k s. C and S are the identity plus random numbers, Xavier normal with
+    `gain`. These sums are not rotations: norms of queries and keys change, and scores depend on
+    more than the lag. With gain=0, fope is rope:scaling=cut.
 
     Parameters
     ----------
@@ -78,13 +78,12 @@ def sums_of_frequencies(pairs: int, gain: float, seed: int) -> Floats:
 
 @encoding("liere", "Ostmeier et al., 2024 (before training)", declared=True, untrained=True)
 def liere(length: int, d: int, *, seed: int = 0) -> Encoding:
-    """LieRE (arXiv 2406.10322) on one axis: rotation by the exponential of a skew matrix.
+    """LieRE (arXiv 2406.10322) on one axis: rotation by the exponential of a skew-symmetric matrix.
 
-    R(s) = exp(s S) rotates planes of a head by s times the imaginary parts ω_i of the eigenvalues
-    of the skew matrix S. Columns are cos ω_i s and sin ω_i s in these planes, highest frequency
-    first; the weights of queries and keys can contain the change of basis. On several axes,
-    generators do not commute, and there are no frequencies: pass py:module:function for the
-    matrices.
+    The matrix R(s) = exp(s S) rotates planes of a head by s ω_i, with ω_i the imaginary parts of
+    the eigenvalues of S. Columns are cos ω_i s and sin ω_i s in these planes, highest frequency
+    first; the weights of queries and keys can contain the change of basis. On several axes, the
+    matrices S do not commute and define no frequencies: pass py:module:function for the rotation.
 
     Parameters
     ----------

@@ -23,24 +23,24 @@ def cape(
     position_scale: float = 1.0,
     frequency_scale: float = 1.0,
 ) -> Encoding:
-    """CAPE on one axis: sinusoids, with positions changed at random in training.
+    """CAPE on one axis: sinusoids whose positions are shifted and stretched at random in training.
 
-    Columns are sin ω_i u, cos ω_i u with ω_i = b 10000^(−2i/d) and u = a s, minus its mean if
-    `normalise`. In training, u becomes (u + g + l) z: for each sequence, g is uniform between
-    ∓shift and ln z between ∓ln stretch; for each position, l is uniform between ∓a local_shift/2.
-    `train` draws them for each window. The defaults are those for text; for audio, shift=60,
+    Columns are sin ω_i u, cos ω_i u of the scaled position u = a s (minus its mean if `normalise`),
+    with ω_i = b 10000^(−2i/d). In training, u becomes (u + g + l) z. For each sequence, g is
+    uniform on ±shift and ln z on ±ln stretch; for each position, l is uniform on ±a local_shift/2.
+    `train` draws g, z and l for each window. The defaults suit text; for audio, use shift=60,
     stretch=1.1, normalise=true, position_scale=0.03 and frequency_scale=30.
 
     Parameters
     ----------
     shift : float
-        Largest shift of a sequence in training, in units of u; 0: none.
+        Largest shift of a sequence in training, in units of u; 0: no shift.
     local_shift : float
-        Range of the shifts of single positions in training, in steps; up to 1 keeps the order.
+        Range of the shifts of single positions in training, in steps; up to 1, the order is kept.
     stretch : float
-        Largest factor of the positions in training; 1: none.
+        Largest factor of the positions in training; 1: no stretching.
     normalise : bool
-        Whether to subtract the mean position, so that the middle of a sequence has position 0.
+        Whether to subtract the mean position, which puts the middle of a sequence at 0.
     position_scale : float
         a, the units from one position to the next, such as seconds per frame.
     frequency_scale : float
@@ -54,8 +54,8 @@ def cape(
     pair_count("cape", d)
     check_above("position_scale", position_scale)
     if min(shift, local_shift, stretch - 1) < 0:
-        values = f"{shift:g}, {local_shift:g}, {stretch:g}"
-        raise PefourierError(f"shift, local_shift, stretch must be at least 0, 0, 1; got {values}")
+        values = f"got {shift:g}, {local_shift:g}, {stretch:g}"
+        raise PefourierError(f"shift, local_shift must be at least 0, stretch at least 1; {values}")
     omega = position_scale * frequency_scale * geometric_frequencies(d, 10000.0)
     offset, g = (1 - length) / 2 if normalise else 0, shift / position_scale
     drawn = {"training_shifts": (-g, 2 * g, local_shift, log(stretch), 0.0)}
@@ -64,17 +64,18 @@ def cape(
 
 @encoding("shape", "Kiyono et al., 2021, arXiv 2109.05644", declared=True)
 def shape(length: int, d: int, *, rho: float = 10000.0, shift: int = 500) -> Encoding:
-    """SHAPE: sinusoids, with a random shift of each sequence in training.
+    """SHAPE: sinusoids whose positions are shifted at random for each sequence in training.
 
-    In training, positions are s + k with k uniform on 0 … shift - 1 for each sequence. Otherwise
-    they are s + shift, as in the authors' source code. `train` draws k for each window.
+    In training, positions are s + k with k uniform on 0 … shift - 1 for each sequence. Outside
+    training, positions are s + shift, as in the authors' source code. `train` draws k for each
+    window.
 
     Parameters
     ----------
     rho : float
         Base of the frequencies; a larger base lowers the lowest frequency.
     shift : int
-        Number of shifts: 500 in the authors' config.
+        Number of possible shifts; 500 in the authors' config.
 
     Examples
     --------

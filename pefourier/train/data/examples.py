@@ -4,11 +4,13 @@ Shorter series are padded at the end; padding is masked in training and in tests
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from pefourier.encodings.domain import EVEN
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data import split
 from pefourier.train.data.split import Task
@@ -37,7 +39,11 @@ def from_examples(
     Independent examples have no neighbours to leak from, so blocks and random split them equally.
     Examples of one of `groups` (n,), a person or a machine, stay on one side except with random.
     """
-    refuse_cutting(name, options)
+    if options.window is not None or options.stride is not None:
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
+            "length of built-in tasks by name: order:length=24)"
+        )
     labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
@@ -65,15 +71,6 @@ def from_examples(
     )
     split.check_task(task)
     return task
-
-
-def refuse_cutting(name: str, options: Options) -> None:
-    """Reject --window and --stride, which do not apply to examples."""
-    if options.window is not None or options.stride is not None:
-        raise PefourierError(
-            f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
-            "length of built-in tasks by name: order:length=24)"
-        )
 
 
 def check_rows(name: str, rows: np.ndarray) -> None:
@@ -112,8 +109,7 @@ def fill_missing(
     if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
         where = place(*np.argwhere(absent)[0].tolist())
         raise PefourierError(
-            f"{where} is missing; fill it, or pass --missing previous, mean or drop if numbers "
-            "remain"
+            f"{where} is missing; fill it, or pass --missing previous, mean or drop if some remain"
         )
     if drops:
         complete = np.logical_not(absent.any(axis=1))
@@ -152,10 +148,40 @@ def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) ->
             f"{name}: lengths must be {n} whole numbers, got {lengths.dtype} {lengths.shape}"
         )
     if wrong := lengths[(lengths < 1) | (lengths > length)].tolist():
-        raise PefourierError(
-            f"{name}: lengths must be from 1 to the {length} rows of X, got {wrong[0]}"
-        )
+        raise PefourierError(f"{name}: lengths must be 1 to the {length} rows of X, got {wrong[0]}")
     return None if (lengths == length).all() else lengths.astype(np.int64)
+
+
+def check_times(
+    name: str, times: np.ndarray, shape: tuple[int, ...], lengths: np.ndarray | None = None
+) -> np.ndarray:
+    """Check the times (n, length) of the rows of each example; padding repeats the last time.
+
+    >>> check_times("x", np.array([[1, 2, 0]]), (1, 3), np.array([2])).tolist()
+    [[1.0, 2.0, 2.0]]
+    """
+    if times.shape != shape or times.dtype.kind not in "fiu":
+        raise PefourierError(
+            f"{name}: times must be numbers of shape {shape}, got {times.dtype} {times.shape}"
+        )
+    last = np.full(len(times), shape[1]) if lengths is None else lengths
+    places = np.minimum(np.arange(shape[1]), last[:, None] - 1)
+    times = np.take_along_axis(times.astype(float), places, axis=1)
+    wrong = ~((np.diff(times) > 0) | (np.diff(places) == 0)) | ~np.isfinite(times[:, 1:])
+    if len(rows := np.argwhere(wrong)):
+        example, row = rows[0]
+        raise PefourierError(
+            f"{name}: times must increase; example {example} has {times[example, row]} in row "
+            f"{row} and {times[example, row + 1]} in the next"
+        )
+    return times
+
+
+def with_times(task: Task, times: np.ndarray, steps: np.ndarray) -> Task:
+    """Add the times of all rows; steps between rows that are 0 are of padding."""
+    steps = steps[steps > 0]
+    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
+    return replace(task, times=times.ravel(), uneven=uneven)
 
 
 def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:

@@ -2,9 +2,9 @@
 
 Names are built-in tasks, published datasets under --data, and ``uea:NAME`` (UCR and UEA sets
 through the package aeon). Paths are a folder or file of .ts; .csv or .tsv in long form; or .npz:
-X (n, length, channels) with y (n,) and optional `groups` and `lengths` (n,), the same in parts
+X (n, length, channels) with y (n,) and optional `groups`, `lengths` (n,) and `times` (n, length),
 X_train, y_train, X_test and y_test, or a labelled series of `rows` (n, channels) with `label` (n,)
-and optional `train`.
+and optional `train` and `times` (n,).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,20 @@ from shlex import quote
 import numpy as np
 
 from pefourier.encodings.checks import check_count
+from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data import split
-from pefourier.train.data.examples import DEFAULTS, fill_missing, from_examples, from_ts
+from pefourier.train.data import recordings, split
+from pefourier.train.data.examples import (
+    DEFAULTS,
+    check_times,
+    fill_missing,
+    from_examples,
+    from_ts,
+    with_times,
+)
 from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
+from pefourier.train.data.tables import from_csv
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
 
 MOST_RESAMPLES = 1000
@@ -32,7 +41,7 @@ BALANCED = 0.4  # share of the rarer of two classes from which on neither is pos
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
     """Load the task of a name or path, cut and split by the options."""
-    if options.columns is not None and READERS.get(Path(name).suffix.lower()) is not from_table:
+    if options.columns is not None and READERS.get(Path(name).suffix.lower()) is not from_csv:
         raise PefourierError(f"--columns is for .csv and .tsv files, got {shown(name)}")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
@@ -45,7 +54,9 @@ def load_task(name: str, options: Options = DEFAULTS) -> Task:
     if folds is not None and not 1 <= folds <= len(task.folds):
         raise PefourierError(f"--folds must be from 1 to {len(task.folds)} for {name}, got {folds}")
     if options.positions == "time" and task.times is None:
-        raise PefourierError(f"--positions time: {shown(name)} has no times; .csv and irregular do")
+        raise PefourierError(
+            f"--positions time: {shown(name)} has no times; .csv, .npz with times and irregular do"
+        )
     times = task.times if options.positions == "time" else None
     return replace(task, folds=task.folds[:folds], times=times)
 
@@ -84,8 +95,6 @@ def find_task(name: str, options: Options) -> Task:
     check_dataset(name)
     suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
-        from pefourier.train.data import recordings
-
         series = recordings.read_recordings(name, options.data)
         blocks = split.Dealing(recordings.SOURCES[name].blocks)
         return split.split_series(name, series, *options.cut, blocks)
@@ -95,7 +104,7 @@ def find_task(name: str, options: Options) -> Task:
         x, y, classes, *times = draw_examples(name)
         task = from_examples(name, x, y, options, classes=classes)
         if times:
-            task = replace(task, times=times[0].ravel(), uneven=True)
+            task = with_times(task, times[0], np.diff(times[0]))
         # fresh draws replace further folds
         return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
     return from_ts(name, options)
@@ -116,9 +125,6 @@ def check_dataset(name: str) -> None:
 
 def from_archive(path: Path, options: Options) -> Task:
     """Read examples X, y or a labelled series from a user's .npz."""
-    from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
-    from pefourier.train.data.recordings import load_part
-
     with open_arrays(str(path), ".npz", regular=True) as file:
         stored = file.arrays
         kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
@@ -129,7 +135,7 @@ def from_archive(path: Path, options: Options) -> Task:
             )
         make, required, optional = kinds[0]
         used = [name for name in stored if name in (*required, *optional)]
-        arrays = {name: load_part(file, name, text=name in TEXTS) for name in used}
+        arrays = {name: recordings.load_part(file, name, text=name in TEXTS) for name in used}
     unused = tuple(stored[name].label(name) for name in stored if name not in used)
     return replace(make(path, arrays, options), remarks={"unused": unused})
 
@@ -139,6 +145,11 @@ def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) ->
     groups, lengths = arrays.get("groups"), arrays.get("lengths")
     x, y = arrays["X"], arrays["y"]
     task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
+    if "times" in arrays:
+        if options.missing == "drop":
+            raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
+        times = check_times(str(path), arrays["times"], x.shape[:2], lengths)
+        task = with_times(task, times, np.diff(times))
     return replace(task, grouped_by="an array called groups")
 
 
@@ -158,8 +169,6 @@ def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Ta
 
 def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """Read a user's recording with a label per row, scaled by its part `train` if it has one."""
-    from pefourier.train.data import recordings
-
     if "groups" in arrays:
         raise PefourierError(f"{path} holds groups with rows; use groups with examples X and y")
     name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
@@ -174,25 +183,21 @@ def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> T
     dealing, own_scale = split.Dealing(units=(str(path),)), "train" not in arrays
     cut = *options.cut, dealing
     task = split.split_series(str(path), [series], *cut, own_scale=own_scale)
+    if "times" in arrays:
+        times = check_times(str(path), arrays["times"][None], (1, len(complete)))[0, complete]
+        task = with_times(task, times, np.diff(times))
     return split.count_missing(task, filled, int((~complete).sum()))
-
-
-def from_table(path: Path, options: Options) -> Task:
-    """Read examples or recordings from a .csv in long form."""
-    from pefourier.train.data.tables import from_csv
-
-    return from_csv(path, options)
 
 
 KINDS = (  # of archives: reader, required arrays, optional arrays
     (own_parts, PARTS, ()),
-    (own_examples, ("X", "y"), ("groups", "lengths")),
-    (own_series, ("rows", "label"), ("train", "groups")),
-    (own_series, ("test", "label"), ("train", "groups")),
+    (own_examples, ("X", "y"), ("groups", "lengths", "times")),
+    (own_series, ("rows", "label"), ("train", "groups", "times")),
+    (own_series, ("test", "label"), ("train", "groups", "times")),
 )
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
     ".npz": from_archive,
-    ".csv": from_table,
-    ".tsv": from_table,
+    ".csv": from_csv,
+    ".tsv": from_csv,
 }
 FOREIGN = {".parquet": "parquet", ".xlsx": "excel", ".xls": "excel"}  # as pandas calls them

@@ -39,8 +39,9 @@ Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, 
 # Recorded over the same period with the same command columns. P-10 repeats the rows of P-14.
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 PARTS = ("train", "test", "label")  # of an archive
-LIST, COLUMNS = "labeled_anomalies.csv", {"chan_id", "spacecraft", "anomaly_sequences"}
-LARGEST_LIST = 2**24  # bytes
+LIST, COLUMNS = "labeled_anomalies.csv", ("chan_id", "spacecraft", "anomaly_sequences")
+LARGEST, LARGEST_LIST = 2**30, 2**24  # bytes of a .csv, and of the list
+DELIMITERS = ",;\t"
 
 
 def memory_limit() -> int:
@@ -61,8 +62,7 @@ def load_part(
     """Load an array of a data file into memory; labels and groups may be text."""
     if file.arrays[name].kind == "object":
         raise PefourierError(
-            f"{file.label} holds Python objects; save numbers, or names as "
-            "np.array(names, dtype=str)"
+            f"{file.label} holds Python objects; save numbers or np.array(names, dtype=str)"
         )
     return file.load(name, dtype, text=text, limit=memory_limit())
 
@@ -98,9 +98,7 @@ def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
         )
     wrong = label[~np.isin(label, (0, 1))]
     if len(wrong):
-        raise PefourierError(
-            f"{name}: the label of a row must be 0 or 1, got {shown(wrong[0].item())}"
-        )
+        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong[0].item())}")
     return label.astype(bool)
 
 
@@ -188,33 +186,45 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     if not path.is_file():
         raise PefourierError(f"{path} is missing; {AGAIN}")
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
-    rows = parse(partial(parse_list, path))
+    names, cells, *_ = parse(partial(parse_lines, path, LARGEST_LIST))
+    for name in set(COLUMNS) - set(names):
+        raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
+    columns = dict(zip(names, cells, strict=True))
+    listed = zip(*map(columns.get, COLUMNS), strict=True)
     unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
-    unlisted -= {row["chan_id"] for row in rows}
+    unlisted -= {*columns["chan_id"]}
     if unlisted:
-        raise PefourierError(
-            f"{path} lacks {min(unlisted)}, whose rows are in {folder / 'test'}; {AGAIN}"
-        )
-    events = {r["chan_id"]: r["anomaly_sequences"] for r in rows if r["spacecraft"] == "MSL"}
+        raise PefourierError(f"{path} lacks {min(unlisted)} of {folder / 'test'}; {AGAIN}")
+    events = {channel: text for channel, spacecraft, text in listed if spacecraft == "MSL"}
     for name in sorted(events):
         train, test = (read_channel(folder / part, name) for part in ("train", "test"))
         label = parse(partial(label_events, name, events[name], len(test)))
         yield name, (train, test, label)
 
 
-def parse_list(path: Path) -> list[dict[str, str]]:
-    """Parse the rows of the list by the names in its first line."""
-    if path.stat().st_size > LARGEST_LIST:
-        raise ValueError(f"a list has up to {LARGEST_LIST} bytes")
+def parse_lines(
+    path: Path, largest: int = LARGEST
+) -> tuple[list[str], list[list[str]], np.ndarray, str]:
+    """Return column names, cells of each column, line numbers and the delimiter."""
+    if path.stat().st_size > largest:
+        raise ValueError(f"the file has more than {largest} bytes")
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        lines = csv.DictReader(stream, restval="")
+        delimiter = max(DELIMITERS, key=stream.readline().count)
+        stream.seek(0)
+        reader = csv.reader(stream, delimiter=delimiter)
         try:
-            names, rows = lines.fieldnames or (), list(lines)
+            lines = [(reader.line_num, row) for row in reader if row]
         except csv.Error as error:
             raise ValueError(str(error)) from error
-    if not COLUMNS <= set(names):
-        raise ValueError(f"its first line must name {', '.join(sorted(COLUMNS))}")
-    return rows
+    if len(lines) < 2:
+        raise ValueError("there is no line below the column names")
+    (_, head), *lines = lines
+    for number, row in lines:
+        if len(row) != len(head):
+            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(head)}")
+    names = ["" if cell.startswith("Unnamed: ") else cell.strip() for cell in head]
+    columns = [list(map(str.strip, column)) for column in zip(*(r for _, r in lines), strict=True)]
+    return names, columns, np.array([number for number, _ in lines]), delimiter
 
 
 def read_channel(folder: Path, name: str) -> np.ndarray:

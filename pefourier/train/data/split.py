@@ -94,12 +94,18 @@ class Task:
         """Rows of the shortest window: fewer than `length` if some are padded."""
         return self.length if self.lengths is None else int(self.lengths.min())
 
-    def times_of_tokens(self, times: np.ndarray, step: int, tokens: int) -> np.ndarray:
-        """Token times (W, tokens) since the start of the window, in units of the mean step."""
+    def times_of_tokens(self, step: int, tokens: int) -> np.ndarray:
+        """Times (W, tokens) of tokens since the start of the window, by default in rows."""
+        times = np.arange(len(self.rows)) if self.times is None else self.times
         starts = times[self.starts[:, None] + np.arange(tokens) * step]
-        since = starts - starts[:, :1]
-        count = np.count_nonzero(np.diff(since))  # padding has the time of the last row
-        return np.asarray(since * (count / since[:, -1].sum() if count else 1.0))
+        return np.asarray(starts - starts[:, :1])
+
+    def windows_at(self, index: np.ndarray) -> np.ndarray:
+        """Return windows (n, length, channels) by index, with nan in padding."""
+        found = self.rows[self.starts[index][:, None] + np.arange(self.length)]
+        if self.lengths is not None:
+            found[np.arange(self.length) >= self.lengths[index][:, None]] = np.nan
+        return np.asarray(found)
 
     @property
     def positive(self) -> str | None:

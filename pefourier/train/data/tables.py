@@ -12,7 +12,6 @@ and 1, or names, the rarest of which marks anomalies. Cells are separated by com
 tabs; with semicolons or tabs, numbers may have decimal commas.
 """
 
-import csv
 import math
 import re
 from collections import Counter
@@ -23,19 +22,21 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.domain import EVEN
 from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import fill_missing, from_examples, padded_series
+from pefourier.train.data.examples import (
+    fill_missing,
+    from_examples,
+    padded_series,
+    with_times,
+)
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.writing.files import label as name_of_file
 from pefourier.writing.text import join
 
-LARGEST = 2**30  # bytes
-DELIMITERS = ",;\t"
 USUAL = {  # lowercase column names of each role; "_id" may follow
     "time": ("time", "timestamp", "datetime", "date", "t"),
     "series": ("series", "id", "unit", "machine", "patient", "subject"),
@@ -104,7 +105,7 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     chosen = parse_columns(columns)
     check_regular(str(path))
     file = name_of_file(str(path))
-    parse = partial(parse_lines, path)
+    parse = partial(recordings.parse_lines, path)
     head, text, lines, delimiter = parse_or_refuse(parse, file, ".csv", "save it as UTF-8 again")
     roles = roles_of_columns(path, head, chosen)
     where = {role: roles.index(role) for role in USUAL if role in roles}
@@ -133,29 +134,6 @@ def read_long(path: Path, columns: str | None = None) -> LongTable:
     numbers = [read_cells(table, text[i], head[i]) for i in channels]
     times = read_times(table, head[where["time"]])
     return replace(table, times=times, channels=np.column_stack(numbers))
-
-
-def parse_lines(path: Path) -> tuple[list[str], list[list[str]], np.ndarray, str]:
-    """Return column names, cells of each column, line numbers and the delimiter."""
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"the file has more than {LARGEST} bytes")
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        delimiter = max(DELIMITERS, key=stream.readline().count)
-        stream.seek(0)
-        reader = csv.reader(stream, delimiter=delimiter)
-        try:
-            lines = [(reader.line_num, row) for row in reader if row]
-        except csv.Error as error:
-            raise ValueError(str(error)) from error
-    if len(lines) < 2:
-        raise ValueError("there is no line below the column names")
-    (_, head), *lines = lines
-    for number, row in lines:
-        if len(row) != len(head):
-            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(head)}")
-    names = ["" if cell.startswith("Unnamed: ") else cell.strip() for cell in head]
-    columns = [list(map(str.strip, column)) for column in zip(*(r for _, r in lines), strict=True)]
-    return names, columns, np.array([number for number, _ in lines]), delimiter
 
 
 def roles_of_columns(path: Path, head: Sequence[str], chosen: dict[str, str]) -> list[str]:
@@ -233,7 +211,6 @@ def from_csv(path: Path, options: Options) -> Task:
         filled, lost = filled + count, lost + int((~complete).sum())
     since = [table.times[part] - table.times[part[0]] for part in parts]
     steps = np.concatenate([np.diff(times) for times in since])
-    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
     make, times = recordings_of, np.concatenate(since)
     if are_examples(table, parts, options):
         make, (padded, _) = examples_of, padded_series([t[:, None] for t in since])
@@ -242,7 +219,7 @@ def from_csv(path: Path, options: Options) -> Task:
     spans = np.nanmax(table.channels, axis=0) - np.nanmin(table.channels, axis=0)
     constant = np.array(table.names)[spans == 0].tolist()
     remarks = table.remarks | {"channels": [*table.names], "constant": constant}
-    return replace(task, times=times, uneven=uneven, remarks=remarks)
+    return with_times(replace(task, remarks=remarks), times, steps)
 
 
 def rows_of_series(table: LongTable) -> list[np.ndarray]:

@@ -116,11 +116,11 @@ SWITCHED_OFF = {"granitemoehybrid", "zamba2"}  # these models rotate only if a k
 
 
 def reported_frequencies(enc):
-    """Return the frequencies of a rotation; on axes, those of all axes over the largest."""
+    """Return the frequencies of an encoding; on axes, those of all axes over the largest."""
     if enc.name == "axial-rope":
         rotating = np.abs(enc.measure.frequencies).max(axis=1)
         return np.unique((rotating / rotating.max()).round(12))
-    return enc.measure.frequencies if enc.name == "rope" else np.empty(0)
+    return enc.measure.frequencies if enc.name in ("rope", "xl") else np.empty(0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -151,7 +151,7 @@ def few(used):
 def few_pairs(answer, truth):
     used, slow, _ = kinds(truth)
     meaning, _, stated = reported_values(answer)
-    no_wider = float(re.search(r"no wider than ([\d.]+) evenly", meaning)[1])
+    no_wider = float(re.search(r"no wider than over ([\d.]+) evenly", meaning)[1])
     assert (spread(used) <= no_wider * 1.01).mean() >= 0.5
     assert near(stated[0], used[:, slow].sum(axis=1).mean())
     return few(used)

@@ -104,9 +104,11 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path):
     np.testing.assert_array_equal(only.label, label.astype(bool))
 
 
-LISTS = {  # content of the list of anomalies, and part of the error
-    "": "first line",
-    HEAD: "lacks A-1",
+LISTS = {  # what the list of anomalies holds, and what is named
+    "": "no line below",
+    HEAD: "no line below",
+    HEAD + "A-2,SMAP,[],,\n": "lacks A-1",
+    HEAD.replace("chan_id", "name") + "A-1,MSL,[],,\n": "no column chan_id",
     HEAD + "A-1,MSL": "A-1|not a readable",
     HEAD + 'A-1,SMAP,"[[1, 2]]",[point],1200\n': "no recording of msl",
     b"\xff\xfe": "codec",

@@ -71,8 +71,6 @@ def folder_of(model: ModelConfig) -> str:
 
 def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
     """Yield the names of the tensors in a folder's weights, and their files."""
-    from pefourier.encodings.sources.tables import array_names
-
     with os_errors("look into", folder):
         files = sorted(path.name for path in Path(folder).iterdir())
     index = next((name for name in files if INDEX.fullmatch(name)), None)
@@ -83,10 +81,11 @@ def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
                 raise placed.wrong(name, file, "the name of a file in the same folder")
             yield name, inside(folder, file)
         return
-    for file in files:
-        if WEIGHTS.fullmatch(file):
-            path = inside(folder, file)
-            yield from ((name, path) for name in array_names(path))
+    for file in filter(WEIGHTS.fullmatch, files):
+        from pefourier.encodings.sources.tables import array_names  # loads zipfile
+
+        path = inside(folder, file)
+        yield from ((name, path) for name in array_names(path))
 
 
 def first_row(model: ModelConfig) -> int:

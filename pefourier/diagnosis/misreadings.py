@@ -1,0 +1,131 @@
+"""Rotations as a named misreading of their config gives them.
+
+A user names a misreading by a SPEC or by the code of a mistake: ``scaling-ignored``,
+``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000``,
+``original=131072`` or ``truncate=true``. Mistakes of one rotation can be combined, as in
+``base=10000,scaling-ignored``. All other settings keep their correct values.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import log
+from typing import Any
+
+from pefourier.encodings import load
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
+from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
+from pefourier.encodings.loader import open_model, source_of
+from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
+from pefourier.errors import PefourierError, shown
+
+MISREADINGS = (
+    *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
+    *("local-for-global", "layout"),
+)
+WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
+
+
+def misread(
+    enc: Encoding, reading: str, length: int, d: int | None
+) -> tuple[Floats, Mapping[str, Any]]:
+    """Return the frequencies of a misread rotation, in radians per position, and its settings.
+
+    >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
+    >>> misread(enc, "scaling-ignored", 80, None)[0].round(4)
+    array([1.    , 0.0014])
+    >>> misread(enc, "base=10000", 80, None)[0].round(4)
+    array([0.25  , 0.0025])
+    """
+    changes = changes_of(enc, reading)
+    if changes is not None:
+        return change_rotation(enc, changes)
+    if reading == "local-for-global":
+        _, second = next(other_layers(enc), ("", None))
+        if second is None:
+            raise PefourierError(f"local-for-global needs two rotations; {shown(enc.spec)} has one")
+    else:
+        second = load_like(enc, reading, length, d or enc.params["d"])
+    if second.injection != "rotate" or not isinstance(second, DeclaredEncoding):
+        slips = ", ".join(MISREADINGS)
+        raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {slips}")
+    return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
+
+
+def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
+    """Return the settings that named mistakes change; None if the text is a SPEC."""
+    changes: dict[str, Any] = {}
+    for part in slips.split(","):
+        key, equals, _ = part.partition("=")
+        if part == "scaling-ignored":
+            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may also be stretched
+            changes |= {"factor": 1.0} if shared else {"scaling": "none"}
+        elif part == "partial-ignored":
+            changes |= {"partial": 1.0}
+        elif equals and ALIASES.get(key, key) in {*WHOLE, *scaling_parameters(scaling_of(enc))}:
+            changes |= parse_parameters("rope", part)
+        elif equals and ALIASES.get(key, key) in BUILDERS["rope"].parameters:
+            raise PefourierError(
+                f"{shown(part)} is not a misreading of {shown(enc.spec)} (scaling "
+                f"{scaling_of(enc)}); use its own settings, or a full rotation such as rope:…"
+            )
+        else:
+            return None
+    return changes
+
+
+def scaling_of(enc: Encoding) -> str:
+    """Return the scaling of a rotation; "none" if only its frequencies are known."""
+    return str(enc.params.get("scaling", "none"))
+
+
+def change_rotation(enc: Encoding, changes: Mapping[str, Any]) -> tuple[Floats, Mapping[str, Any]]:
+    """Return the frequencies of a rotation with changed settings, and these settings.
+
+    A given attention factor stays unless the scaling changes.
+    """
+    settings, changed = enc.params, {**enc.params, **changes}
+    if settings.get("inv_freq") is not None:
+        if changes == {"scaling": "none"} and isinstance(enc, DeclaredEncoding):
+            return enc.measure.frequencies, settings  # a scaling, if any, is unknown
+        raise PefourierError(
+            f"{' and '.join(changes)} cannot be changed: {shown(enc.spec)} lists its frequencies "
+            f"instead of a base and a rotated fraction"
+        )
+    omega, by_formula = rotation_of(changed, len(enc))
+    is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
+    if "attention_factor" in changes or not is_chosen or "scaling" in changes:
+        changed["attention_factor"] = changes.get("attention_factor") or by_formula
+    if "softmax_factor" in settings:
+        changed["softmax_factor"] = softmax_of(changed)
+    return omega, changed
+
+
+def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
+    """Load another rotation; from a config with several, that of the same layer type."""
+    if source_of(spec) != "config":
+        return load(spec, length, d)
+    part, file = layer_of(enc), open_model(spec)
+    rotary_parts = {run.part for run in file.layers if run.kind == "rotary"} if part else ()
+    is_named = part in rotary_parts and not (file.model and file.model.part)
+    return load(file.spec_of(part) if is_named else spec, length)
+
+
+def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str, Encoding]]:
+    """Yield the names and rotations of the other layer types of the same config."""
+    if part := layer_of(enc):
+        model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
+        for name in dict.fromkeys(run.part for run in model.layers):
+            if name not in ("", part):
+                yield name, load(model.spec_of(name), length)
+
+
+def layer_of(enc: Encoding) -> str:
+    """Return the layer type that a SPEC names, or an empty string."""
+    model = open_model(enc.spec).model if source_of(enc.spec) == "config" else None
+    return model.part if model is not None else ""
+
+
+def softmax_of(settings: Mapping[str, Any]) -> float:
+    """Return the factor on logits in DeepSeek models, from YaRN's factor and mscale_all_dim."""
+    mscale, factor = settings.get("mscale_all_dim") or 0.0, settings.get("factor") or 1.0
+    is_scaled = settings["scaling"] != "none" and factor > 1
+    return float(0.1 * mscale * log(factor) + 1) ** 2 if is_scaled else 1.0

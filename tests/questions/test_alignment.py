@@ -1,0 +1,85 @@
+"""Tables are aligned in blocks of rows: the answer is that of the whole table."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.questions import alignment
+from pefourier.questions.compare import compare
+
+N, D = 70, 8
+BLOCK = 9 * D  # numbers: seven blocks of nine rows and one of seven
+
+
+def rotated(rng):
+    return np.linalg.qr(rng.normal(size=(D, D)))[0]
+
+
+CHANGES = {  # of a table, by what is said of it
+    "columns": lambda table, rng: table[:, rng.permutation(D)] * rng.choice([-1.0, 1.0], D),
+    "scale": lambda table, _: 2.5 * table,
+    "offset": lambda table, _: np.vstack([table[6:], table[:6] + 1]),
+    "zero_rows": lambda table, _: np.vstack([np.zeros((3, D)), table[:-3]]),
+    "rows": lambda table, _: table[::-1],
+    "scales": lambda table, rng: table * rng.uniform(1, 2, D) + rng.normal(size=D),
+    "rotation": lambda table, rng: table @ rotated(rng),
+    "last row": lambda table, _: table + (np.arange(N) == N - 1)[:, None],
+    "other": lambda table, rng: rng.normal(size=table.shape),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("spec", ["learned", "sinusoidal"])
+def test_blocks_of_rows_answer_as_the_whole_table(name, spec, rng, monkeypatch):
+    first = np.asarray(load(spec, N, D).table()) * (50 if spec == "learned" else 1)
+    tables = from_table(first), from_table(CHANGES[name](first, rng))
+    whole = compare(*tables)
+    monkeypatch.setattr(alignment, "NUMBERS_AT_ONCE", BLOCK)
+    assert len(alignment.blocks_of(first)) == 8
+    parts = compare(*tables)
+    assert parts.transform.keys() == whole.transform.keys()
+    for key, value in whole.transform.items():
+        is_text = isinstance(value, str)
+        assert parts.transform[key] == (value if is_text else pytest.approx(value, rel=1e-9))
+    assert parts.max_difference == pytest.approx(whole.max_difference, abs=1e-12)
+    facts = {"transform": {}, "max_difference": 0.0}
+    assert replace(parts, **facts).to_dict() == replace(whole, **facts).to_dict()
+
+
+def allowed(rows):
+    return np.full((len(rows), D), 1e-9)
+
+
+def permuted(x):
+    """Columns in no named order, so their sums with random weights match them."""
+    return x[:, np.random.default_rng(1).permutation(D)] * np.array([1.0, -1.0] * (D // 2))
+
+
+PARTS = {  # what is computed of a table x and of y, which differs from it in one number at its end
+    "norm": lambda x, _: alignment.norm_of(x),
+    "sizes": lambda x, y: alignment.sizes_agree(x, y, allowed, 1.0),
+    "residual": lambda x, y: alignment.largest_left(
+        x, y, lambda rows: np.full((len(rows), D), 9.0), np.arange(D), np.ones(D)
+    ),
+    "columns": lambda x, y: alignment.fitting_columns(x, y, allowed, 1.0),
+    "offsets": lambda x, y: list(alignment.candidate_offsets(y, x[30:], 1e-9)),
+    "maps": lambda x, _: [np.stack(m) for m in alignment.column_maps(x, permuted(x), allowed, 1.0)],
+    "products": lambda x, _: alignment.products_with_probes(x),
+    "rotation": lambda x, _: alignment.find_rotation(x, permuted(x), allowed, 2.0**-52)[0],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_block_counts(name, rng, monkeypatch):
+    x = rng.normal(size=(N, D))
+    y = x + np.where(np.arange(N * D) == N * D - 1, 0.5, 0.0).reshape(N, D)
+    whole = PARTS[name](x, y)
+    monkeypatch.setattr(alignment, "NUMBERS_AT_ONCE", BLOCK)
+    parts = PARTS[name](x, y)
+    if isinstance(whole, dict | None):
+        assert parts == whole
+    else:
+        np.testing.assert_allclose(parts, whole, rtol=1e-9, atol=1e-12)
