@@ -333,7 +333,7 @@ def in_a_line(result: Any) -> str:
     >>> import pefourier
     >>> pefourier.check("dft", length=4, d=4)
     <Faithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and a \
-linear layer can read every position back without amplifying noise.>
+linear layer can read all positions back without amplifying noise.>
     """
     of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.encodings)
     sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."

@@ -133,7 +133,7 @@ REFUSED = [  # command line, part of the error
     (["context", "llama.json", "--against", "dft"], "'dft' is not rotary"),
     (["context", "llama.json", "--against", "scaling_ignore"], "Did you mean 'scaling-ignored'?"),
     (["context", "dft", "--against", "rope"], "'dft' is not rotary"),
-    (["context", "xpos"], "'xpos' does not rotate"),
+    (["context", "xpos"], "'xpos' is neither rope nor"),
     (["context", "axial-rope"], "'axial-rope:grid=14x14'"),
     (["context", "axial-rope:convention=dinov3"], ",grid=14x14'"),
     (["context", "alibi:heads=32"], "'heads'"),

@@ -179,7 +179,7 @@ def test_rows_that_change_nothing_are_left_out():
 
 def test_only_rotations_are_described():
     for spec in ("dft", "xpos"):
-        with pytest.raises(PefourierError, match=f"^'{spec}' does not rotate"):
+        with pytest.raises(PefourierError, match=f"^'{spec}' is neither rope nor"):
             describe_rotation(load(spec))
 
 
