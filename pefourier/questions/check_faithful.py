@@ -18,9 +18,10 @@ are those of the keys of one query, the query with the most keys that share a ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -254,12 +255,10 @@ def check_faithful(
     rung = verdict(closest, factors, separable_error)
     rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
     kind = of_line_or_grid(with_prefix, closest, separable_error)
+    losses = precision(inner, closest.distinct, closest.first, closest.distance)
     if query is not None:
         kind = partial(kind, query=query)
-        noted.append(finding("bias-of-pairs", query=query))
-    losses = precision(inner, closest.distinct, closest.first, closest.distance)
-    if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
-        noted.append(finding("bfloat16-positions", distinct=computed, points=factors.n))
+    noted += remarks(query, losses["bfloat16"].distinct_phase or 0, closest, sides)
     distance, pair, gap = describe_closest(with_prefix, closest, factors)
     return kind(
         length=factors.n,
@@ -281,6 +280,16 @@ def check_faithful(
         findings=findings + noted,
         encodings=(with_prefix,),
     )
+
+
+def remarks(
+    query: int | None, computed: int, closest: ClosestPair, sides: Sequence[int]
+) -> Iterator[Finding]:
+    """Yield notes on a bias that depends on the query, and on points that bfloat16 merges."""
+    if query is not None:
+        yield finding("bias-of-pairs", query=query)
+    if sides and 0 < computed < closest.distinct:
+        yield finding("bfloat16-positions", distinct=computed, points=prod(sides))
 
 
 def describe_closest(
