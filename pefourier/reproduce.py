@@ -230,8 +230,8 @@ def size_of_error(values: np.ndarray | float, expected: np.ndarray | float) -> s
 def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
     """Return Table 1 (P / R / F1): the paper's training comparison and the recomputed one."""
     printed = {
-        "SMD": "1 / .943 / .970 → 1 / .961 / .980",
-        "MSL": ".822 / .855 / .838 → .894 / .821 / .856",
+        "SMD": "1 / 0.943 / 0.970 → 1 / 0.961 / 0.980",
+        "MSL": "0.822 / 0.855 / 0.838 → 0.894 / 0.821 / 0.856",
     }
     return [claim("elevator"), *(row_of_table_1(*row, trainings) for row in printed.items())]
 
@@ -284,7 +284,7 @@ def f1_difference(run: Mapping[str, Any]) -> str:
 def scores_of(run: Mapping[str, Any], *metrics: str) -> str:
     """Format the scores of both encodings as in Table 1."""
     of_each = (
-        " / ".join(f"{run['scores'][name][m]['mean']:.3f}".lstrip("0") for m in metrics)
+        " / ".join(f"{run['scores'][name][m]['mean']:.3f}" for m in metrics)
         for name in ("sinusoidal", "dft")
     )
     return " → ".join(of_each)

@@ -96,11 +96,11 @@ def test_table_1_is_filled_from_what_training_left(tmp_path, gains, verdict):
     claims, _ = recompute_paper(str(tmp_path))
     claim = find(claims, "Table 1", "SMD")
     assert claim.verdict == verdict
-    after = f"{0.5 + np.mean(gains[0]):.3f}"[1:]
+    after = f"{0.5 + np.mean(gains[0]):.3f}"
     first, *rest = claim.computed.split("; ")
-    assert first == f".500 / .500 / .500 → {after} / {after} / {after}"
+    assert first == f"0.500 / 0.500 / 0.500 → {after} / {after} / {after}"
     assert len(rest) == len(gains) - 1
-    assert "which leak into the test set, F1 is .500 → .900." in claim.reason
+    assert "which leak into the test set, F1 is 0.500 → 0.900." in claim.reason
     assert find(claims, "Table 1", "MSL").verdict == "not yet compared"
 
 

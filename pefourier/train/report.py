@@ -41,23 +41,14 @@ def words(room: str, code: str, /, **slots: Any) -> str:
     return str(read_toml(WORDS)[room][code]).format(**slots)
 
 
-def three_decimals(value: float) -> str:
-    """Format a number with three decimals, without the zero before the point.
-
-    >>> three_decimals(0.5), three_decimals(1.0)
-    ('.500', '1.000')
-    """
-    return f"{value:.3f}".removeprefix("0")
-
-
 def score_cell(mean: Mean) -> str:
     """Format a mean with its interval, if it has one.
 
     >>> score_cell(Mean(0.5, 0.4, 0.6))
-    '.500 [.400, .600]'
+    '0.500 [0.400, 0.600]'
     """
-    ends = f" [{three_decimals(mean.low)}, {three_decimals(mean.high)}]"
-    return three_decimals(mean.mean) + ends * (mean.low < mean.high)
+    ends = f" [{mean.low:.3f}, {mean.high:.3f}]"
+    return f"{mean.mean:.3f}" + ends * (mean.low < mean.high)
 
 
 def difference_cell(d: Difference | None) -> str:
@@ -71,7 +62,7 @@ def triple_cell(data: DatasetSummary, encoding: str) -> str:
     """Precision, recall and F1 as in Table 1, with a mark if the encoding is not compared."""
     if encoding not in data.scores:
         return "–"
-    triple = " / ".join(three_decimals(data.scores[encoding][m].mean) for m in MEASURES[:3])
+    triple = " / ".join(f"{data.scores[encoding][m].mean:.3f}" for m in MEASURES[:3])
     return triple + f" {exclusion_mark(data, encoding)}".rstrip()
 
 
@@ -85,7 +76,7 @@ def marked_f1(data: DatasetSummary, encoding: str) -> str:
     if encoding not in data.scores:
         return "–"
     mark = exclusion_mark(data, encoding) or MARKS.get(data.verdicts.get(encoding, ""), "")
-    return three_decimals(data.scores[encoding]["f1"].mean) + mark
+    return f"{data.scores[encoding]['f1'].mean:.3f}{mark}"
 
 
 def title(data: DatasetSummary) -> str:
@@ -97,7 +88,7 @@ def title(data: DatasetSummary) -> str:
 def scores_title(data: DatasetSummary) -> str:
     """Title of a table of scores."""
     positive = f"; positive: {data.positive}" if data.positive is not None else ""
-    chance = f"; one class always: F1 {three_decimals(data.chance['f1'])}"
+    chance = f"; one class always: F1 {data.chance['f1']:.3f}"
     runs = f"seeds {data.seeds} × folds {data.folds}"
     return f"{title(data)}, {data.inputs}: mean [95% interval], {runs}{positive}{chance}"
 
@@ -182,7 +173,7 @@ def answer_table(summary: Summary) -> Table:
     head, body = ["encoding", "P / R / F1", "AUPRC", *less, "Holm p", "verdict"], []
     for e, scores in data.scores.items():
         d = data.differences.get(e)
-        row = [e, triple_cell(data, e), three_decimals(scores["auprc"].mean)]
+        row = [e, triple_cell(data, e), f"{scores['auprc'].mean:.3f}"]
         row += [d.reference if d else "–"] * several + [difference_cell(d)]
         body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
     return scores_title(data), [head, *body]
@@ -239,7 +230,7 @@ def length_row(data: DatasetSummary, encoding: str) -> list[str]:
     scores = data.scores[encoding]
     pairs = [(row.f1, row.accuracy) for row in data.lengths[encoding]]
     cells = [
-        f"{three_decimals(f1.mean)} / {score_cell(accuracy)}" if f1 and accuracy else "–"
+        f"{f1.mean:.3f} / {score_cell(accuracy)}" if f1 and accuracy else "–"
         for f1, accuracy in [(scores["f1"], scores["accuracy"]), *pairs]
     ]
     return [encoding, *cells]
