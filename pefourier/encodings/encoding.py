@@ -135,7 +135,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """An encoding: `codes(x)` returns the vectors of points x, shape (len(x), d)."""
+    """An encoding: `vectors(x)` returns the vectors of points x, shape (len(x), d)."""
 
     name: str
     domain: Domain

@@ -54,7 +54,7 @@ class Injection:
 
     act: str
     vectors: np.ndarray  # (U, k) float64
-    index: np.ndarray  # (places,) rows of `codes`, or (W, places) for times of all windows
+    index: np.ndarray  # (places,) rows of `vectors`, or (W, places) for times of all windows
     learn: bool
     params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, with defaults
     # of rotations, if known: positions (U, axes), and radians per step (axes, k / 2); of mtan and

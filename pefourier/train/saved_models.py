@@ -3,13 +3,13 @@
 >>> from pefourier.train.saved_models import load_classifier            # doctest: +SKIP
 >>> load_classifier("models/smd-dft-seed0-fold0-c0ffee12.safetensors").predict(x)   # doctest: +SKIP
 
-A file has the parameters of the classifier by name, `vectors` (the vectors of its encoding),
+A file has the parameters of the classifier by name, `codes` (the vectors of its encoding),
 `frequencies` of rotations, `mean` and `scale` of the channels, and `settings`, bytes of JSON with
 sizes, classes and threshold. Other commands read it as a SPEC and describe the trained vectors.
 
 A classifier trained with --positions time has a `rate`, in tokens per unit of time, and needs the
-times of the windows that it classifies. Its `codes` are those of even times. If slopes and shifts
-were trained, they are `lines`.
+times of the windows that it classifies. Its `codes` are the vectors of even times. If slopes and
+shifts were trained, they are `lines`.
 """
 
 import json

@@ -110,8 +110,8 @@ class RotationUse:
             k, product = total(pair.share_k for pair in band), total(pair.share for pair in band)
             portion = Portion(len(band), len(band) / len(order), q, k, product)
             yield PairKind(self.part, f"{index} ({ends})", portion)
-        yield PairKind(self.part, "never turn", self.never_turn)
-        yield PairKind(self.part, f"turn more than {OFTEN} times", self.often)
+        yield PairKind(self.part, "without a full rotation", self.never_turn)
+        yield PairKind(self.part, f"more than {OFTEN} rotations", self.often)
 
 
 def summarise(

@@ -332,7 +332,7 @@ def wave_vectors(
 ) -> Callable[[NDArray[Any]], Floats]:
     """Return the function from points to vectors: cosines and sines in their columns.
 
-    Rows before the grid are zero or, if `turns`, have phase 0 (for rotations of queries and keys).
+    Rows before the grid are zero or, if `rotates`, have phase 0 (for rotary encodings).
     """
     d = 2 * len(measure.frequencies)
     columns_a, columns_b = columns
