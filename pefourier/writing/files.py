@@ -68,7 +68,7 @@ def os_errors(action: str, path: str) -> Iterator[None]:
 def reason(error: Exception) -> str:
     """Return the system's description of a failure, or the first line of a library's message."""
     text = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    return text[:300] or type(error).__name__
+    return text[:300].rstrip(".") or type(error).__name__
 
 
 UNREAD = {".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".html", ".py", ".md"}  # no data

@@ -119,6 +119,7 @@ POSITIONS = re.compile(  # common names of position arrays in models
     r"(^|\.)(wpe|embed_positions|pos(itions?|itional)?_(embed(ding)?s?|encodings?))(\.(weight|pe))?$"
 )
 CODES = "codes"  # default name of a table
+CSV_ADVICE = "write one row of numbers per line, separated by commas"
 LIST = 2**29  # largest list of numbers in bytes: 2^26 positions
 T = TypeVar("T")
 
@@ -226,7 +227,7 @@ def read_numbers(spec: str) -> np.ndarray:
 
 @contextmanager
 def open_arrays(
-    path: str, suffix: str | None = None, *, regular: bool = False, advice: str = "write it again"
+    path: str, suffix: str | None = None, *, regular: bool = False, advice: str = ""
 ) -> Iterator[ArrayFile]:
     """Open the arrays of a file, in the format of its suffix or of the given suffix.
 
@@ -235,6 +236,7 @@ def open_arrays(
     if regular:
         check_regular(path)
     stream, suffix = open_table(path, suffix)
+    advice = advice or (CSV_ADVICE if suffix == ".csv" else "write it again")
     with stream:
         arrays = parse_or_refuse(partial(READERS[suffix], stream), label(path), suffix, advice)
         yield ArrayFile(label(path), suffix, advice, arrays)
