@@ -1,0 +1,1 @@
+"""Causes: what was done to expected numbers, if doing it gives the observed ones."""
