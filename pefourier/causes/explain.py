@@ -1,15 +1,16 @@
 """Search for the cause of a difference: only what reproduces the observed numbers is a cause.
 
-A cause is a frozen dataclass with a `code`. Its class method `propose` reads parameters from few
-numbers, and `apply` returns what would be observed if that had been done to the expected numbers.
-A proposal may be wrong: `explain` applies it and compares every number.
+A cause is a frozen dataclass. Its first field is its code, which JSON prints before the others:
+`code: str = field(default="scaled", init=False)`. Its class method `propose` reads parameters from
+few numbers, and `apply` returns what would be observed if that had been done to the expected
+numbers. A proposal may be wrong: `explain` applies it and compares every number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,13 @@ Data = TypeVar("Data")
 class Cause(Protocol[Data]):
     """What was done to expected data."""
 
-    code: ClassVar[str]
+    @property
+    def code(self) -> str:
+        """Name of the kind of cause."""
+
+    @property
+    def words(self) -> str:
+        """What was done, as the end of the sentence "the second equals the first with ..."."""
 
     def apply(self, expected: Data, /) -> Data:
         """Return what would be observed, in another shape where the cause changes the shape."""
@@ -31,6 +38,15 @@ class Kind(Protocol[Data]):
 
     def propose(self, expected: Data, observed: Data, /) -> Iterable[Cause[Data]]:
         """Yield causes that could explain the observed data, the likeliest first."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first number that is not as expected."""
+
+    at: tuple[int, ...]  # index in the observed data
+    expected: float
+    observed: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +82,11 @@ def explain(
     observed data, all False where the shapes differ. Each number has its own tolerance there.
     Both causes of a pair are proposed on what remains: the second on the result of the first.
 
-    >>> from dataclasses import dataclass
+    >>> from dataclasses import field
     >>> @dataclass(frozen=True)
     ... class Scaled:
+    ...     code: str = field(default="scaled", init=False)
     ...     by: float
-    ...     code = "scaled"
     ...     @classmethod
     ...     def propose(cls, expected, observed):
     ...         yield cls(float(observed[-1] / expected[-1]))
@@ -78,7 +94,7 @@ def explain(
     ...         return self.by * expected
     >>> numbers = np.arange(5.0)
     >>> explain(numbers, 3 * numbers, [Scaled], np.isclose).causes
-    (Scaled(by=3.0),)
+    (Scaled(code='scaled', by=3.0),)
     >>> explain(numbers, numbers**2, [Scaled], np.isclose).first
     (2,)
     """
@@ -104,8 +120,3 @@ def proposals(
     for kind in kinds:
         for cause in kind.propose(expected, observed):
             yield cause, cause.apply(expected)
-
-
-def as_record(cause: Cause[Any]) -> dict[str, Any]:
-    """Return the code of a cause and what is needed to apply it, as JSON prints it."""
-    return {"code": cause.code} | {f.name: getattr(cause, f.name) for f in fields(cause)}  # type: ignore[arg-type]

@@ -398,6 +398,9 @@ def difference_findings(result: Comparison) -> list[Finding]:
         facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
         messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
     messages += differing_units(result)
+    if result.causes:
+        words = ", and ".join(cause.words for cause in result.causes)
+        messages.append(finding("explained", words=words))
     if result.cause and not result.layers:
         messages.append(cause_finding(result.cause))
     faults = {

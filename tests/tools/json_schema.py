@@ -12,6 +12,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from pefourier.causes.explain import Cause as CauseOfDifference
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.questions.check_faithful import (
@@ -205,6 +206,8 @@ def of_type(kind, defs):
         return {"type": PLAIN[kind]}
     if kind is float:
         return dict(NUMBER)
+    if origin is CauseOfDifference:
+        return {"type": "object", "required": ["code"], "additionalProperties": {}}
     if is_dataclass(kind):
         name = kind.__name__
         if name not in defs:
