@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.causes import explain as causes
+from pefourier.causes import explain
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.pairs import PairDifference, PairWaves, apart, pair_tolerance
 from pefourier.diagnosis.row_positions import PositionRun
@@ -82,9 +82,9 @@ class Outcome:
     positions: tuple[PositionRun, ...] = ()  # of rows of a table, if row s is not position s
     heads: tuple[HeadDifference, ...] = ()  # that differ
     cause: Cause | None = None
-    causes: tuple[causes.Cause[Any], ...] = ()  # done to the first, they give the second
+    causes: tuple[explain.Cause[Any], ...] = ()  # done to the first, they give the second
     explained: float | None = None  # share of the compared numbers that the causes reproduce
-    first: causes.Difference | None = None  # without a cause
+    first: explain.Difference | None = None  # without a cause
     tried: dict[str, int] | None = None  # what was tried to explain a difference
     operator: OperatorComparison | None = None  # of two rotations
     layers: tuple[LayerDifference, ...] = ()  # that differ
