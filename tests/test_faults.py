@@ -24,7 +24,7 @@ from training import lines
 from pefourier import reproduce
 from pefourier.encodings.checks import COSTS
 from pefourier.report import plot
-from pefourier.train import report, store
+from pefourier.train import store
 from pefourier.writing import files
 
 FULL = os.strerror(errno.ENOSPC)
@@ -190,9 +190,6 @@ def without_times(folder):
 @pytest.mark.parametrize("lasting", [None, pytest.param(True, marks=pytest.mark.long)])
 def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
     """Files are whole, complete runs are kept, and a resumed training equals an unbroken one."""
-    words = report.words
-    untimed = lambda room, code, **slots: words(room, code, **slots) * (code != "time")  # noqa: E731
-    monkeypatch.setattr(report, "words", untimed)
     assert run(*TRAIN.split(), "--out", "whole").status == 0
     whole = contents("whole")
     for disk in failing(monkeypatch, lasting):

@@ -32,7 +32,7 @@ from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
-from pefourier.writing.text import join, number
+from pefourier.writing.text import Verdict, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry import Progress
@@ -59,6 +59,37 @@ class FormatRow:
 class Faithfulness(Result):
     """Faithfulness of an encoding; distances are l2, tolerances absolute."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "collides": Verdict(
+            "Not all {r.length:,} {r.points} have distinct vectors (distinct: {r.distinct:,}): "
+            "{r.closest_ends} share a vector.",
+            "{r.advice}",
+        ),
+        "symmetric in the lag": Verdict(
+            "Opposite {r.points} share a vector ({r.length:,} {r.points}, {r.distinct} distinct "
+            "vectors), so without a causal mask attention cannot tell before from after.",
+        ),
+        "distinct lags": Verdict("{r.all_distinct}, so attention can tell one lag from another."),
+        "injective": Verdict(
+            "{r.all_distinct}, but the vectors span only {r.rank} of {r.length:,} dimensions, so a "
+            "linear layer cannot read all {r.points} back.",
+        ),
+        "separable": Verdict(
+            "{r.all_distinct}. A linear layer can read back each coordinate, but not every point.",
+        ),
+        "invertible": Verdict(
+            "{r.all_distinct}, and a linear layer can read all {r.points} back; the layer "
+            "amplifies noise by up to {r.amplification} (the condition number).",
+        ),
+        "isometric": Verdict(
+            "{r.all_distinct}, and a linear layer can read all {r.points} back without amplifying "
+            "noise.",
+        ),
+        "constant": Verdict(
+            "The vectors do not depend on position: all {r.length:,} are the same up to rounding.",
+            "Check which axis indexes the rows; it may be the batch.",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "grid": "grid",
         "rows before the grid": "prefix",

@@ -55,7 +55,7 @@ from pefourier.questions.outcome import (
 from pefourier.questions.result import Result
 from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
 from pefourier.writing.files import read_toml
-from pefourier.writing.text import agreeing, first_few, joined_runs, number
+from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
@@ -67,6 +67,25 @@ SHOWN = 8  # pairs or heads listed in text
 class Comparison(Outcome, Result):
     """Result of comparing encodings a and b; `transform` maps a to b."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "the same": Verdict(
+            "Everything that was compared agrees over {r.length:,} positions: {r.compared_names}.",
+        ),
+        "permuted": Verdict(
+            "The rotations are identical up to a permutation of the rows of queries and keys: "
+            "{r.order_name}.",
+            "To use weights of the first with the second, permute the rows of W_q and W_k; "
+            "--permutation FILE writes the order.",
+        ),
+        "equivalent": Verdict("One follows from the other by {r.transform_names}. {r.consequence}"),
+        "same geometry": Verdict(
+            "All inner products agree, but the numbers differ: one is a rotation of the other's "
+            "columns.",
+            "To use weights trained with one for the other, rotate them likewise.",
+        ),
+        "used differently": Verdict("The numbers agree, but {r.use}.", "{r.caution}"),
+        "different": Verdict("{r.differences}."),
+    }
     shown: ClassVar[dict[str, str]] = {
         "compared": "compared_names",
         "positions compared": "length",

@@ -31,7 +31,7 @@ from pefourier.questions.rotations import (
     window_within,
 )
 from pefourier.writing.page import labelled_fields
-from pefourier.writing.text import number, ranges
+from pefourier.writing.text import Verdict, number, ranges
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,86 @@ DIGITS = 6
 class Context(Result):
     """Positions of a model, or of one encoding."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "unseen angles": Verdict(
+            "At {r.length:,} positions, {r.new_in_words} reach angles never seen in training, "
+            "which used {r.trained.length:,} positions ({r.trained.source}).",
+            "{r.way_out}",
+        ),
+        "within the stated length": Verdict(
+            "The config states {r.stated.length:,} positions with its scaling ({r.stated.key}). "
+            "There, {r.new_in_words} reach angles beyond those of the original "
+            "{r.trained.length:,} positions, so the model needs training with the scaling.",
+        ),
+        "no new angles": Verdict(
+            "At {r.length:,} positions, every rotary pair stays within the angles seen in training "
+            "({r.trained.length:,} positions, {r.trained.source}). A full rotation is longer than "
+            "the length for {r.idle_in_words}.",
+        ),
+        "beyond every window": Verdict(
+            "Every layer has a sliding window of at most {r.widest_window:,} positions, so at "
+            "{r.length:,} positions no layer lets the last token attend to the "
+            "first.{r.reach_in_words} No pair reaches an angle never seen in training.",
+        ),
+        "training length unknown": Verdict(
+            "Without the trained length, it is unknown which angles are new at {r.length:,} "
+            "positions.",
+            "Pass it as --trained N.",
+        ),
+        "read differently": Verdict(
+            "If the config is read as {r.against.other}, the rotation changes: the cosine between "
+            "both first falls below 0.99 at position "
+            "{r.against.first_fall:,}.{r.against.logits_in_words}",
+        ),
+        "logits scaled": Verdict(
+            "If the config is read as {r.against.other}, the cosine between both rotations stays "
+            "above 0.99 up to 1,048,576 positions, but logits are multiplied by "
+            "{r.against.logits:4} at every position.",
+        ),
+        "read alike": Verdict(
+            "If the config is read as {r.against.other}, the cosine between both rotations stays "
+            "above 0.99 up to 1,048,576 positions; {r.against.differing} frequencies differ.",
+            title="nearly the same rotation",
+        ),
+        "no positions": Verdict(
+            "No layer uses a positional encoding at any length. The causal mask still orders the "
+            "tokens.",
+        ),
+        "any length": Verdict(
+            "The encoding is a formula defined at any length. Whether the model works beyond its "
+            "trained length is a separate question.",
+        ),
+        "keys fade": Verdict(
+            "Forget gates reduce the attention weight of distant keys. With these gates, the "
+            "farthest key with at least 1% of the weight that it would have at the query is "
+            "{r.fades_in_words} positions away, by head.",
+        ),
+        "limited distance": Verdict(
+            "All distances from {r.far} on share one bias or vector; shorter ones are "
+            "distinguished up to their buckets.",
+        ),
+        "fixed length": Verdict("The embedding table has {r.held:,} rows."),
+        "too few rows": Verdict(
+            "The embedding table has {r.held:,} rows; {r.lost:,} of the {r.length:,} requested "
+            "positions have no row.",
+            "If `pefourier check-faithful` names a formula for the table, compute more rows. "
+            "Otherwise lengthen it with `pefourier resize`, then fine-tune the model.",
+        ),
+        "a grid": Verdict(
+            "Positions are points of a grid; their vectors come from one formula of the "
+            "coordinates at every size.",
+            "Use `pefourier resize` to compare sizes.",
+        ),
+        "codes repeat": Verdict(
+            "Vectors repeat within this length, so positions share a vector.",
+            "Fix the problems listed below.",
+            title="vectors repeat",
+        ),
+        "no rotation": Verdict(
+            "Queries and keys are not rotated, so the length has no effect on rotations.",
+            "Use `pefourier check-faithful` to see which positions can be distinguished.",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
         "trained length": "trained_text",

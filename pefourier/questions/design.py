@@ -43,7 +43,7 @@ from pefourier.questions.bounded_bases import LARGEST_BASE, bounded_bases, typed
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.writing.page import labelled_fields
-from pefourier.writing.text import agreeing, number
+from pefourier.writing.text import Verdict, agreeing, number
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
@@ -92,6 +92,25 @@ class Candidate:
 class Design(Result):
     """Candidate bases, and the best base for each criterion."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "no base needed": Verdict(
+            "The dft encoding keeps {r.length:,} positions at equal distances; no base above 1 "
+            "achieves this.",
+            "Use dft. If you need a base: {r.bases_in_words}.",
+        ),
+        "criteria disagree": Verdict(
+            "For {r.length:,} positions and d = {r.d}, the criteria need different bases. "
+            "{r.bases_in_words}.",
+            "Choose one: --for bound suits long text, --for turns suits series and images.",
+        ),
+        "base found": Verdict(
+            "Best base for {r.length:,} positions and d = {r.d}, by criterion: {r.bases_in_words}.",
+        ),
+        "no base serves": Verdict(
+            "For {r.length:,} positions and d = {r.d}, no base was found. {r.bases_in_words}.",
+            title="no base works",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "axis": "axis_shown",
         "positions": "length",

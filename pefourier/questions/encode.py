@@ -32,7 +32,7 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result
 from pefourier.writing.files import suffix_of, write_whole
-from pefourier.writing.text import printable
+from pefourier.writing.text import Verdict, printable
 
 Table = NDArray[Any]
 CONTENTS = {  # name in a sentence, and of the array in a file
@@ -238,6 +238,13 @@ def lines_of(entries: dict[str, Any]) -> str:
 class Written(Result):
     """Numbers of an encoding in a file."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "written": Verdict(
+            "Wrote the {r.contents} of {r.shape[0]:,} {r.points} to {r.path}: {r.dtype}, shape "
+            "{r.shape}{r.layout:?, layout {r.layout}}.",
+            "{r.factor:?Multiply cosines and sines by the attention factor, {r.factor}.}",
+        ),
+    }
     verdict: ClassVar[str] = "written"
     shown: ClassVar[dict[str, str]] = {"shape": "shape"}
 

@@ -34,7 +34,7 @@ from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, labelled_fields
-from pefourier.writing.text import number
+from pefourier.writing.text import Verdict, number
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are reported
 WAYS = ("linear", "ntk", "yarn", "llama3")  # for RoPE; p-RoPE has a separate scaling
@@ -87,6 +87,31 @@ class Extension(Candidate):
 class Extensions(Result):
     """Ways to extend a trained rotation to a length."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "scaling needed": Verdict(
+            "Without scaling, going from {r.trained} to {r.length:,} positions takes "
+            "{r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen in training.",
+            "With {r.nearest.setting} none do, and the cosine to the trained rotation "
+            "{r.nearest_falls}. Evaluate the model to see how well it works.",
+        ),
+        "further scaling needed": Verdict(
+            "With the model's {r.present_setting}, going from {r.trained} to {r.length:,} "
+            "positions takes {r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen "
+            "in training.",
+            "With {r.nearest.setting} none do, and the cosine to the trained rotation "
+            "{r.nearest_falls}. Evaluate the model to see how well it works.",
+        ),
+        "no scaling suffices": Verdict(
+            "Unchanged, going from {r.trained} to {r.length:,} positions takes "
+            "{r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen in training. Of "
+            "the scalings tried, {r.nearest.setting} takes the fewest: {r.nearest.unseen}.",
+        ),
+        "no scaling needed": Verdict(
+            "Unchanged, going from {r.trained} to {r.length:,} positions keeps every rotary pair "
+            "within the angles seen in training.",
+            "Evaluate the model at that length.",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "layers": "part",
         "trained length": "trained",

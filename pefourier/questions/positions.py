@@ -24,6 +24,7 @@ from pefourier.ids.model import NOT_KNOWN, Consequence, Model
 from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judge, spans_of
 from pefourier.ids.visibility import Visibility, describe_mask
 from pefourier.questions.result import Result, csv_table
+from pefourier.writing.text import Verdict
 
 SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
 SHOWN = 15  # rows and findings about single tokens that text lists
@@ -63,6 +64,73 @@ class TokenFinding(Finding):
 class Positions(Result):
     """Result of checking the position ids of a batch."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "as expected": Verdict(
+            "Every document has the expected ids; in the first document they go from "
+            "{r.worst.first} to {r.worst.last}.",
+        ),
+        "undecided": Verdict(
+            "The ids may be correct, but the input does not show where documents begin, where "
+            "padding is, or which tokens this rank holds.",
+            "Pass --mask, --segments or --rank R/N.",
+        ),
+        "padding counted": Verdict(
+            "In {r.bad_count} of {r.documents} documents the ids count padding tokens.",
+            "Count real tokens only; each document then begins at id {r.worst.expected_first}.",
+        ),
+        "not restarted": Verdict(
+            "In {r.bad_count} of {r.documents} documents the ids continue from the previous "
+            "document.",
+            "Restart ids at the beginning of each document.",
+        ),
+        "restarted": Verdict(
+            "In {r.bad_count} of {r.documents} documents the ids restart before the end.",
+        ),
+        "repeated": Verdict(
+            "In {r.bad_count} of {r.documents} documents a token has the id of an earlier token.",
+            "Continue at the number of tokens seen so far.",
+        ),
+        "gap": Verdict("In {r.bad_count} of {r.documents} documents the ids skip positions."),
+        "backwards": Verdict("In {r.bad_count} of {r.documents} documents the ids decrease."),
+        "negative": Verdict("In {r.bad_count} of {r.documents} documents ids are negative."),
+        "offset": Verdict(
+            "In {r.bad_count} of {r.documents} documents all ids are shifted by a constant.",
+        ),
+        "beyond": Verdict(
+            "In {r.bad_count} of {r.documents} documents ids exceed the largest allowed id, "
+            "{r.worst.expected}.",
+        ),
+        "table offset": Verdict(
+            "In {r.bad_count} of {r.documents} documents the offset of the model's table is "
+            "missing or counted twice.",
+        ),
+        "local ids": Verdict(
+            "The ids count the tokens of this rank, not those of the whole sequence.",
+        ),
+        "wrong shard": Verdict("The ids do not belong to the tokens that this rank holds."),
+        "text only": Verdict(
+            "All axes have the same ids, as for text alone; an image or a video needs rows and "
+            "columns.",
+            "Compute ids with the model's get_rope_index.",
+        ),
+        "block start": Verdict(
+            "In {r.bad_count} of {r.documents} documents an image, a video, or the text after it "
+            "begins at the wrong id.",
+            "Compute ids with the model's get_rope_index, and continue at their maximum + 1.",
+        ),
+        "times shared": Verdict(
+            "In {r.bad_count} of {r.documents} documents frames of a video share one time.",
+        ),
+        "index for depth": Verdict(
+            "The ids are the index in the list of draft tokens, not the depth in the tree.",
+        ),
+        "wrong mask": Verdict("The mask is not as expected ({r.mask_in_words})."),
+        "mask read": Verdict("The mask is {r.mask_in_words}."),
+        "several": Verdict(
+            "{r.bad_count} of {r.documents} documents have unexpected ids, of several kinds: "
+            "{r.kinds}.",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "rows": "row_count",
         "tokens per row": "tokens",

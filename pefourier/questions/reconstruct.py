@@ -42,7 +42,7 @@ from pefourier.questions.spectral_density import (
     estimate_spectrum,
     lattice_sides,
 )
-from pefourier.writing.text import number
+from pefourier.writing.text import Verdict, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry.singular_values import Factors
@@ -129,6 +129,52 @@ class Vectors:
 class Reconstructions(Result):
     """Position functions rebuilt on a lattice of one or several axes."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "zero codes": Verdict(
+            "All vectors are zero, so no position can be reconstructed.",
+            "Check the table or its source code.",
+            title="zero vectors",
+        ),
+        "lost": Verdict(
+            "Reconstructed from the frequencies alone, the position disappears: all {r.points} "
+            "points reach half of the peak ({r.first.peak:2}).",
+            "{r.advice:?{r.advice}.}",
+        ),
+        "repeated": Verdict(
+            "Reconstructed from the frequencies alone, a position appears in several places: other "
+            "peaks reach half of the main one ({r.first.peak:3}), the farthest {r.farthest_repeat} "
+            "positions away.",
+        ),
+        "shared vectors": Verdict(
+            "Not every position can be reconstructed, because some share a vector (such as "
+            "{r.equal_rows}). Distinct vectors among {r.vectors.rows} {r.rows}: "
+            "{r.vectors.distinct}.",
+        ),
+        "smoothing alone": Verdict(
+            "Smoothing alone makes the peak: {r.first.half_max} of {r.points} points reach half of "
+            "it, but {r.plain_half_max} without smoothing (--sigma 0).",
+        ),
+        "sharp": Verdict(
+            "Reconstructed from the frequencies alone, a position is a single sample "
+            "{r.first.peak:3} high (exact would be 1).",
+        ),
+        "blurred": Verdict(
+            "Reconstructed from the frequencies alone, a position spreads into a peak "
+            "{r.first.width:2} positions wide and {r.first.peak:3} high (exact would be 1).",
+            "{r.advice:?{r.advice} ({r.first.width:2} now).}",
+        ),
+        "exact": Verdict("Reconstructed from the frequencies alone, a point comes back exactly."),
+        "sharp point": Verdict(
+            "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
+            "(exact would be 1), and no other point reaches half of it.",
+        ),
+        "blurred point": Verdict(
+            "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
+            "(exact would be 1), and {r.first.half_max_area} of {r.points} points reach half of "
+            "it.",
+            "{r.advice:?{r.advice} ({r.first.half_max_area} now).}",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {}
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "reconstructions": {

@@ -39,7 +39,7 @@ from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
-from pefourier.writing.text import number
+from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
 MOST_LAGS = 2**16  # most lags of times at uneven steps
@@ -53,6 +53,48 @@ SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 class Relations(Result):
     """Relations of vectors to the distance and order of positions; None if undefined."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "no lags": Verdict(
+            "No lag occurs often enough between these points to compare their vectors.",
+            "Use `pefourier check-faithful` to see which vectors are similar.",
+        ),
+        "zero codes": Verdict(
+            "All vectors are zero and carry no information about position.",
+            "Check the table or its source code.",
+            title="zero vectors",
+        ),
+        "depends on position": Verdict(
+            "Inner products depend on absolute positions, not only on the lag (Toeplitz residual "
+            "{r.toeplitz_residual:2}; 0 would mean the lag alone).",
+        ),
+        "depends on lag alone": Verdict(
+            "Inner products (for xPos, those of queries and keys) depend only on the lag between "
+            "positions (for places, on their distance or displacement).",
+        ),
+        "one direction": Verdict(
+            "The encoding is causal: keys after the query have no vector, so directions cannot be "
+            "compared.",
+        ),
+        "distance only": Verdict(
+            "A lag and its opposite have the same vector, so without a causal mask attention "
+            "cannot tell before from after.",
+        ),
+        "direction told": Verdict(
+            "A lag and its opposite have different vectors (asymmetry {r.asymmetry:2}), so "
+            "attention can tell before from after.",
+            title="asymmetric in the lag",
+        ),
+        "biases": Verdict(
+            "These are biases added to attention logits, so they have no inner products.",
+        ),
+        "depends on place": Verdict(
+            "Inner products depend on where two points are, not only on their displacement "
+            "(Toeplitz residual {r.toeplitz_residual:2}; 0 would mean the displacement alone).",
+        ),
+        "depends on displacement alone": Verdict(
+            "Inner products depend only on the displacement between points.",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
         "dimensions": "dimension",

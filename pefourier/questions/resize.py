@@ -53,7 +53,7 @@ from pefourier.questions.resize_libraries import methods_of, ways_of
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import labelled_fields
-from pefourier.writing.text import join, printable
+from pefourier.writing.text import Verdict, join, printable
 
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
@@ -108,10 +108,49 @@ class Unseen:
     which: list[int]  # among the pairs of the axis, from 0 in the order of the formula
 
 
+LIBRARY_METHOD = (  # action of most verdicts
+    "{r.unsure:?Use the method of the library that runs the model (timm: antialias, for biases "
+    "geometric; transformers: mostly bicubic).}"
+)
+
+
 @dataclass(frozen=True, repr=False)
 class Resizing(Result):
     """A table resized to a new lattice, with a comparison of methods."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "all zero": Verdict(
+            "All vectors are zero, and stay zero.",
+            "Check the table or its source code.",
+        ),
+        "still distinct": Verdict(
+            "All {r.before.points} vectors are distinct, and all {r.after.points} after {r.step}; "
+            "their RMS norm is {r.after.norm:3} (before: {r.before.norm:3}).",
+            LIBRARY_METHOD,
+        ),
+        "no longer distinct": Verdict(
+            "After {r.step} only {r.after.distinct} of {r.after.points} vectors are distinct "
+            "({r.after.collision}); before, all were.",
+            LIBRARY_METHOD,
+        ),
+        "now distinct": Verdict(
+            "Only {r.before.distinct} of {r.before.points} vectors are distinct before resizing "
+            "({r.before.collision}); after {r.step} all {r.after.points} are.",
+            LIBRARY_METHOD,
+        ),
+        "not distinct": Verdict(
+            "Only {r.before.distinct} of {r.before.points} vectors are distinct before resizing "
+            "({r.before.collision}), and {r.after.distinct} of {r.after.points} after {r.step} "
+            "({r.after.collision}).",
+            LIBRARY_METHOD,
+        ),
+        "computed anew": Verdict(
+            "The model computes these vectors by a formula at every size: at the new one "
+            "{r.after.distinct:,} of {r.after.points:,} are distinct.{r.unchanged_in_words}",
+            "Give the model the new size; only embedding tables are interpolated.",
+            title="recomputed",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "from": "old",
         "to": "new",

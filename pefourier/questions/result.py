@@ -16,6 +16,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
 from pefourier.report import render
 from pefourier.writing.page import plain
+from pefourier.writing.text import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +29,7 @@ HIDDEN = {"told": False}  # metadata of fields that no output shows
 class Result:
     """A result and the encodings that it describes; `pefourier explain FIELD` explains a field."""
 
+    verdicts: ClassVar[Mapping[str, Verdict]]  # sentences of each verdict
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: field, labels, fields
     on_grid: ClassVar[bool] = False  # whether points have several axes
     encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata=HIDDEN)

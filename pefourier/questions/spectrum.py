@@ -43,7 +43,7 @@ from pefourier.questions.spectral_density import (
     share_of_mean_row,
     summarize_density,
 )
-from pefourier.writing.text import percent
+from pefourier.writing.text import Verdict, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
 EVEN = 0.15  # largest distance of the cumulative energy from an even spread
@@ -64,6 +64,71 @@ class Peak:
 class Spectrum(Result):
     """A density over a lattice: a `LineSpectrum` or, over several axes, a `GridSpectrum`."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "zero codes": Verdict(
+            "All vectors are zero, so there is no spectrum.",
+            "Check the table or its source code.",
+            title="zero vectors",
+        ),
+        "constant": Verdict(
+            "The mean row has {r.in_mean_row:3%} of the energy: vectors are nearly the same at "
+            "every position.",
+            "{r.demean_helps:?Use --demean to remove the mean row.}",
+        ),
+        "one frequency": Verdict(
+            "All energy is at one frequency, a wavelength of {r.cutoff_wave:4} {r.unit}.",
+        ),
+        "even": Verdict(
+            "The energy is spread evenly over the frequency axis: the share below a frequency "
+            "differs from an even spread by at most {r.measure.unevenness:2%}.",
+        ),
+        "mostly slow": Verdict(
+            "Wavelengths of {r.cutoff_wave:3-} {r.unit} or longer carry "
+            "{r.measure.up_to_cutoff:3%} of the energy. Long wavelengths separate distant "
+            "positions; short ones separate neighbours.",
+            title="mostly low frequencies",
+        ),
+        "mostly fast": Verdict(
+            "Wavelengths below four steps carry {r.measure.high:3%} of the energy. Short "
+            "wavelengths separate neighbours; long ones separate distant positions.",
+            title="mostly high frequencies",
+        ),
+        "slow and fast": Verdict(
+            "Wavelengths of four steps or longer carry {r.measure.low:3%} of the energy, shorter "
+            "ones {r.measure.high:3%}; the zero frequency has {r.measure.at_zero:3%}.",
+            title="low and high frequencies",
+        ),
+        "constant and fast": Verdict(
+            "The zero frequency has {r.measure.at_zero:3%} of the energy, wavelengths shorter than "
+            "four steps {r.measure.high:3%} and longer ones {r.measure.low:3%}.",
+            title="constant and high frequencies",
+        ),
+        "along one axis": Verdict(
+            "Every frequency runs along one axis; the mean frequency is {r.measure.centroid:3} rad "
+            "per point.",
+        ),
+        "along the axes": Verdict(
+            "Every frequency runs along an axis, none diagonally; the mean frequency is "
+            "{r.measure.centroid:3} rad per point.",
+        ),
+        "one direction": Verdict(
+            "The frequencies run in one diagonal direction (A2 {r.isotropy[A2]:3}; 1 if exactly); "
+            "the mean frequency is {r.measure.centroid:3} rad per point.",
+        ),
+        "two directions": Verdict(
+            "The frequencies run in two directions at right angles (A4 {r.isotropy[A4]:3}; 1 if "
+            "exactly); the mean frequency is {r.measure.centroid:3} rad per point.",
+        ),
+        "all directions": Verdict(
+            "The frequencies favour no direction and no right-angled pair of directions (A2 "
+            "{r.isotropy[A2]:2}, A4 {r.isotropy[A4]:2}; 0 without any preference); the mean "
+            "frequency is {r.measure.centroid:3} rad per point.",
+        ),
+        "uneven directions": Verdict(
+            "The frequencies favour some directions (A2 {r.isotropy[A2]:2}, A4 {r.isotropy[A4]:2}; "
+            "0 if none); the mean frequency is {r.measure.centroid:3} rad per point.",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "lattice points N": "lattice",
         "bandwidth (lattice steps)": "sigma",

@@ -1,7 +1,7 @@
 """Render the result of any question as text, JSON, CSV and figures.
 
 An `Answer` is an encoding with a result; a `Refusal` is a SPEC that could not be answered. A result
-has a `verdict`, whose meaning and action are in words.toml. Its class defines `shown` (row labels
+has a `verdict`, a key of the `verdicts` of its class. The class also defines `shown` (row labels
 and their fields) and `listed` (tables: a field with several dataclasses, and the labels of their
 columns). `series()` returns the rows of CSV; without it, CSV has a row of single values. Figures
 are in the module `PICTURED_IN` or in the module named after the question, imported on demand.
@@ -11,28 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
-from pathlib import Path
-from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import PefourierError, shorten
-from pefourier.writing.files import read_section
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
     capital,
-    floor_to,
+    fill,
     in_html,
     number,
     paragraph,
-    percent,
     printable,
-    short_number,
 )
 
 if TYPE_CHECKING:
@@ -40,8 +35,6 @@ if TYPE_CHECKING:
 
     from pefourier.report.plot import Look
 
-WORDS = Path(__file__).parents[1] / "words.toml"
-SENTENCE_KEYS = ("meaning", "action")
 LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_LEADING = 2
 SENTENCE = 180  # characters of a conclusion in one line
@@ -69,41 +62,6 @@ class Refusal:
 
     spec: str
     error: str
-
-
-class Template(Formatter):
-    """Text with numbers rounded {x:3}, rounded down {x:3-} or in percent {x:3%}.
-
-    {x:?…} inserts text if x is true.
-
-    >>> words = "{z:?no }waves of {x:2} (at least {x:2-}), {y:2%}"
-    >>> Template().format(words, x=6.2832, y=0.25, z=False), Template().format("{x:3-}", x=9.67)
-    ('waves of 6.3 (at least 6.2), 25%', '9.67')
-    """
-
-    def format_field(self, value: Any, spec: str) -> str:
-        """Format the value of a slot."""
-        if spec.startswith("?"):
-            return spec[1:] if value else ""
-        if spec.endswith("%"):
-            return percent(value, int(spec[:-1]))
-        if spec.endswith("-"):
-            return number(floor_to(value, int(spec[:-1])))
-        return (
-            short_number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
-        )
-
-
-@cache
-def verdicts_of(command: str) -> dict[str, dict[str, str]]:
-    """Return the verdicts of a question, with title, meaning and action; text alone is a meaning.
-
-    >>> list(verdicts_of("encode"))
-    ['written']
-    """
-    words = dict(read_section(WORDS, command))
-    usual = {"action": words.pop("action", "")}
-    return {k: usual | ({"meaning": e} if isinstance(e, str) else e) for k, e in words.items()}
 
 
 def in_sentences(conclusion: Sequence[str]) -> str:
@@ -240,12 +198,11 @@ class Renderer:
 
     def conclude(self, result: Any) -> tuple[str, ...]:
         """Return the verdict, its meaning and action with numbers, and the worst findings."""
-        words = verdicts_of(self.command)[result.verdict]
-        meaning, action = (Template().format(words.get(key, ""), r=result) for key in SENTENCE_KEYS)
+        words = result.verdicts[result.verdict]
+        meaning, action = (fill(text, r=result) for text in (words.meaning, words.action))
         leading = [f.message for level in LEADING for f in result.findings if f.severity == level]
         sentences = (f"{capital(message)}." for message in leading[:MOST_LEADING])
-        title = words.get("title", result.verdict)
-        return title.upper(), meaning, action, *sentences
+        return words.name(result.verdict), meaning, action, *sentences
 
     def conclusion(self, answer: Answer) -> str:
         """Return the paragraph about one answer."""

@@ -1,12 +1,14 @@
 """Registry of terms for `pefourier explain`, read without numpy.
 
 terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and technical
-terms. Findings are in encodings/findings.toml, verdicts in words.toml, encodings and their
-parameters in the catalogue. A test checks that every finding, encoding and option has a term.
+terms. Findings are in encodings/findings.toml, encodings and their parameters in the catalogue, and
+verdicts in the types of results, which are imported only for words that no other term has. A test
+checks that every finding, encoding and option has a term.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -16,11 +18,10 @@ from pefourier.errors import PefourierError, unknown
 from pefourier.report.catalogue import assignment, name_behind, read_catalogue, spec_text
 from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import capital, paragraph
+from pefourier.writing.text import Verdict, capital, paragraph
 
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
-WORDS = Path(__file__).parents[1] / "words.toml"
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
 SEVERITIES = ("error", "warning", "note")  # of the messages of a finding
 SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
@@ -47,7 +48,13 @@ class Term:
 
 
 def read_terms() -> list[Term]:
-    """Read all terms: registry, findings, parameters, encodings, conventions, verdicts."""
+    """Read all terms: those of files, and verdicts."""
+    terms = terms_of_files()
+    return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
+
+
+def terms_of_files() -> list[Term]:
+    """Read the registry, findings, parameters, encodings and conventions."""
     findings = {code: facts_of_finding({**row}) for code, row in read_toml(FINDINGS).items()}
     terms = [
         term_of(group, name, entry)
@@ -55,8 +62,7 @@ def read_terms() -> list[Term]:
         for name, entry in table.items()
     ]
     records = read_catalogue()
-    terms += [*parameter_terms(records), *encoding_terms(records)]
-    return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
+    return [*terms, *parameter_terms(records), *encoding_terms(records)]
 
 
 def facts_of_finding(row: dict[str, Any]) -> dict[str, str]:
@@ -82,15 +88,43 @@ def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
 
 def verdict_terms(spellings: set[str]) -> Iterable[Term]:
     """Yield verdicts in capitals, as in conclusions, with what to do."""
-    for command, verdicts in read_toml(WORDS).items():
-        for name, text in verdicts.items():
-            entry = {"meaning": text} if isinstance(text, str) else text
-            title, action = entry.get("title", name), entry.get("action", "")
-            if spelling(title) not in spellings:
-                meaning = f"Verdict of {command}. {without_slots(entry['meaning']).rstrip('.')}."
-                good = "" if "{" in action else action
-                names = [name] * (title != name)
-                yield Term(title.upper(), "conclusions", meaning, good=good, also=names)
+    for command, verdicts in verdicts_by_command():
+        for code, verdict in verdicts.items():
+            if spelling(verdict.title or code) not in spellings:
+                meaning = f"Verdict of {command}. {without_slots(verdict.meaning).rstrip('.')}."
+                good = "" if "{" in verdict.action else verdict.action
+                also = [code] * bool(verdict.title)
+                yield Term(verdict.name(code), "conclusions", meaning, good=good, also=also)
+
+
+def verdicts_by_command() -> list[tuple[str, Mapping[str, Verdict]]]:
+    """Return the verdicts of each question, with their sentences; imports all questions."""
+    from pefourier.questions.check_faithful import Faithfulness
+    from pefourier.questions.compare import Comparison
+    from pefourier.questions.context import Context
+    from pefourier.questions.design import Design
+    from pefourier.questions.encode import Written
+    from pefourier.questions.extend import Extensions
+    from pefourier.questions.positions import Positions
+    from pefourier.questions.reconstruct import Reconstructions
+    from pefourier.questions.relations import Relations
+    from pefourier.questions.resize import Resizing
+    from pefourier.questions.spectrum import Spectrum
+    from pefourier.weights.usage import Usage
+
+    return [
+        ("spectrum", Spectrum.verdicts),
+        ("reconstruct", Reconstructions.verdicts),
+        ("relations", Relations.verdicts),
+        ("check-faithful", Faithfulness.verdicts),
+        ("context", Context.verdicts),
+        ("design", {**Design.verdicts, **Extensions.verdicts}),
+        ("resize", Resizing.verdicts),
+        ("usage", Usage.verdicts),
+        ("compare", Comparison.verdicts),
+        ("encode", Written.verdicts),
+        ("positions", Positions.verdicts),
+    ]
 
 
 def without_slots(text: str) -> str:
@@ -166,9 +200,8 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
 
 def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Page:
     """Build the answer of `pefourier explain`: the named terms, by default all."""
-    terms = [*read_terms(), *command_terms]
     is_all = list(words) in ([], ["all"])
-    terms = terms if is_all else terms_of_words(words, terms)
+    terms = [*read_terms(), *command_terms] if is_all else terms_of_words(words, command_terms)
     return Page(
         "explain",
         words=lambda: (
@@ -179,10 +212,15 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
     )
 
 
-def terms_of_words(words: Sequence[str], terms: Sequence[Term]) -> list[Term]:
+def terms_of_words(words: Sequence[str], command_terms: Sequence[Term]) -> list[Term]:
     """Find the terms of all words joined, as a term can have several words, or of each word."""
     together = " ".join(words)
     single = list(dict.fromkeys(together.split()))
+    terms = [*terms_of_files(), *command_terms]
+    if len(single) == 1 or any(together in term.names for term in terms):
+        with suppress(PefourierError):
+            return find_terms(together, terms)
+    terms = [*read_terms(), *command_terms]
     try:
         return find_terms(together, terms)
     except PefourierError:

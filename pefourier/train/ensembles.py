@@ -19,18 +19,17 @@ import torch
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.load import load_task, name_positives
-from pefourier.train.data.split import Task
+from pefourier.train.data.split import REMARKS, Task
 from pefourier.train.device_data import batch_and_steps, device_memory
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
 from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_VECTORS, Options, seeds_of
 from pefourier.train.program import AT_ONCE
 from pefourier.train.ranks import has_meeting_point
-from pefourier.train.report import words
 from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
 from pefourier.train.store import NOT_NUMBERS, Key, Store
 from pefourier.version import __version__
-from pefourier.writing.text import first_few, join
+from pefourier.writing.text import fill, first_few, join
 
 FEW = 10  # examples of a class
 # acts that cost more than adding or rotating
@@ -282,7 +281,7 @@ def remarks_on_task(task: Task) -> list[str]:
     for label, count in zip(task.classes, counts, strict=True):
         facts.append(("few examples", count < FEW, {"label": label, "count": count}))
     chosen = [(code, slots) for code, applies, slots in facts if applies]
-    return [f"{task.name}: {words('remarks', code, **slots)}" for code, slots in chosen]
+    return [f"{task.name}: {fill(REMARKS[code], **slots)}" for code, slots in chosen]
 
 
 def collides(injection: Injection, tokens: int) -> bool:
@@ -297,7 +296,7 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
         injection = resolved.injections.get(arm.spec)
         if injection is not None and collides(injection, tokens):
             count = len(injection.vectors)
-            text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
+            text = fill(REMARKS["few codes"], encoding=arm.name, count=count, tokens=tokens)
             remarks.append(f"{resolved.task.name}: {text}")
     return remarks
 

@@ -14,20 +14,20 @@ import numpy as np
 
 from pefourier.train import device_data, ensembles
 from pefourier.train.chance import chance_of
-from pefourier.train.data.split import Dropped, Task
+from pefourier.train.data.split import REMARKS, Dropped, Task
 from pefourier.train.ensembles import Experiment, ResolvedTask
 from pefourier.train.injection import NOTHING
 from pefourier.train.options import Options
 from pefourier.train.program import Program, Replica
 from pefourier.train.progress import Note
 from pefourier.train.ranks import read_rank
-from pefourier.train.report import tables_in_words, words
+from pefourier.train.report import tables_in_words
 from pefourier.train.request import without_new_folders
 from pefourier.train.run import settle_options
 from pefourier.train.statistics import units_needed
 from pefourier.train.store import Key, key_of
 from pefourier.writing.page import Page, flattened, plain
-from pefourier.writing.text import agreeing, paragraph, printable
+from pefourier.writing.text import agreeing, fill, paragraph, printable
 
 PARTS = ("train", "valid", "test")
 SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
@@ -92,13 +92,16 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     task = resolved.task
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
-    dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
+    dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
     seconds = estimate_seconds(resolved, experiment) * unfinished / len(keys)
     found, units = find_difference(task, experiment.options.seeds)
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
-    time_and_runs = {"runs": runs, "steps": steps, "minutes": max(1, round(seconds / 60))}
     least = "no difference" if found is None else f"differences of {found} or more"
-    power = {"units": units, "found": least, "sd": str(SPREAD)}
+    conclusion = (
+        f"{task.name}: {runs} of at most {steps} steps, at most about "
+        f"{max(1, round(seconds / 60))} min. With {units}, {least} in F1 would be detected with "
+        f"80% power if the standard deviation of a difference is {SPREAD}.{dropped}"
+    )
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
@@ -117,7 +120,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         dropped=task.dropped,
         seconds=round(seconds, 1),
         detectable=found,
-        conclusion=f"{task.name}: {words('plan', 'conclusion', **time_and_runs, **power)}{dropped}",
+        conclusion=conclusion,
     )
 
 

@@ -1,23 +1,23 @@
-"""Report of a training: texts of words.toml by code, tables and records of a summary.
+"""Report of a training: sentences, tables and records of a summary.
 
 Verdicts come from the summary; this module makes no decisions.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from pefourier.train.decision import Decision
+from pefourier.train.decision import BY_RANK, CONCLUSIONS, ON_SEVERAL, Decision
 from pefourier.train.metrics import TERMS
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import MEASURES
-from pefourier.train.summary import COLLIDES, LEAKY, DatasetSummary, Summary
-from pefourier.writing.files import read_toml
+from pefourier.train.summary import COLLIDES, LEAKY, VERDICTS, DatasetSummary, Summary
 from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import (
+    Verdict,
     aligned,
+    fill,
     in_markdown,
     join,
     markdown_table,
@@ -26,19 +26,51 @@ from pefourier.writing.text import (
     printable,
 )
 
-WORDS = Path(__file__).with_name("words.toml")
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", "AUPRC")
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, equal for all of its encodings
 MUST_AGREE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
 OF_ENCODINGS = ("confusion", "terms")
+MORE_DATA = {  # ways to detect a smaller difference, by what is repeated
+    "runs": "Use --seeds {needed} or more.",
+    "folds": ("Use more folds ({needed}): --resamples for data with a test part, or more series."),
+    "data": "More runs or folds cannot detect it on these data; more data can.",
+}
+NOTES = {  # for the reader of conclusions and tables
+    "test": (
+        "Differences are means over folds (over runs with one fold). p values are from Student's "
+        "t. Because folds share windows, the standard error is S √(1/J + r), with S the standard "
+        "deviation over J folds and r = n_test/n_train (Nadeau and Bengio, 2003). For r > 1, "
+        "where this detects almost nothing, its square is S² (1/J + 1/r) + (1 − 1/r²) v/N, with "
+        "v from the confusion matrices of N windows as if the mistakes of two encodings were "
+        "independent. Holm's p adjusts for all differences on a dataset. The headline also tests "
+        "other encodings to find the best, at 5% if the reference is worse than one of them, "
+        "else at 0.75%; without real differences, it then calls an encoding worse in at most 5% "
+        "of cases (simulated). Intervals are not adjusted; with four runs or fewer, the interval "
+        "of a score is its range."
+    ),
+    "one fold": "With a single fold, differences describe these test windows only.",
+    "too few": (
+        "“too few” means that a difference of {find} in F1 (--find) needs more folds or runs to "
+        "be detected with 80% power, or a class has fewer than ten test windows. There may be a "
+        "difference."
+    ),
+    "leaky": (
+        "The split shuffles overlapping windows or members of a group, so test data leaked into "
+        "training: scores do not carry over to new data."
+    ),
+    "diverged": (
+        "{encoding}: {count} runs diverged at the first steps, so their scores are those of "
+        "untrained weights. Try a smaller --rate."
+    ),
+    "ranks": (
+        "Average ranks {over}: rank 1 is the highest mean F1 on a dataset. Not distinguishable "
+        "by Wilcoxon's signed-rank test with Holm's correction: {cliques}. {reach}"
+    ),
+    "untested": "{name} cannot be tested on windows of {row.length} rows: {row.reason}",
+}
 Table = tuple[str, list[list[str]]]  # a title, and rows with the header first
-
-
-def words(room: str, code: str, /, **slots: Any) -> str:
-    """Text of words.toml with its slots filled."""
-    return str(read_toml(WORDS)[room][code]).format(**slots)
 
 
 def score_cell(mean: Mean) -> str:
@@ -97,14 +129,13 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    room: str, code: str, summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
+    verdict: Verdict, summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
 ) -> dict[str, str]:
     """Meaning and action of a verdict on a difference or a dataset."""
     slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
-        slots["more"] = words("more", "data" if d.needed is None else d.over, needed=d.needed)
-    texts = read_toml(WORDS)[room][code]
-    return {key: texts.get(key, "").format(**slots) for key in ("meaning", "action")}
+        slots["more"] = fill(MORE_DATA["data" if d.needed is None else d.over], needed=d.needed)
+    return {key: fill(getattr(verdict, key), **slots) for key in ("meaning", "action")}
 
 
 def conclude_all(summary: Summary) -> str:
@@ -114,7 +145,7 @@ def conclude_all(summary: Summary) -> str:
         parts, left_out = [conclude_dataset(summary, summary.datasets[0])], {}
     elif summary.best:
         slots = leaders(summary, "{} {:.2f}") | {"rank": summary.ranks[summary.best[0]]}
-        parts.append(words("ranks", summary.verdict, over=summary.over, **slots))
+        parts.append(fill(BY_RANK[summary.verdict], over=summary.over, **slots))
     else:
         groups: dict[str, list[str]] = {}
         for d in summary.datasets:
@@ -122,12 +153,15 @@ def conclude_all(summary: Summary) -> str:
             groups.setdefault(d.verdict, []).append(name)
             left_out |= d.left_out
         for code, names in groups.items():
-            parts.append(words("each", code, names="; ".join(names), find=summary.find))
+            parts.append(fill(ON_SEVERAL[code], names="; ".join(names), find=summary.find))
     parts.append(left_out_sentence(left_out, {}))
     cut = [data for data in summary.datasets if data.cut_short]
     if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
         where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
-        parts.append(words("sentences", "cut", where=where, longer=cut[-1].longer))
+        parts.append(
+            f"More than a fifth of the runs on {where} ended at the step limit without converging. "
+            f"Train longer with {cut[-1].longer}."
+        )
     return " ".join(filter(None, parts))
 
 
@@ -135,9 +169,10 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     """Conclusion on a dataset, with the best encoding and those not compared."""
     f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
     over = next((d.over for d in data.differences.values()), "folds")
-    slots = {"dataset": words("over", over, dataset=data.dataset), "pair": data.pair}
+    tested = f"these test windows of {data.dataset}" if over == "runs" else data.dataset
+    slots = {"dataset": tested, "pair": data.pair}
     slots |= leaders(data, "{} {:+.3f}") | {"f1": f1.get("".join(data.best[:1]))}
-    filled = fill_verdict("all", data.verdict, summary, data, data.shortage, **slots)
+    filled = fill_verdict(CONCLUSIONS[data.verdict], summary, data, data.shortage, **slots)
     parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
     return " ".join(filter(None, parts))
 
@@ -152,7 +187,7 @@ def leaders(decision: Decision, form: str) -> dict[str, Any]:
 def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str:
     """Sentence on encodings that are not compared, with their scores and the reason."""
     names = ", ".join(f"{e}{f1.get(e, '')} ({why})" for e, why in left_out.items())
-    return words("sentences", "left out", names=names) if names else ""
+    return f"Not compared: {names}." if names else ""
 
 
 # Tables
@@ -241,17 +276,17 @@ def sentences(summary: Summary) -> list[str]:
     codes = {code for data in summary.datasets for code in data.verdicts.values()}
     one_fold = any(data.folds == 1 and data.differences for data in summary.datasets)
     conditions = {"test": codes, "one fold": one_fold, "too few": "too few" in codes}
-    entries = [words("notes", c, find=summary.find) for c, holds in conditions.items() if holds]
+    entries = [fill(NOTES[c], find=summary.find) for c, holds in conditions.items() if holds]
     if summary.ranked:
         groups = "; ".join(map(", ".join, summary.cliques)) or "none"
         slots = {"over": summary.over, "cliques": groups, "reach": summary.out_of_reach}
-        entries.append(words("notes", "ranks", **slots))
+        entries.append(fill(NOTES["ranks"], **slots))
     for data in summary.datasets:
-        lines = [words("notes", "leaky")] if data.leaky else []
+        lines = [NOTES["leaky"]] if data.leaky else []
         for name, count in data.diverged.items():
-            lines.append(words("notes", "diverged", encoding=name, count=count))
+            lines.append(fill(NOTES["diverged"], encoding=name, count=count))
         rows = [(name, row) for name, lengths in data.lengths.items() for row in lengths]
-        lines += [words("notes", "untested", name=e, row=row) for e, row in rows if row.reason]
+        lines += [fill(NOTES["untested"], name=e, row=row) for e, row in rows if row.reason]
         entries += [f"{data.dataset}: {line}" for line in lines]
     return entries
 
@@ -308,7 +343,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
     """Record of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
-    verdict = fill_verdict("verdicts", code, summary, data, d)
+    verdict = fill_verdict(VERDICTS[code], summary, data, d)
     score = f"F1 {data.scores[name]['f1'].mean:.3f}."
     conclusion = [f"{code.upper()}.", verdict["meaning"], score, verdict["action"]]
     return {

@@ -32,7 +32,6 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
-from pefourier.report.render import verdicts_of
 from pefourier.weights import quantise, summary
 from pefourier.weights.model import (
     LayerEnergies,
@@ -50,7 +49,7 @@ from pefourier.weights.pair_energy import (
     shares_of,
     shares_of_means,
 )
-from pefourier.writing.text import number, ranges
+from pefourier.writing.text import Verdict, number, ranges
 
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
@@ -102,10 +101,69 @@ class Moved:
     heads: tuple[MovedHead, ...]  # the heads that differ most
 
 
+KEEP_PRECISE = (  # action of most verdicts
+    "{r.spared:?If you cache rotated keys in int4 with one step per token, keep {r.spared} in "
+    "higher precision: this halves the error of attention scores.}"
+)
+
+
 @dataclass(frozen=True, repr=False)
 class Usage(Result):
     """Result of `pefourier usage`: the rotary frequencies that a model's weights use."""
 
+    verdicts: ClassVar[dict[str, Verdict]] = {
+        "slow pairs favoured": Verdict(
+            "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
+            "rotation within {r.length:,} positions, yet they carry {r.first.never_turn.used:2%} "
+            "of {r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
+            KEEP_PRECISE,
+            title="low frequencies preferred",
+        ),
+        "slow pairs neglected": Verdict(
+            "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
+            "rotation within {r.length:,} positions and carry only {r.first.never_turn.used:2%} of "
+            "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
+            KEEP_PRECISE,
+            title="low frequencies neglected",
+        ),
+        "fast pairs favoured": Verdict(
+            "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
+            "within {r.length:,} positions and carry {r.first.often.used:2%} of {r.subject} "
+            "({r.first.often.uniform:2%} if all pairs were used evenly).",
+            KEEP_PRECISE,
+            title="high frequencies preferred",
+        ),
+        "fast pairs neglected": Verdict(
+            "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
+            "within {r.length:,} positions but carry only {r.first.often.used:2%} of {r.subject} "
+            "({r.first.often.uniform:2%} if all pairs were used evenly).",
+            KEEP_PRECISE,
+            title="high frequencies neglected",
+        ),
+        "few pairs used": Verdict(
+            "In at least half of the heads, {r.subject} are spread no wider than over "
+            "{r.first.effective_pairs:3} evenly used pairs, of {r.first.count}. "
+            "{r.first.never_turn.pairs} pairs never complete a full rotation within {r.length:,} "
+            "positions and carry {r.first.never_turn.used:2%} ({r.first.never_turn.uniform:2%} if "
+            "all pairs were used evenly).",
+            KEEP_PRECISE,
+        ),
+        "no preference": Verdict(
+            "Neither low nor high frequencies are preferred beyond chance. "
+            "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
+            "rotation within {r.length:,} positions and carry {r.first.never_turn.used:2%} of "
+            "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly); "
+            "{r.first.often.pairs} complete more than 32 and carry {r.first.often.used:2%} "
+            "({r.first.often.uniform:2%}).",
+            KEEP_PRECISE,
+        ),
+        "by layer type": Verdict("Preferred pairs by layer type: {r.preferences}.", KEEP_PRECISE),
+        "probably a mistake": Verdict(
+            "The shares below assume {r.pairing.name}, but the norms of the weight rows contradict "
+            "that.",
+            "Check in the model's source code how rows are paired.",
+        ),
+    }
     shown: ClassVar[dict[str, str]] = {
         "positions": "length",
         "trained length": "trained",
@@ -181,9 +239,8 @@ class Usage(Result):
     @property
     def preferences(self) -> str:
         """Return each rotation with the title of its preference."""
-        words = verdicts_of("usage")
-        named = ((use.name, use.preference) for use in self.rotations)
-        return "; ".join(f"{name}: {words[code].get('title', code)}" for name, code in named)
+        titles = {code: verdict.title or code for code, verdict in self.verdicts.items()}
+        return "; ".join(f"{use.name}: {titles[use.preference]}" for use in self.rotations)
 
     @property
     def kinds(self) -> list[summary.PairKind]:

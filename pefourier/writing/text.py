@@ -12,7 +12,9 @@ from contextvars import ContextVar
 from itertools import groupby, zip_longest
 from math import floor, isfinite, log10
 from shutil import get_terminal_size
+from string import Formatter
 from textwrap import wrap
+from typing import Any, NamedTuple
 
 from pefourier.errors import PefourierError, shown
 
@@ -303,6 +305,46 @@ def floor_to(value: float, digits: int) -> float:
         return value
     unit = 10.0 ** (digits - 1 - floor(log10(value)))
     return floor(value * unit * (1 + EXACT)) / unit
+
+
+class Verdict(NamedTuple):
+    """The sentences of a verdict, with slots such as {r.gap:3} for fields of its result."""
+
+    meaning: str
+    action: str = ""
+    title: str = ""  # printed in place of the code
+
+    def name(self, code: str) -> str:
+        """Return the verdict as it is printed."""
+        return (self.title or code).upper()
+
+
+class Template(Formatter):
+    """Text with numbers rounded {x:3}, rounded down {x:3-} or in percent {x:3%}.
+
+    {x:?…} inserts text if x is true.
+
+    >>> words = "{z:?no }waves of {x:2} (at least {x:2-}), {y:2%}"
+    >>> fill(words, x=6.2832, y=0.25, z=False), fill("{x:3-}", x=9.67)
+    ('waves of 6.3 (at least 6.2), 25%', '9.67')
+    """
+
+    def format_field(self, value: Any, spec: str) -> str:
+        """Format the value of a slot."""
+        if spec.startswith("?"):
+            return spec[1:] if value else ""
+        if spec.endswith("%"):
+            return percent(value, int(spec[:-1]))
+        if spec.endswith("-"):
+            return number(floor_to(value, int(spec[:-1])))
+        return (
+            short_number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
+        )
+
+
+def fill(text: str, **slots: Any) -> str:
+    """Fill the slots of a text; see `Template`."""
+    return Template().format(text, **slots)
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:

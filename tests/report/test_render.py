@@ -1,4 +1,4 @@
-"""Each verdict of words.toml is reached and rendered, short and with its numbers."""
+"""Each verdict of a question is reached and rendered, short and with its numbers."""
 
 import json
 import re
@@ -27,8 +27,8 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.render import WORDS, answer_of, renderer_of, verdicts_of
-from pefourier.writing.files import read_toml
+from pefourier.report.render import answer_of, renderer_of
+from pefourier.report.terms import verdicts_by_command
 
 
 def beside(enc, other=None):
@@ -271,10 +271,8 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
     verdict, result = CASES[number][0], case_result(number)
     record = result.to_dict()
     assert (result.verdict, record["verdict"]) == (verdict, verdict)
-    words = verdicts_of(renderer_of(result).command)[verdict]
-    stated = (
-        f"{words.get('title', verdict).upper()}. {record['meaning']} {record['action']}".rstrip()
-    )
+    name = result.verdicts[verdict].name(verdict)
+    stated = f"{name}. {record['meaning']} {record['action']}".rstrip()
     assert record["conclusion"].startswith(stated)
     assert not re.search(r"nan|None|inf\b|–|\[|\{", stated)
 
@@ -282,8 +280,9 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
 def test_every_verdict_of_the_words_is_reached_by_a_case():
     results = map(case_result, range(len(CASES)))
     reached = {(renderer_of(result).command, result.verdict) for result in results}
-    words = read_toml(WORDS)
-    assert {(name, verdict) for name in words for verdict in verdicts_of(name)} == reached
+    assert {
+        (name, verdict) for name, words in verdicts_by_command() for verdict in words
+    } == reached
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -297,7 +296,7 @@ def test_every_encoding_has_an_answer_to_every_question(name, command):
             QUESTIONS[command](load(name, 24, 16))
         return
     result = QUESTIONS[command](load(name, 24, 16))
-    assert result.verdict in read_toml(WORDS)[command]
+    assert result.verdict in dict(verdicts_by_command())[command]
     page = renderer_of(result).page([answer_of(result)])
     rows = list(page.rows())
     assert page.words()

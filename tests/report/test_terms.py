@@ -1,7 +1,6 @@
 """The registry of terms has every word of an answer, and `explain` prints it."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +13,13 @@ from pefourier.cli.main import program
 from pefourier.cli.page_commands import command_terms
 from pefourier.cli.registry import options_of
 from pefourier.report.catalogue import read_catalogue
-from pefourier.report.render import verdicts_of
 from pefourier.report.terms import (
-    WORDS,
     explanation,
     find_terms,
     overview,
     read_terms,
     term_of,
+    verdicts_by_command,
 )
 
 PACKAGE = Path(pefourier.__file__).parent
@@ -145,9 +143,8 @@ def test_rounding_errors_are_those_that_quantise_states():
 
 
 def test_every_title_of_a_verdict_is_found_without_slots():
-    verdicts = map(verdicts_of, tomllib.loads(WORDS.read_text()))
-    titles = {entry.get("title", name) for words in verdicts for name, entry in words.items()}
-    assert [title for title in titles if not find_terms(title.upper(), EVERY)] == []
+    titles = {v.name(code) for _, words in verdicts_by_command() for code, v in words.items()}
+    assert [title for title in titles if not find_terms(title, EVERY)] == []
     of_verdicts = [t for t in TERMS if t.group == "conclusions"]
     assert [t.term for t in of_verdicts if "{" in t.meaning + t.good or "}" in t.meaning] == []
     assert any(t.good for t in of_verdicts)

@@ -11,6 +11,7 @@ from training import of_datasets, result
 from pefourier.report.forms import as_json
 from pefourier.train import decision, report, statistics, summary
 from pefourier.train.chance import Chance
+from pefourier.writing.text import fill
 
 ARMS = ("none", "sinusoidal", "dft", "rope", "t5", "learned")
 OTHERS = ("dft@rms=0.5", "sinusoidal@rms=0.5", "order-free", "trees")
@@ -58,7 +59,7 @@ def names_left_out(text):
 
 def sentence_on(headline, code, find):
     """Return the datasets of a verdict, as the headline of several datasets lists them."""
-    before, after = map(re.escape, report.words("each", code, names="|", find=find).split("|"))
+    before, after = map(re.escape, fill(decision.ON_SEVERAL[code], names="|", find=find).split("|"))
     found = re.search(rf"{before}(.*?){after}(?: |$)", headline)
     return found[1] if found else ""
 
@@ -68,7 +69,7 @@ def check_dataset(found, data):
     text = report.conclude_dataset(found, data)
     f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
     assert text.startswith(f"{data.verdict.upper()}. ")
-    assert data.verdict in decision.ALL
+    assert data.verdict in decision.CONCLUSIONS
     assert not re.search(r"nan|None|[{}]", text)
     if data.leaky:
         assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
@@ -156,7 +157,9 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
             assert set(found.verdict.split(" and ")) == {data.verdict for data in found.datasets}
             for data in found.datasets:
                 names = f" ({', '.join(data.best)})" if data.verdict in ("best", "tied") else ""
-                holding = {code: sentence_on(headline, code, found.find) for code in decision.ALL}
+                holding = {
+                    code: sentence_on(headline, code, found.find) for code in decision.CONCLUSIONS
+                }
                 places = {
                     code
                     for code, text in holding.items()

@@ -49,9 +49,63 @@ class Fold:
     scale: np.ndarray  # (C,)
 
 
+REMARKS = {  # on data before training, by code
+    "border": (
+        "{count} windows at block borders are dropped, half a window on each side, to separate "
+        "test data"
+    ),
+    "overlap": (
+        "{count} training and validation windows (over all folds) overlap a test window in time "
+        "and are dropped"
+    ),
+    "end": "{count} rows after the last whole window of a series are dropped",
+    "short": "{count} series shorter than one window are dropped",
+    "missing": "{count} rows with missing numbers are dropped",
+    "untested": (
+        "{count} groups contain a single class; they are used for training and never tested"
+    ),
+    "one group": "all series belong to one group, so scores say nothing about other groups",
+    "filled": "{count} missing numbers are filled",
+    "channels": "channels: {names}",
+    "unused": "ignored arrays: {names}",
+    "columns": "reads {names}; use --columns to choose other columns",
+    "left out": "ignored columns without numbers or without a name: {names}",
+    "commas": "commas in {names} are read as decimal points",
+    "constant": "constant channels: {names}",
+    "groups": (
+        "{examples} examples in {count} groups; each whole group is for training, validation or "
+        "testing"
+    ),
+    "no groups": (
+        "no groups are given, so examples of a patient or machine may be in both training and "
+        "test data; use {grouped_by} to keep them together"
+    ),
+    "padded": (
+        "series have {shortest} to {length} rows; shorter ones are padded at the end and masked"
+    ),
+    "few examples": "class {label} has only {count} examples, so its scores are unreliable",
+    "neither positive": (
+        "classes {names} are balanced, so scores are averaged over both; use --positive NAME to "
+        "choose one"
+    ),
+    "few codes": (
+        "{encoding} has {count} distinct vectors for {tokens} tokens, so some tokens share one"
+    ),
+    "wide": (
+        "d is {names}, enough for distinct vectors of tokens in every encoding; use --d to "
+        "change it"
+    ),
+    "times": ("encodings use measured times; mtan and time2vec train their slopes and shifts"),
+    "uneven": (
+        "times are uneven but only order the rows; use --positions time to encode the time "
+        "between them"
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Dropped:
-    """A count of dropped windows, rows, series or groups, and its code in words.toml."""
+    """A count of dropped windows, rows, series or groups, and its code in `REMARKS`."""
 
     reason: str
     count: int
@@ -83,7 +137,7 @@ class Task:
     own_names: bool = False  # class names from the data, whose order has no meaning
     uneven: bool = False  # rows have uneven times, which only order them
     times: np.ndarray | None = None  # (N,) of rows, if encodings use times as positions
-    # further remarks, by a code of words.toml: names of columns or arrays
+    # further remarks, by a code of `REMARKS`: names of columns or arrays
     remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dropped: tuple[Dropped, ...] = ()
     filled: int = 0  # missing numbers

@@ -62,7 +62,7 @@ class LongTable:
     channels: np.ndarray  # (n, C), nan for missing numbers
     lines: np.ndarray  # (n,) line numbers in the file
     names: tuple[str, ...]  # of channels
-    remarks: dict[str, list[str]]  # about its columns, by a code of words.toml
+    remarks: dict[str, list[str]]  # about its columns, by a code of `split.REMARKS`
 
     def place(self, row: int, column: str = "") -> str:
         """Describe a cell's place: file, line, series and optional column."""
