@@ -43,9 +43,9 @@ def holds(predicate, *claim):
 
 def action_of(answer):
     """Return the advice that an answer prints."""
-    from pefourier.report.render import renderer_of
+    from pefourier.report.render import conclude
 
-    return renderer_of(answer).conclude(answer)[2]
+    return conclude(answer)[2]
 
 
 def untrue(question, seed, count):

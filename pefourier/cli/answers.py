@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from pefourier.cli.process import note
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
 if TYPE_CHECKING:
-    from pefourier.report.render import Renderer
+    from pefourier.questions.result import Result
     from pefourier.writing.page import Page
 
 
@@ -117,7 +118,7 @@ class Requirements:
 
 
 def answer_specs(
-    renderer: Renderer,
+    kind: type[Result],
     question: Callable[..., Any],
     options: EncodingOptions,
     output: OutputOptions,
@@ -125,19 +126,20 @@ def answer_specs(
     *,
     check: Callable[[Page, Results], Page] = lambda page, _: page,
     skip: bool = False,
+    **drawing: Any,
 ) -> None:
     """Ask a question of `pefourier.api` about each SPEC; draw, check and print the answers.
 
     Notes name options that have no effect on any of the encodings.
     """
-    from pefourier.report.render import answer_of
+    from pefourier.report.render import answer_of, page_of
 
     def ask(source: Any) -> Any:
         return answer_of(question(source, **options.sizes))
 
     results = answer_each(options.sources(), ask, quiet=output.quiet, skip=skip)
-    page = check(renderer.page(results.per_spec), results)
-    figure.draw(renderer, results.answers, results.refusals)
+    page = check(page_of(kind, results.per_spec, **drawing), results)
+    figure.draw(partial(kind.draw, **drawing), results.answers, results.refusals)
     if not results.refusals:
         options.note_without_effect([a.encoding for a in results.answers], quiet=output.quiet)
     print_and_exit(page, results, output)
@@ -145,12 +147,12 @@ def answer_specs(
 
 def print_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
     """Draw and print one result, or the results of each axis of a grid."""
-    from pefourier.report.render import answer_of, renderer_of
+    from pefourier.report.render import answer_of, page_of
 
     answers = list(map(answer_of, result if isinstance(result, tuple) else (result,)))
-    renderer = renderer_of(answers[0].result)
-    figure.draw(renderer, answers)
-    output.print(renderer.page(answers))
+    kind = type(answers[0].result)
+    figure.draw(kind.draw, answers)
+    output.print(page_of(kind, answers))
 
 
 def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:

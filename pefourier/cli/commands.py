@@ -79,15 +79,10 @@ def spectrum(
     pefourier spectrum rope rope:rho=5e5 --d 128
     """
     from pefourier import api
-    from pefourier.report import spectral_figures
-    from pefourier.report.render import renderer_named
+    from pefourier.questions.spectrum import Spectrum
 
-    renderer = replace(
-        renderer_named("spectrum"),
-        figure=partial(spectral_figures.spectrum, axis=axis),
-        chart=partial(spectral_figures.spectrum_chart, axis=axis),
-    )
-    answer_specs(renderer, partial(api.spectrum, **vars(density)), options, output, figure)
+    question = partial(api.spectrum, **vars(density))
+    answer_specs(Spectrum, question, options, output, figure, axis=axis)
 
 
 @register("reconstruct")
@@ -110,10 +105,10 @@ def reconstruct(
     spare_threads()
     points = parse_points(pos)
     from pefourier import api
-    from pefourier.report.render import renderer_named
+    from pefourier.questions.reconstruct import Reconstructions
 
     question = partial(api.reconstruct, positions=points, **vars(density))
-    answer_specs(renderer_named("reconstruct"), question, options, output, figure)
+    answer_specs(Reconstructions, question, options, output, figure)
 
 
 @register("check-faithful")
@@ -145,7 +140,7 @@ def check_faithful(
     spare_threads(options.names)
     from pefourier import api
     from pefourier.encodings.loader import with_gates
-    from pefourier.report.render import renderer_named
+    from pefourier.questions.check_faithful import Faithfulness
 
     options = replace(options, specs=with_gates(options.names, gates))
 
@@ -154,7 +149,7 @@ def check_faithful(
         return api.check(source, progress=show, **sizes)
 
     answer_specs(
-        renderer_named("check_faithful"),
+        Faithfulness,
         ask,
         options,
         output,
@@ -203,19 +198,20 @@ def compare(
         check_suffix(permutation, (".npy", ".json"))
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import api
-    from pefourier.report.render import answer_of, renderer_named
+    from pefourier.report.render import answer_of, page_of
     from pefourier.writing.page import Reason
 
     sources, sizes = options.sources(split=False), options.sizes
     comparison = api.compare(*sources, **sizes, tolerance=tolerance, grid_second=grid_second)
-    answers, renderer = [answer_of(comparison)], renderer_named("compare")
+    answers = [answer_of(comparison)]
     if permutation is not None:
         write_permutation(permutation, comparison.operator)
-    figure.draw(renderer, answers)
+    figure.draw(comparison.draw, answers)
     a, b = comparison.encodings
     words = f"is not the same as {b.label}: {comparison.verdict}"
     difference = Reason(a.label, "unmet", words)
-    output.print(replace(renderer.page(answers), reasons=[] if comparison.same else [difference]))
+    page = page_of(type(comparison), answers)
+    output.print(replace(page, reasons=[] if comparison.same else [difference]))
     options.note_without_effect(comparison.encodings, quiet=output.quiet)
     if not comparison.same:
         raise typer.Exit(1)
@@ -252,6 +248,6 @@ def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOpt
     pefourier relations sinusoidal learned --d 64
     """
     from pefourier import api
-    from pefourier.report.render import renderer_named
+    from pefourier.questions.relations import Relations
 
-    answer_specs(renderer_named("relations"), api.relations, options, output, figure)
+    answer_specs(Relations, api.relations, options, output, figure)

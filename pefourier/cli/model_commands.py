@@ -119,16 +119,16 @@ def context(
         )
     from pefourier import api
     from pefourier.encodings.loader import with_gates
-    from pefourier.report.render import answer_of, renderer_named
+    from pefourier.questions.context import Context
+    from pefourier.report.render import answer_of, page_of
 
     def ask(spec: str) -> "Answer":
         return answer_of(api.context(spec, **vars(reach)))
 
     specs = with_gates(specs, gates)
     results = answer_each(specs, ask, quiet=output.quiet, skip=required.skip_unknown)
-    renderer = renderer_named("context")
-    page = required.check(renderer.page(results.per_spec), results)
-    figure.draw(renderer, results.answers, results.refusals)
+    page = required.check(page_of(Context, results.per_spec), results)
+    figure.draw(Context.draw, results.answers, results.refusals)
     if brief:
         lines = "".join(map(brief_line, results.answers))
         page = replace(page, words=lambda: lines, conclusion=str, chart=None)

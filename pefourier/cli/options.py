@@ -7,7 +7,7 @@ would take a millisecond at each start.
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
@@ -21,7 +21,6 @@ from pefourier.writing.text import printable_lines
 
 if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
-    from pefourier.report.render import Renderer
     from pefourier.writing.page import Page
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
@@ -195,7 +194,7 @@ class FigureOptions:
             raise PefourierError(f"--width must be {NARROWEST} to {WIDEST} inch, got {self.width}")
 
     def draw(
-        self, renderer: "Renderer", answers: Sequence[Any], refusals: Sequence[Any] = ()
+        self, draw: Callable[..., Any], answers: Sequence[Any], refusals: Sequence[Any] = ()
     ) -> None:
         """Write the figure of all answers if requested; matplotlib is imported only then."""
         if self.plot is None:
@@ -206,7 +205,7 @@ class FigureOptions:
         from pefourier.report import plot
 
         look = plot.Look(self.width, self.dpi or plot.Look.dpi, self.title or "")
-        plot.save(self.plot, renderer.figure, answers, look)
+        plot.save(self.plot, draw, answers, look)
 
 
 @dataclass(eq=False, repr=False)

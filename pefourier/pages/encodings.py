@@ -25,7 +25,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
 from pefourier.report.code_figures import heatmap
-from pefourier.report.render import Answer, Refusal, renderer_named, renderer_of, text_of
+from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
 from pefourier.weights.usage import use_of_model
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
@@ -167,8 +167,8 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     answers = [study.answer(question) for study in studies if question in study.results]
     if not answers:
         return html.Chapter(HEADINGS[question], [])
-    renderer = renderer_of(answers[0].result)
-    conclusions = [renderer.conclude(a.result) for a in answers]
+    kind = type(answers[0].result)
+    conclusions = [conclude(a.result) for a in answers]
     sentences = [
         html.sentence_of(f"{a.encoding.label}: {verdict}.", f"{meaning} {action}")
         for a, (verdict, meaning, action, *_) in zip(answers, conclusions, strict=True)
@@ -179,14 +179,14 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     names = [verdict.lower() for verdict, *_ in conclusions]
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
-    groups = (renderer.command, "findings", "verdicts", "every answer", "check-faithful")
+    groups = (kind.command, "findings", "verdicts", "every answer", "check-faithful")
     line = inquiry.line(question, [a.encoding.spec for a in answers])
     numbers = html.details(
         "Numbers and the command for them", map(html.table, tables), html.command(line)
     )
     pictures = [
         html.figure(
-            renderer.figure,
+            kind.draw,
             part,
             f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}",
         )
@@ -209,12 +209,11 @@ def parameters_table(studies: Sequence[Study]) -> html.Markup:
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     """Answer of `pefourier report`: the conclusion on each SPEC, and the path of the page."""
     answers = [s.answer("check-faithful") for s in outcomes if isinstance(s, Study)]
-    renderer = renderer_named("check_faithful")
     records = [
-        fields_of(s) if isinstance(s, Refusal) else renderer.head(s.answer("check-faithful"))
+        fields_of(s) if isinstance(s, Refusal) else head_of(s.answer("check-faithful"))
         for s in outcomes
     ]
-    return page_written(records, out, lambda: "".join(map(renderer.conclusion, answers)))
+    return page_written(records, out, lambda: "".join(map(conclusion_of, answers)))
 
 
 def page_written(

@@ -19,7 +19,7 @@ are those of the keys of one query, the query with the most keys that share a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,6 +33,12 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
 from pefourier.writing.text import Verdict, join, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry import Progress
@@ -59,6 +65,7 @@ class FormatRow:
 class Faithfulness(Result):
     """Faithfulness of an encoding; distances are l2, tolerances absolute."""
 
+    command: ClassVar[str] = "check-faithful"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "collides": Verdict(
             "Not all {r.length:,} {r.points} have distinct vectors (distinct: {r.distinct:,}): "
@@ -178,6 +185,38 @@ class Faithfulness(Result):
     def formats(self) -> list[FormatRow]:
         """Number of distinct vectors in each format."""
         return [FormatRow(*row) for row in self.precision.items()]
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw singular values, and inner products by lag or a map."""
+        from pefourier.questions.relations import kernel, kernel_curves
+        from pefourier.report.code_figures import faithful
+
+        parts = [without_prefix(a.encoding) for a in answers]
+        return faithful(answers, [kernel_curves(enc, kernel(enc)) for enc in parts], look)
+
+    def extra_fields(self) -> dict[str, Any]:
+        """Return further facts of a model's config: layers, and factors of logits."""
+        from pefourier.encodings.loader import open_model, source_of
+
+        enc = self.encodings[0]
+        if "model_type" not in enc.params or source_of(enc.spec) != "config":
+            return {}
+        file = open_model(enc.spec)
+        if file.model is None:
+            return {}
+        usual = file.model.row.get("kind", "learned").split()[0]
+        runs = [replace(run, kind=run.kind or usual) for run in file.layers]
+        layers = [
+            {
+                "index": run.index,
+                "kind": run.kind,
+                "rotation": run.part or None,
+                "window": run.window,
+            }
+            for run in runs
+        ]
+        return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
 
 
 @dataclass(frozen=True, repr=False)

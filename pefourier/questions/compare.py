@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,12 @@ from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
+
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
@@ -67,6 +73,7 @@ SHOWN = 8  # pairs or heads listed in text
 class Comparison(Outcome, Result):
     """Result of comparing encodings a and b; `transform` maps a to b."""
 
+    command: ClassVar[str] = "compare"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "the same": Verdict(
             "Everything that was compared agrees over {r.length:,} positions: {r.compared_names}.",
@@ -214,6 +221,13 @@ class Comparison(Outcome, Result):
         unknown = "keys about positions were not compared"
         is_unread = self.unread and len(acts) == 1
         return unknown if is_unread else f"they are used differently: {' and '.join(acts)}"
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw both tables and their difference."""
+        from pefourier.report.code_figures import compare
+
+        return compare(answers, look)
 
 
 def compare(

@@ -1,9 +1,11 @@
 """Reach of a model's positions, and the cost of reading its rotation differently."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +34,12 @@ from pefourier.questions.rotations import (
 )
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,7 @@ DIGITS = 6
 class Context(Result):
     """Positions of a model, or of one encoding."""
 
+    command: ClassVar[str] = "context"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "unseen angles": Verdict(
             "At {r.length:,} positions, {r.new_in_words} reach angles never seen in training, "
@@ -382,6 +391,20 @@ class Context(Result):
         columns = {"rotation": "rotation", **labelled_fields(Pair)}
         pairs = (pair for r in self.rotations for pair in r.by_pair)
         return list(columns.values()), [[getattr(p, name) for name in columns] for p in pairs]
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw each pair at its wavelength, as trained and as scaled."""
+        from pefourier.report.rotation_figures import wavelengths
+
+        return wavelengths(answers, look)
+
+    @classmethod
+    def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
+        """Return the bands of each answer's rotations."""
+        from pefourier.report.rotation_figures import bands_charts
+
+        return bands_charts(answers, colour=colour)
 
 
 def in_lines(name: str, numbers: Sequence[tuple[int, float]]) -> list[dict[str, str]]:

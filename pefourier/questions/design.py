@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, pi
 from operator import ge, le
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -44,6 +44,12 @@ from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 BASES = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5, 5e5, 1e6, 1e8)
 CRITERIA = ("turns", "distance", "rank", "stable_rank", "condition", "bound")
@@ -92,6 +98,7 @@ class Candidate:
 class Design(Result):
     """Candidate bases, and the best base for each criterion."""
 
+    command: ClassVar[str] = "design"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "no base needed": Verdict(
             "The dft encoding keeps {r.length:,} positions at equal distances; no base above 1 "
@@ -193,6 +200,13 @@ class Design(Result):
         slots = {name: base_text(rho) for name in names if (rho := getattr(bases, name))}
         variant = "some" if bases.failing else "all"
         return [finding("larger-bases", variant, count=bases.tried, **slots)]
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw each criterion over the base."""
+        from pefourier.report.rotation_figures import criteria
+
+        return criteria(answers, look)
 
 
 def base_text(rho: float) -> str:

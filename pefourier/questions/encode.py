@@ -16,9 +16,9 @@ absolute + per_radian (i + 2) p abs(inv_freq[i]); vectors by absolute + per_radi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,12 @@ from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result
 from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import Verdict, printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 Table = NDArray[Any]
 CONTENTS = {  # name in a sentence, and of the array in a file
@@ -238,6 +244,7 @@ def lines_of(entries: dict[str, Any]) -> str:
 class Written(Result):
     """Numbers of an encoding in a file."""
 
+    command: ClassVar[str] = "encode"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "written": Verdict(
             "Wrote the {r.contents} of {r.shape[0]:,} {r.points} to {r.path}: {r.dtype}, shape "
@@ -280,3 +287,10 @@ class Written(Result):
         """The attention factor if the file holds frequencies, which do not include it."""
         factor = self.encodings[0].params.get("attention_factor", 1.0)
         return None if self.what != "inv_freq" or factor == 1 else float(factor)
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw the written vectors."""
+        from pefourier.report.code_figures import encode
+
+        return encode(answers, look)

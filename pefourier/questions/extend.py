@@ -9,11 +9,13 @@ within the angles of training. `cosine` compares the vectors of a position in bo
 trained), at the positions of training.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, pi
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +37,12 @@ from pefourier.questions.rotations import Band, bands, count_unseen, window_with
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are reported
 WAYS = ("linear", "ntk", "yarn", "llama3")  # for RoPE; p-RoPE has a separate scaling
@@ -87,6 +95,7 @@ class Extension(Candidate):
 class Extensions(Result):
     """Ways to extend a trained rotation to a length."""
 
+    command: ClassVar[str] = "design"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "scaling needed": Verdict(
             "Without scaling, going from {r.trained} to {r.length:,} positions takes "
@@ -214,6 +223,13 @@ class Extensions(Result):
         lengths = {"before": self.trained / factor, "reach": self.trained * factor}
         slots = {k: number(v, FACTOR_DIGITS) for k, v in (lengths | {"factor": factor}).items()}
         return [finding("original-by-factor", trained=self.trained, **slots)]
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw the wavelengths of each scaling, and cosines to the trained rotation."""
+        from pefourier.report.rotation_figures import extension
+
+        return extension(answers, look)
 
 
 def extend(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,12 @@ from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judg
 from pefourier.ids.visibility import Visibility, describe_mask
 from pefourier.questions.result import Result, csv_table
 from pefourier.writing.text import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
 SHOWN = 15  # rows and findings about single tokens that text lists
@@ -64,6 +70,7 @@ class TokenFinding(Finding):
 class Positions(Result):
     """Result of checking the position ids of a batch."""
 
+    command: ClassVar[str] = "positions"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "as expected": Verdict(
             "Every document has the expected ids; in the first document they go from "
@@ -239,6 +246,13 @@ class Positions(Result):
         """Column names for CSV, and one row for each document."""
         names = ["row", "segment", "tokens", "first", "last", "expected_first", "runs", "verdict"]
         return csv_table(self.rows, names)
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw the ids of some rows."""
+        from pefourier.report.position_figures import draw_positions
+
+        return draw_positions(answers, look)
 
 
 def judge_positions(

@@ -44,6 +44,12 @@ from pefourier.questions.spectral_density import (
 )
 from pefourier.writing.text import Verdict, number
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
+
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry.singular_values import Factors
 
@@ -129,6 +135,7 @@ class Vectors:
 class Reconstructions(Result):
     """Position functions rebuilt on a lattice of one or several axes."""
 
+    command: ClassVar[str] = "reconstruct"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "zero codes": Verdict(
             "All vectors are zero, so no position can be reconstructed.",
@@ -304,6 +311,20 @@ class Reconstructions(Result):
             for r in self.reconstructions
             for place, value in np.ndenumerate(r.values)
         )
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw the reconstructed position functions."""
+        from pefourier.report.spectral_figures import reconstruct
+
+        return reconstruct(answers, look)
+
+    @classmethod
+    def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
+        """Return the curves of the reconstructed position functions."""
+        from pefourier.report.spectral_figures import reconstruct_chart
+
+        return reconstruct_chart(answers, colour=colour)
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,10 +12,10 @@ position. On a grid, lags are displacements (dy, dx), and each axis has a T for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,11 +35,18 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.findings import finding
+from pefourier.encodings.places import axis_names
 from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
 from pefourier.writing.text import Verdict, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 EXACT = 1e-6  # largest residual that counts as rounding
 MOST_LAGS = 2**16  # most lags of times at uneven steps
@@ -53,6 +60,7 @@ SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 class Relations(Result):
     """Relations of vectors to the distance and order of positions; None if undefined."""
 
+    command: ClassVar[str] = "relations"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "no lags": Verdict(
             "No lag occurs often enough between these points to compare their vectors.",
@@ -159,6 +167,14 @@ class Relations(Result):
             for index, value in np.ndenumerate(kernel)
         )
         return ["lag", "inner_product"], rows
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw inner products by lag."""
+        from pefourier.report.code_figures import relations
+
+        curves = [kernel_curves(a.encoding, a.result.kernel) for a in answers]
+        return relations(answers, curves, look)
 
 
 @dataclass(frozen=True, repr=False)
@@ -348,6 +364,15 @@ def rising_lags(enc: Encoding, k: Floats | None) -> float | list[int | None] | N
         return None
     rises = [first_rise(line, enc.eps) for line in kernel_lines(k)]
     return rises if k.ndim > 1 else in_units(enc, rises[0])
+
+
+def kernel_curves(enc: Encoding, k: Floats | None) -> dict[str, tuple[Floats, Floats]] | None:
+    """Return lags and the kernel at these, by the name of the axis ("" for a single axis)."""
+    if k is None:
+        return None
+    names = axis_names(k.ndim) if k.ndim > 1 else [""]
+    lines = zip(names, kernel_lines(k), strict=True)
+    return {name: (in_units(enc, np.arange(len(line))), line) for name, line in lines}
 
 
 def kernel_lines(k: Floats) -> list[Floats]:

@@ -10,11 +10,13 @@ Densities are those of `spectrum` without smoothing, over the lattice of the poi
 a sequence declares its inner products, closed forms describe it without its table.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -54,6 +56,12 @@ from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, join, printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
@@ -118,6 +126,7 @@ LIBRARY_METHOD = (  # action of most verdicts
 class Resizing(Result):
     """A table resized to a new lattice, with a comparison of methods."""
 
+    command: ClassVar[str] = "resize"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "all zero": Verdict(
             "All vectors are zero, and stay zero.",
@@ -255,6 +264,13 @@ class Resizing(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each method."""
         return csv_table(self.methods, labelled_fields(Method))
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw the share of energy by cycles, before and after."""
+        from pefourier.report.code_figures import resizing
+
+        return resizing(answers[0], list(map(by_cycles, answers[0].result.states)), look)
 
 
 def resize_table(

@@ -5,7 +5,7 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,8 @@ from pefourier.writing.text import Verdict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pefourier.report.plot import Look
+
 
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 
@@ -29,6 +31,7 @@ HIDDEN = {"told": False}  # metadata of fields that no output shows
 class Result:
     """A result and the encodings that it describes; `pefourier explain FIELD` explains a field."""
 
+    command: ClassVar[str]
     verdicts: ClassVar[Mapping[str, Verdict]]  # sentences of each verdict
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: field, labels, fields
     on_grid: ClassVar[bool] = False  # whether points have several axes
@@ -39,6 +42,20 @@ class Result:
         """Name of the kind of result, shared by lines and grids."""
         return next(kind.__name__ for kind in cls.__mro__ if Result in kind.__bases__)
 
+    @classmethod
+    def draw(cls, answers: Sequence[render.Answer], look: Look) -> Figure:  # noqa: ARG003
+        """Return the figure of answers to one question."""
+        raise PefourierError(f"{cls.command} has no figure; leave --plot out")
+
+    @classmethod
+    def chart(cls, answers: Sequence[render.Answer], *, colour: bool) -> str:  # noqa: ARG003
+        """Return curves for a terminal."""
+        return ""
+
+    def extra_fields(self) -> dict[str, Any]:
+        """Return additional fields of JSON."""
+        return {}
+
     @property
     def conclusion(self) -> str:
         """One to three sentences made by fixed rules; the command prints them first."""
@@ -46,7 +63,7 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """Return the fields of `to_dict` without converting arrays."""
-        return render.renderer_of(self).record(render.answer_of(self))
+        return render.record_of(render.answer_of(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints: lists, numbers, None for infinity."""

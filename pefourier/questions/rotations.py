@@ -155,6 +155,11 @@ class Rotation:
     scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as parameters of `rope`
     by_pair: tuple[Pair, ...] = ()  # rotated pairs
 
+    @property
+    def treatments(self) -> dict[Treatment, Bools]:
+        """Members of each class of pairs, by what the scaling does to their frequencies."""
+        return treatments(self.frequencies, self.trained_frequencies)
+
 
 def describe_rotation(
     enc: Encoding,

@@ -10,11 +10,13 @@ to the highest declared frequency. A lattice of several axes is a torus (`geomet
 half plane of frequencies of ``numpy.rfftn``. Verdicts use the measure, not the smoothed density.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import pi
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,16 +36,26 @@ from pefourier.questions.result import HIDDEN, Result
 from pefourier.questions.spectral_density import (
     MOST,
     NEGLIGIBLE,
+    DecadeDensity,
     DensitySummary,
     Method,
     SpectralEstimate,
     WeightedFrequencies,
     axis_shares,
+    density_by_decade,
     estimate_spectrum,
+    is_slow,
     share_of_mean_row,
+    single_waves,
     summarize_density,
 )
 from pefourier.writing.text import Verdict, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
 EVEN = 0.15  # largest distance of the cumulative energy from an even spread
@@ -64,6 +76,7 @@ class Peak:
 class Spectrum(Result):
     """A density over a lattice: a `LineSpectrum` or, over several axes, a `GridSpectrum`."""
 
+    command: ClassVar[str] = "spectrum"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "zero codes": Verdict(
             "All vectors are zero, so there is no spectrum.",
@@ -195,6 +208,35 @@ class Spectrum(Result):
         """Findings of the encoding, and notes on the spectrum."""
         zero = np.isnan(self.summary.lowest_bin_share)
         return [*self.encodings[0].findings, *(() if zero else notes_on_spectrum(self))]
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look, axis: str = "auto") -> Figure:
+        """Draw the densities over frequency."""
+        from pefourier.report.spectral_figures import spectrum
+
+        return spectrum(answers, look, axis)
+
+    @classmethod
+    def chart(cls, answers: Sequence[Answer], *, colour: bool, axis: str = "auto") -> str:
+        """Return the curves of the densities."""
+        from pefourier.report.spectral_figures import spectrum_chart
+
+        return spectrum_chart(answers, colour=colour, axis=axis)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether most energy above frequency 0 is in the first sixteenth of the axis."""
+        return is_slow(self.encodings[0], cast("Method", self.method))
+
+    @property
+    def by_decade(self) -> DecadeDensity:
+        """The share of energy per decade of frequency."""
+        return density_by_decade(self.encodings[0], cast("Method", self.method))
+
+    @property
+    def waves(self) -> DecadeDensity:
+        """Each frequency above 0 with its share of the energy."""
+        return single_waves(self.encodings[0], cast("Method", self.method))
 
 
 @dataclass(frozen=True, repr=False)

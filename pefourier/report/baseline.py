@@ -16,7 +16,7 @@ from typing import Any
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.check_faithful import LADDER, rung_of
-from pefourier.report.render import Answer, Refusal, renderer_of
+from pefourier.report.render import Answer, Refusal, record_of
 from pefourier.writing.files import missing, os_errors, split_spec, status_of
 from pefourier.writing.page import SCHEMA, Reason, plain
 from pefourier.writing.text import first_few, number, printable
@@ -188,7 +188,7 @@ def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
     """Return what got worse and which settings changed, as words to follow the SPEC."""
     if not stored:
         return [], []
-    record = plain(renderer_of(answer.result).record(answer))
+    record = plain(record_of(answer))
     now = fields_of_record(record)
     sizes = changed_fields(now, stored, SIZES).values()
     if lacking := [path for path in now if path in MEASURED and path not in stored]:

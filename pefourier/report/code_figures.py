@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, without_prefix
+from pefourier.encodings.encoding import without_prefix
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.places import axis_names
 from pefourier.report import plot
-from pefourier.report.render import Answer, register_renderer
+from pefourier.report.render import Answer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pefourier.questions.resize import Resizing
 
-
+Curves = dict[str, tuple[np.ndarray, np.ndarray]]  # lags and inner products, by axis
 MOST_ROWS = 400  # in a picture
 UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
 
@@ -94,47 +91,39 @@ def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
 FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
-def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def resizing(answer: Answer, shares: Sequence[np.ndarray], look: plot.Look = plot.USUAL) -> Figure:
     """Draw the share of energy over cycles along each axis, before and after resizing."""
-    from pefourier.questions.resize import by_cycles
-
-    result: Resizing = answers[0].result
+    result = answer.result
     letters = axis_names(len(result.old))
     size = (plot.WIDTH, 0.5 + 2.4 * len(letters))
     figure, panels = plot.make_panels(len(letters), 1, size, look)
     for axis, letter in enumerate(letters):
         panel = panels[axis, 0]
-        for state, style in zip(result.states, (".-", "x--"), strict=True):
+        for state, share, style in zip(result.states, shares, (".-", "x--"), strict=True):
             omitted = tuple(a for a in range(len(letters)) if a != axis)
             name = f"{size_of(state.grid)} {state.name}"
-            panel.semilogy(by_cycles(state).sum(axis=omitted), style, linewidth=1, label=name)
+            panel.semilogy(share.sum(axis=omitted), style, linewidth=1, label=name)
         panel.set(xlabel=f"cycles along {letter}", ylabel="share of energy", ylim=(FAINT, None))
     plot.add_legend(figure, panels[0, 0])
     if not look.title:
-        figure.suptitle(f"{plot.caption(answers[0].encoding)}, {result.method}", fontsize=9)
+        figure.suptitle(f"{plot.caption(answer.encoding)}, {result.method}", fontsize=9)
     return figure
-
-
-register_renderer("encode", figure=encode)
-register_renderer("compare", figure=compare)
-register_renderer("resize", figure=resizing)
 
 
 MOST_POINTS = 1000  # of a decreasing curve
 
 
-def faithful(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def faithful(
+    answers: Sequence[Answer], kernels: Sequence[Curves | None], look: plot.Look = plot.USUAL
+) -> Figure:
     """Draw singular values (for rank and conditioning), and inner products by lag or a map."""
-    from pefourier.questions.relations import kernel
-
     figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
     draw_singular_values(values_axes, answers)
-    kernels = [kernel(without_prefix(a.encoding)) for a in answers]
     if isinstance(answers[0].encoding.domain, PlaceDomain):
         draw_map(kernel_axes, answers[0], answers[0].encoding.domain)
     else:
         draw_kernels(kernel_axes, answers, kernels)
-    grids = any(k is not None and k.ndim > 1 for k in kernels)
+    grids = any(curves is not None and len(curves) > 1 for curves in kernels)
     plot.add_legend(figure, values_axes, *([kernel_axes] if grids else []))
     return figure
 
@@ -174,48 +163,26 @@ def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
     axes.set_ylim(lowest / 1e3, 3)
 
 
-def model_facts(enc: Encoding) -> dict[str, Any]:
-    """Return further facts of a model's config: layers, and factors of logits."""
-    if "model_type" not in enc.params or source_of(enc.spec) != "config":
-        return {}
-    file = open_model(enc.spec)
-    if file.model is None:
-        return {}
-    usual = file.model.row.get("kind", "learned").split()[0]
-    runs = [replace(run, kind=run.kind or usual) for run in file.layers]
-    layers = [
-        {"index": run.index, "kind": run.kind, "rotation": run.part or None, "window": run.window}
-        for run in runs
-    ]
-    return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
-
-
-def relations(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def relations(
+    answers: Sequence[Answer], kernels: Sequence[Curves | None], look: plot.Look = plot.USUAL
+) -> Figure:
     """Draw inner products by lag, or note that there are none."""
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
-    kernels = [a.result.kernel for a in answers]
     draw_kernels(axes, answers, kernels)
     plot.add_legend(figure, axes)
     return figure
 
 
-def draw_kernels(
-    axes: Axes, answers: Sequence[Answer], kernels: Sequence[np.ndarray | None]
-) -> None:
+def draw_kernels(axes: Axes, answers: Sequence[Answer], kernels: Sequence[Curves | None]) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
-    from pefourier.questions.relations import in_units, kernel_lines
-
     steps = [1.0]
-    for i, (a, products) in enumerate(zip(answers, kernels, strict=True)):
-        if products is None:
+    for i, (a, curves) in enumerate(zip(answers, kernels, strict=True)):
+        if curves is None:
             axes.plot([], [], label=plot.entry(axes, a.encoding, ": no inner products by lag"))
             continue
-        several = products.ndim > 1
-        names = axis_names(products.ndim) if several else [""]
-        for name, line, dashes in zip(names, kernel_lines(products), plot.LINES, strict=False):
-            style = {"color": f"C{i}", "linestyle": dashes} if several else {}
-            label = plot.entry(axes, a.encoding, f" along {name}" if several else "")
-            lags = in_units(a.encoding, np.arange(len(line)))
+        for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
+            style = {"color": f"C{i}", "linestyle": dashes} if name else {}
+            label = plot.entry(axes, a.encoding, f" along {name}" if name else "")
             plot.draw_dense(axes, lags, line, label=label, linewidth=1.2, **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
@@ -227,7 +194,3 @@ def draw_kernels(
     kinds = dict.fromkeys("mean of exp(bias)" if is_bias else "inner product" for is_bias in biases)
     ylabel = f"{' or '.join(kinds)} (1 at lag 0)"
     axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel=ylabel)
-
-
-register_renderer("check-faithful", "check_faithful", figure=faithful, facts=model_facts)
-register_renderer("relations", figure=relations)

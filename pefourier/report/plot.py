@@ -261,7 +261,8 @@ def title_of(draw: Callable[..., Figure], answers: Any) -> str:
     encodings = (getattr(answer, "encoding", None) for answer in listed)
     names = ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
     draw = getattr(draw, "func", draw)  # of a partial function
-    question = getattr(draw, "__name__", "").replace("_", " ") or "figure"
+    kind = getattr(draw, "__self__", None)  # of a result
+    question = getattr(kind, "command", None) or draw.__name__.replace("_", " ")
     return f"{question}: {names}" if names else question
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pefourier.ids.spans import EXPECTED
 from pefourier.report import plot
-from pefourier.report.render import Answer, register_renderer
+from pefourier.report.render import Answer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +37,3 @@ def draw_positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
         axes.set_ylabel("id")
     panels[-1][0].set_xlabel("token")
     return figure
-
-
-register_renderer("positions", figure=draw_positions)

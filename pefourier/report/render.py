@@ -3,22 +3,21 @@
 An `Answer` is an encoding with a result; a `Refusal` is a SPEC that could not be answered. A result
 has a `verdict`, a key of the `verdicts` of its class. The class also defines `shown` (row labels
 and their fields) and `listed` (tables: a field with several dataclasses, and the labels of their
-columns). `series()` returns the rows of CSV; without it, CSV has a row of single values. Figures
-are in the module `PICTURED_IN` or in the module named after the question, imported on demand.
+columns). `series()` returns the rows of CSV; without it, CSV has a row of single values. `draw` and
+`chart` return a figure and curves for a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
-from pefourier.errors import PefourierError, shorten
+from pefourier.errors import shorten
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -33,19 +32,10 @@ from pefourier.writing.text import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.report.plot import Look
-
 LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_LEADING = 2
 SENTENCE = 180  # characters of a conclusion in one line
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
-PICTURED_IN = {  # modules of figures, by the modules of results
-    **dict.fromkeys(("spectrum", "reconstruct"), "spectral_figures"),
-    **dict.fromkeys(("context", "extend", "design", "usage"), "rotation_figures"),
-    "positions": "position_figures",
-    **dict.fromkeys(("encode", "compare", "resize", "check_faithful", "relations"), "code_figures"),
-}
-RENDERERS: dict[str, Renderer] = {}  # by the modules of results; only imported ones
 
 
 @dataclass(frozen=True)
@@ -180,90 +170,54 @@ def identity_of(enc: Encoding) -> dict[str, Any]:
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
-def refuse_picture(answers: Sequence[Answer], _: Look) -> Figure:
-    """Raise for a question that has no figure."""
-    raise PefourierError(
-        f"{renderer_of(answers[0].result).command} has no figure; leave --plot out"
+def conclude(result: Any) -> tuple[str, ...]:
+    """Return the verdict, its meaning and action with numbers, and the worst findings."""
+    words = result.verdicts[result.verdict]
+    meaning, action = (fill(text, r=result) for text in (words.meaning, words.action))
+    leading = [f.message for level in LEADING for f in result.findings if f.severity == level]
+    sentences = (f"{capital(message)}." for message in leading[:MOST_LEADING])
+    return words.name(result.verdict), meaning, action, *sentences
+
+
+def conclusion_of(answer: Answer) -> str:
+    """Return the paragraph about one answer."""
+    return paragraph(f"{answer.encoding.label}: {in_sentences(conclude(answer.result))}", "  ")
+
+
+def head_of(answer: Answer) -> dict[str, Any]:
+    """Return the first fields of every JSON object: the encoding and the conclusion."""
+    _, meaning, action, *_ = conclusion = conclude(answer.result)
+    reference = answer.result.encodings[1:]
+    return {
+        **identity_of(answer.encoding),
+        **({"other": identity_of(reference[0])} if reference else {}),
+        "verdict": answer.result.verdict,
+        "meaning": meaning,
+        "action": action,
+        "findings": list(answer.result.findings),
+        "conclusion": in_sentences(conclusion),
+    }
+
+
+def record_of(answer: Answer) -> dict[str, Any]:
+    """Return the JSON object of a SPEC: its head, the fields of the result, further facts."""
+    return {**head_of(answer), **fields_of(answer.result), **answer.result.extra_fields()}
+
+
+def page_of(kind: type[Any], outcomes: Sequence[Answer | Refusal], **drawing: Any) -> Page:
+    """Build a page about some SPECs with results of a kind; refused SPECs appear only in JSON."""
+    answers = [answer for answer in outcomes if isinstance(answer, Answer)]
+    return Page(
+        kind.command,
+        words=partial(text_of, answers),
+        records=lambda: (
+            record_of(entry) if isinstance(entry, Answer) else fields_of(entry)
+            for entry in outcomes
+        ),
+        rows=partial(series_rows, answers),
+        chart=partial(kind.chart, answers, **drawing),
+        conclusion=lambda: "".join(map(conclusion_of, answers)),
     )
-
-
-@dataclass(frozen=True)
-class Renderer:
-    """Renderer of the answers to one question: text, tables and figures."""
-
-    command: str
-    figure: Callable[[Sequence[Answer], Look], Figure] = refuse_picture
-    chart: Callable[..., str] | None = None  # called with answers and colour=
-    facts: Callable[[Encoding], Mapping[str, Any]] | None = None  # additional fields of JSON
-
-    def conclude(self, result: Any) -> tuple[str, ...]:
-        """Return the verdict, its meaning and action with numbers, and the worst findings."""
-        words = result.verdicts[result.verdict]
-        meaning, action = (fill(text, r=result) for text in (words.meaning, words.action))
-        leading = [f.message for level in LEADING for f in result.findings if f.severity == level]
-        sentences = (f"{capital(message)}." for message in leading[:MOST_LEADING])
-        return words.name(result.verdict), meaning, action, *sentences
-
-    def conclusion(self, answer: Answer) -> str:
-        """Return the paragraph about one answer."""
-        sentences = in_sentences(self.conclude(answer.result))
-        return paragraph(f"{answer.encoding.label}: {sentences}", "  ")
-
-    def head(self, answer: Answer) -> dict[str, Any]:
-        """Return the first fields of every JSON object: the encoding and the conclusion."""
-        _, meaning, action, *_ = conclusion = self.conclude(answer.result)
-        reference = answer.result.encodings[1:]
-        return {
-            **identity_of(answer.encoding),
-            **({"other": identity_of(reference[0])} if reference else {}),
-            "verdict": answer.result.verdict,
-            "meaning": meaning,
-            "action": action,
-            "findings": list(answer.result.findings),
-            "conclusion": in_sentences(conclusion),
-        }
-
-    def record(self, answer: Answer) -> dict[str, Any]:
-        """Return the JSON object of a SPEC: its head and the fields of the result."""
-        facts = self.facts(answer.encoding) if self.facts else {}
-        return self.head(answer) | fields_of(answer.result) | dict(facts)
-
-    def page(self, outcomes: Sequence[Answer | Refusal]) -> Page:
-        """Build a page about some SPECs; refused SPECs appear only in JSON."""
-        answers = [answer for answer in outcomes if isinstance(answer, Answer)]
-        return Page(
-            self.command,
-            words=partial(text_of, answers),
-            records=lambda: (
-                self.record(entry) if isinstance(entry, Answer) else fields_of(entry)
-                for entry in outcomes
-            ),
-            rows=partial(series_rows, answers),
-            chart=self.chart and partial(self.chart, answers),
-            conclusion=lambda: "".join(map(self.conclusion, answers)),
-        )
-
-
-def register_renderer(command: str, question: str = "", **pictures: Any) -> Renderer:
-    """Register the renderer of a question (by default named like the command) with its figures."""
-    return RENDERERS.setdefault(question or command, Renderer(command, **pictures))
-
-
-def renderer_of(result: Any) -> Renderer:
-    """Return the renderer of a result, found by the name of its module."""
-    return renderer_named(type(result).__module__.rpartition(".")[2])
-
-
-def renderer_named(question: str) -> Renderer:
-    """Return the renderer of a question, from its module of figures if there is one."""
-    if question not in RENDERERS:
-        room = f"pefourier.report.{PICTURED_IN.get(question, question)}"
-        try:
-            import_module(room)
-        except ModuleNotFoundError as error:
-            if error.name != room:
-                raise
-    return register_renderer(question)
 
 
 def answer_of(result: Any) -> Answer:
@@ -281,7 +235,7 @@ def figure_of(result: Any, width: float | None, title: str) -> Figure:
     from pefourier.report import plot
 
     look = plot.Look(width, title=title)
-    return plot.draw_styled(renderer_of(result).figure, [answer_of(result)], look)
+    return plot.draw_styled(result.draw, [answer_of(result)], look)
 
 
 def in_a_line(result: Any) -> str:
@@ -299,6 +253,6 @@ linear layer can read all positions back without amplifying noise.>
 
 def as_html(result: Any) -> str:
     """Return the output of the command as HTML, for notebooks."""
-    renderer, answer = renderer_of(result), answer_of(result)
-    words = f"{renderer.conclusion(answer)}\n{text_of([answer])}"
+    answer = answer_of(result)
+    words = f"{conclusion_of(answer)}\n{text_of([answer])}"
     return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

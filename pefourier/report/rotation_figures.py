@@ -12,20 +12,13 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.errors import PefourierError, shorten
-from pefourier.questions.rotations import Rotation, Treatment, treatments
 from pefourier.report import plot
-from pefourier.report.render import Answer, register_renderer
+from pefourier.report.render import Answer
 from pefourier.writing.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from pefourier.questions.context import Context
-    from pefourier.questions.extend import Extensions
-    from pefourier.weights.pair_energy import LayerShares
-    from pefourier.weights.summary import RotationUse
-    from pefourier.weights.usage import Usage
 
 MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
 ACROSS = 64  # characters of a chart if the output is not a terminal
@@ -36,7 +29,7 @@ def bands_charts(answers: Sequence[Answer], *, colour: bool) -> str:
     return "".join(bands_chart(a.result, colour=colour) for a in answers)
 
 
-def bands_chart(result: Context, *, colour: bool = False) -> str:
+def bands_chart(result: Any, *, colour: bool = False) -> str:
     """Draw the bands of each rotation over the logarithm of the wavelength, in text.
 
     A letter marks wavelengths of at least one pair. │ marks the trained length and ║ the requested
@@ -61,7 +54,7 @@ def bands_chart(result: Context, *, colour: bool = False) -> str:
     lines = []
     for r in rotating:
         lines += [r.name] if r.name else []
-        for treatment, members in treatments(r.frequencies, r.trained_frequencies).items():
+        for treatment, members in r.treatments.items():
             mark, paint = MARKS[treatment]
             cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
             cells[column(result.trained.length or result.length)] = "│"
@@ -101,17 +94,17 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figu
 
 
 def strips(
-    r: Rotation,
-) -> dict[str, tuple[NDArray[np.float64], dict[Treatment, NDArray[np.bool_]]]]:
+    r: Any,
+) -> dict[str, tuple[NDArray[np.float64], dict[str, NDArray[np.bool_]]]]:
     """Return rows of ticks: frequencies with the pairs of each treatment, trained before scaled."""
-    members = treatments(r.frequencies, r.trained_frequencies)
+    members = r.treatments
     if "same" in members:
         return {"": (r.frequencies, members)}
-    plain: dict[Treatment, NDArray[np.bool_]] = {"same": np.ones(len(r.frequencies), dtype=bool)}
+    plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
     return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
 
 
-def draw_strips(axes: Axes, answer: Answer, r: Rotation, *, with_name: bool) -> None:
+def draw_strips(axes: Axes, answer: Answer, r: Any, *, with_name: bool) -> None:
     """Draw a tick for each pair, and lines at the trained and the requested length.
 
     A single encoding is not named again below a title from the user.
@@ -157,7 +150,7 @@ def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure
     heights = [0.7 + 0.3 * len(answers[0].result.candidates), 2.8]
     figure, ((top,), (low,)) = plot.make_panels(2, 1, (plot.WIDTH, 0.4 + sum(heights)), look)
     top.get_gridspec().set_height_ratios(heights)
-    result: Extensions = answers[0].result
+    result = answers[0].result
     ways = result.candidates
     for row, extension in enumerate(ways):
         waves = 2 * pi / extension.frequencies[extension.frequencies != 0]
@@ -216,7 +209,7 @@ MOST_TIMES = 4.0  # multiple of even use at the end of the colour scale
 
 def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Draw shares of the product over wavelength, relative to even use; a column per rotation."""
-    result: Usage = answers[0].result
+    result = answers[0].result
     count = len(result.rotations)
     by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
     height = 1.9 + 0.09 * min(max(map(len, by_rotation)), 40)
@@ -242,9 +235,7 @@ def edges_of(waves: np.ndarray) -> np.ndarray:
     return np.exp([2 * logs[0] - middle[0], *middle, 2 * logs[-1] - middle[-1]])
 
 
-def draw_layers(
-    axes: Axes, result: Usage, rotation: RotationUse, layers: Sequence[LayerShares]
-) -> None:
+def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -> None:
     """Draw the mean over heads, with a row per layer."""
     order = np.argsort([pair.wavelength for pair in rotation.pairs])
     waves = np.array([pair.wavelength for pair in rotation.pairs])[order]
@@ -271,7 +262,7 @@ def draw_layers(
 STEPS = ("token", "channel", "group of 32")
 
 
-def draw_rounding(axes: Axes, result: Usage, rotation: RotationUse) -> None:
+def draw_rounding(axes: Axes, result: Any, rotation: Any) -> None:
     """Draw the error of scores per pair for keys that are cached in int4 after rotation."""
     waves = [pair.wavelength for pair in rotation.pairs]
     for error in result.quantisation:
@@ -282,9 +273,3 @@ def draw_rounding(axes: Axes, result: Usage, rotation: RotationUse) -> None:
     axes.set_ylabel("error of scores", fontsize=8)
     axes.set_ylim(0, 1.6 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=6, loc="upper left", frameon=False)
-
-
-register_renderer("context", chart=bands_charts, figure=wavelengths)
-register_renderer("design", "extend", figure=extension)
-register_renderer("design", figure=criteria)
-register_renderer("usage", figure=usage)

@@ -12,17 +12,14 @@ from numpy.typing import NDArray
 from pefourier.encodings.places import unit_of_waves
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity
-from pefourier.questions.spectral_density import density_by_decade, is_slow, single_waves
 from pefourier.report import plot
-from pefourier.report.render import Answer, any_grid, register_renderer
+from pefourier.report.render import Answer, any_grid
 from pefourier.writing.terminal_chart import chart, limits_of, shades
 from pefourier.writing.text import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from pefourier.questions.reconstruct import Reconstructions
 
 LITTLE = 0.0005  # negligible share of the energy
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
@@ -32,7 +29,7 @@ TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 def by_decade(answers: Sequence[Answer], axis: str) -> bool:
     """Whether to draw spectra over the logarithm of frequency, which grids do not support."""
     if axis == "auto":
-        return not any_grid(answers) and all(is_slow(a.encoding, a.result.method) for a in answers)
+        return not any_grid(answers) and all(a.result.is_slow for a in answers)
     if axis == "log" and any_grid(answers):
         names = ", ".join(a.encoding.label for a in answers if a.result.on_grid)
         raise PefourierError(
@@ -58,11 +55,11 @@ def spectrum_chart(answers: Sequence[Answer], *, colour: bool, axis: str = "auto
 def lines_chart(answers: Sequence[Answer], *, colour: bool, axis: str) -> str:
     """Draw densities by decade, or over the lattice (logarithmic if one has low frequencies)."""
     decades = by_decade(answers, axis)
-    some_slow = axis == "auto" and any(is_slow(a.encoding, a.result.method) for a in answers)
+    some_slow = axis == "auto" and any(a.result.is_slow for a in answers)
     first = int(some_slow and not decades)  # frequency 0 has no logarithm
     curves = []
     for a in answers:
-        density = density_by_decade(a.encoding, a.result.method) if decades else a.result
+        density = a.result.by_decade if decades else a.result
         zero = share_at_zero(density.at_zero if decades else density.density[0] * first)
         points = per_unit(a, density)[first:], density.density[first:]
         curves.append((f"{a.encoding.label}{zero}", *points))
@@ -136,9 +133,8 @@ def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
     figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
     axes.set_xscale("log")
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
-    find = single_waves if separate else density_by_decade
     for a in answers:
-        density = find(a.encoding, a.result.method)
+        density = a.result.waves if separate else a.result.by_decade
         label = plot.entry(axes, a.encoding, share_at_zero(density.at_zero))
         style = "o" if separate else "-"
         axes.plot(per_unit(a, density), density.density, style, label=label, markersize=3)
@@ -233,7 +229,7 @@ def reconstruct_chart(answers: Sequence[Answer], *, colour: bool) -> str:
     return "".join(f"{part}\n" for part in parts)
 
 
-def around(r: Reconstructions) -> str:
+def around(r: Any) -> str:
     """Return the label of a position axis, which is periodic."""
     return f"position (a circle: {r.lattice} is 0 again)"
 
@@ -278,7 +274,3 @@ def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
         for axes in row[len(a.result.reconstructions) :]:
             axes.set_axis_off()
     return figure
-
-
-register_renderer("spectrum", chart=spectrum_chart, figure=spectrum)
-register_renderer("reconstruct", chart=reconstruct_chart, figure=reconstruct)

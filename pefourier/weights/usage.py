@@ -16,11 +16,13 @@ are given per head, and as means over layers and query heads. A query head uses 
 group. A full rotation is 2 pi. Weights alone do not show the means of activations.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +52,12 @@ from pefourier.weights.pair_energy import (
     shares_of_means,
 )
 from pefourier.writing.text import Verdict, number, ranges
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pefourier.report.plot import Look
+    from pefourier.report.render import Answer
 
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
@@ -111,6 +119,7 @@ KEEP_PRECISE = (  # action of most verdicts
 class Usage(Result):
     """Result of `pefourier usage`: the rotary frequencies that a model's weights use."""
 
+    command: ClassVar[str] = "usage"
     verdicts: ClassVar[dict[str, Verdict]] = {
         "slow pairs favoured": Verdict(
             "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
@@ -266,6 +275,13 @@ class Usage(Result):
                 place = pair.index, pair.wavelength, pair.turns
                 rows.append([rotation.name, use.layer, use.head, *place, None, None, share])
         return ["rotation", "layer", "head", *PAIR_FIELDS], rows
+
+    @classmethod
+    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
+        """Draw the shares of pairs by layer."""
+        from pefourier.report.rotation_figures import usage
+
+        return usage(answers, look)
 
 
 def use_of_model(

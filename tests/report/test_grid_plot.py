@@ -5,13 +5,13 @@ import pytest
 from grids import mixed_frequencies, waves_on
 
 from pefourier.encodings import load
-from pefourier.questions.check_faithful import check_faithful
-from pefourier.questions.reconstruct import position_functions
+from pefourier.questions.check_faithful import Faithfulness, check_faithful
+from pefourier.questions.reconstruct import Reconstructions, position_functions
+from pefourier.questions.spectrum import Spectrum
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
-from pefourier.report.code_figures import faithful
 from pefourier.report.render import Answer
-from pefourier.report.spectral_figures import reconstruct, spectrum, whole_plane
+from pefourier.report.spectral_figures import whole_plane
 from pefourier.writing.terminal_chart import shades
 
 
@@ -38,16 +38,16 @@ def answers():
 
 
 @pytest.mark.parametrize(
-    ("draw", "find", "panels"),
+    ("kind", "find", "panels"),
     [
-        (spectrum, spectrum_of, 8),
-        (reconstruct, position_functions, 12),
-        (faithful, check_faithful, 2),
+        (Spectrum, spectrum_of, 8),
+        (Reconstructions, position_functions, 12),
+        (Faithfulness, check_faithful, 2),
     ],
 )
-def test_grids_and_sequences_are_drawn_in_one_figure(answers, draw, find, panels):
+def test_grids_and_sequences_are_drawn_in_one_figure(answers, kind, find, panels):
     with plot.figure_style():
-        figure = draw(answers(find))
+        figure = kind.draw(answers(find), plot.USUAL)
     assert [one.get_label() == "<colorbar>" for one in figure.axes].count(False) == panels
 
 

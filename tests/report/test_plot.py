@@ -14,14 +14,14 @@ from tiny_models import write_model
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.questions.check_faithful import check_faithful
+from pefourier.questions.check_faithful import Faithfulness, check_faithful
 from pefourier.questions.compare import compare as compare_encodings
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.relations import kernel, relate
+from pefourier.questions.relations import Relations, kernel, relate
 from pefourier.questions.spectral_density import density_by_decade
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
-from pefourier.report.code_figures import compare, faithful, heatmap, relations
+from pefourier.report.code_figures import compare, heatmap
 from pefourier.report.render import Answer, answer_of
 from pefourier.report.spectral_figures import reconstruct, spectrum, spectrum_by_decade
 
@@ -41,7 +41,7 @@ def test_curves_are_the_numbers_of_the_answers(pair):
     panels = reconstruct(answers).axes
     values = answers[1].result.reconstructions[1].values
     np.testing.assert_array_equal(panels[1].lines[1].get_ydata(), values)
-    left, right = faithful([Answer(e, check_faithful(e)) for e in pair]).axes
+    left, right = Faithfulness.draw([Answer(e, check_faithful(e)) for e in pair], plot.USUAL).axes
     table = pair[0].table()
     sigma = np.linalg.svd(table, compute_uv=False)
     np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
@@ -55,7 +55,7 @@ def test_a_figure_is_drawn_once_and_without_formulas(monkeypatch):
     monkeypatch.setattr(Figure, "draw", lambda *args: drawn.append(draw(*args)))
     monkeypatch.setattr(MathTextParser, "parse", None)
     answers = [answer_of(check_faithful(load("rope", 4000, 16)))]
-    assert b"10\xe2\x81\xbb" in plot.render("svg", faithful, answers)
+    assert b"10\xe2\x81\xbb" in plot.render("svg", Faithfulness.draw, answers)
     assert len(drawn) == 1
 
 
@@ -76,7 +76,7 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
         np.save(tmp_path / "codes.npy", enc.table().astype(stored))
         enc = load(str(tmp_path / "codes.npy"))
     found = check_faithful(enc)
-    axes, _ = faithful([Answer(enc, found)]).axes
+    axes, _ = Faithfulness.draw([Answer(enc, found)], plot.USUAL).axes
     sigma, zero, _ = (np.asarray(line.get_ydata()) for line in axes.lines)
     assert (sigma > zero[0]).sum() == found.rank
     assert axes.get_legend_handles_labels()[1][0].endswith(f" (rank {found.rank})")
@@ -87,7 +87,8 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
     enc = load("rope", 5000, 16)
     curve = kernel(enc)
     alibi = load("alibi", 80, 4)
-    (axes,) = relations([Answer(one, relate(one)) for one in (enc, alibi)]).axes
+    answers = [Answer(one, relate(one)) for one in (enc, alibi)]
+    (axes,) = Relations.draw(answers, plot.USUAL).axes
     line, biases, _ = axes.lines
     np.testing.assert_array_equal(biases.get_ydata(), kernel(alibi))
     (band,) = axes.collections

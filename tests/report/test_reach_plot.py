@@ -13,7 +13,6 @@ from pefourier.questions.design import design_base
 from pefourier.questions.extend import extend
 from pefourier.questions.resize import by_cycles, resize_table
 from pefourier.report import plot, rotation_figures
-from pefourier.report.code_figures import resizing
 from pefourier.report.render import Answer, answer_of
 from pefourier.report.rotation_figures import extension
 
@@ -72,7 +71,7 @@ def test_an_extension_shows_wavelengths_and_cosines():
 def test_a_resized_table_has_a_panel_for_each_axis():
     result = resize_table(load("axial", d=16, grid=(6, 7)), (9, 8))
     with plot.figure_style():
-        figure = resizing([answer_of(result)])
+        figure = result.draw([answer_of(result)], plot.USUAL)
     for axis, axes in enumerate(figure.axes):
         for state, line in zip(result.states, axes.lines, strict=True):
             share = by_cycles(state).sum(axis=1 - axis)

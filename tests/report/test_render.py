@@ -27,7 +27,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.resize import resize_table
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.render import answer_of, renderer_of
+from pefourier.report.render import answer_of, page_of
 from pefourier.report.terms import verdicts_by_command
 
 
@@ -279,7 +279,7 @@ def test_a_verdict_is_reached_and_its_words_are_rendered(number):
 
 def test_every_verdict_of_the_words_is_reached_by_a_case():
     results = map(case_result, range(len(CASES)))
-    reached = {(renderer_of(result).command, result.verdict) for result in results}
+    reached = {(result.command, result.verdict) for result in results}
     assert {
         (name, verdict) for name, words in verdicts_by_command() for verdict in words
     } == reached
@@ -297,7 +297,7 @@ def test_every_encoding_has_an_answer_to_every_question(name, command):
         return
     result = QUESTIONS[command](load(name, 24, 16))
     assert result.verdict in dict(verdicts_by_command())[command]
-    page = renderer_of(result).page([answer_of(result)])
+    page = page_of(type(result), [answer_of(result)])
     rows = list(page.rows())
     assert page.words()
     assert len({*map(len, rows)}) == 1

@@ -47,9 +47,9 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
 from pefourier.errors import PefourierError
 from pefourier.ids.batch import NAMES
-from pefourier.questions.check_faithful import check_faithful
+from pefourier.questions.check_faithful import Faithfulness, check_faithful
 from pefourier.report.forms import as_json
-from pefourier.report.render import Answer, renderer_named
+from pefourier.report.render import Answer, page_of
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
@@ -344,9 +344,7 @@ IDS_OF = [  # configs whose ids have other rules
 def stored_answer():
     """Return the JSON that the command writes for an answer."""
     enc = load("rope:d=8", 20)
-    return as_json(
-        renderer_named("check_faithful").page([Answer(enc, check_faithful(enc))])
-    ).encode()
+    return as_json(page_of(Faithfulness, [Answer(enc, check_faithful(enc))])).encode()
 
 
 def string(text):

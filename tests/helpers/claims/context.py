@@ -10,7 +10,7 @@ import numpy as np
 
 from pefourier import check, context
 from pefourier.questions.extend import extend
-from pefourier.report.render import renderer_of
+from pefourier.report.render import conclude
 
 TURN = 2 * np.pi * (1 - 1e-9)
 PAIRS = r"(\d+) of (\d+) rotary pairs"
@@ -200,7 +200,7 @@ def new_pairs(answer, truth):
 
 def sentences(answer):
     """Return the meaning and the action as printed."""
-    return renderer_of(answer).conclude(answer)[1:3]
+    return conclude(answer)[1:3]
 
 
 def reported_pairs(answer):

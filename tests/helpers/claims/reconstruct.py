@@ -13,7 +13,7 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.render import renderer_of
+from pefourier.report.render import conclude
 
 OPTION = re.compile(r"(?:--rho |rho=)([\d.e+]+)")
 
@@ -164,7 +164,7 @@ def is_repeated(answer, truth):
 
 
 def is_shared(answer, truth):
-    meaning = renderer_of(answer).conclude(answer)[1]
+    meaning = conclude(answer)[1]
     count, few = (int(n) for n in re.findall(r"(\d+) \w+: (\d+)\.$", meaning)[0])
     between = distinct(truth.rows) <= few <= distinct(truth.rows, 0) if few > 1 else True
     return count == len(truth.rows) and few < count and between
@@ -200,7 +200,7 @@ def is_exact(answer, truth):
 
 def sharpens(answer, truth):
     """The base, typed as printed, makes the peak as narrow as the action states."""
-    action = renderer_of(answer).conclude(answer)[2]
+    action = conclude(answer)[2]
     rho = OPTION.search(action)[1]
     spec, sizes = truth.source, truth.sizes
     if "--rho" in action:

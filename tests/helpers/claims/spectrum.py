@@ -16,7 +16,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.render import renderer_of
+from pefourier.report.render import conclude
 
 NUMBER = r"(more than )?(\d+(?:\.\d+)?(?:e[-+]\d+)?)(%?)"
 ROUNDED = 0.006  # relative rounding of three digits
@@ -134,7 +134,7 @@ def energy_of(answer):
 
 def numbers(answer):
     """Return the numbers of the sentence, percents as shares, and whether a percent is a bound."""
-    meaning = renderer_of(answer).conclude(answer)[1]
+    meaning = conclude(answer)[1]
     assert "–" not in meaning
     assert "nan" not in meaning
     return [

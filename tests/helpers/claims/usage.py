@@ -84,9 +84,9 @@ def kinds(truth):
 
 
 def reported_values(answer):
-    from pefourier.report.render import renderer_of
+    from pefourier.report.render import conclude
 
-    meaning = renderer_of(answer).conclude(answer)[1]
+    meaning = conclude(answer)[1]
     counts = [int(x) for x in re.findall(r"(\d+)(?: of (?:\d+))?(?: rotary)? pairs", meaning)]
     return meaning, counts, [float(x) for x in re.findall(r"([\d.]+)%", meaning)]
 
