@@ -14,7 +14,7 @@ from pefourier.diagnosis.wave_formulas import (
 from pefourier.encodings.encoding import Encoding, Finding, Floats, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_encodings
-from pefourier.geometry.precision import Table
+from pefourier.geometry.precision import Table, phase_rounding
 from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
 
 FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a frequency is aliased
@@ -25,6 +25,7 @@ ROUNDED = 2.0**-7  # relative tolerance for frequencies in 16 bits
 LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
 SMALLEST_BASE = 1000  # of a model with a scaled rotation
 WAVES = 1e-3  # relative residual of sinusoids, in addition to rounding
+NOISE = 0.2  # largest residual of columns without a partner, whose phases were rounded
 
 
 def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
@@ -59,15 +60,17 @@ def ladder_of(table: Table, eps: float) -> Floats:
         return np.zeros(0)
     level = resolutions(eps)[-1]
     pairs = fit_sinusoid_pairs(rows, level)
-    columns = rows if pairs is None else rows[:, np.append(pairs.sines, pairs.cosines)]
-    if recurrence(columns, 1)[1] >= WAVES + 4 * eps:
-        return np.zeros(0)
     if pairs is None:
-        omega = np.arccos(recurrence(drop_copies(rows), 1)[0])
+        columns, noise = drop_copies(rows), NOISE
+        omega = np.arccos(recurrence(columns, 1)[0])
     else:
-        omega = pairs.omega[np.argsort(np.minimum(pairs.sines, pairs.cosines))]
-    m = len(omega)
-    for folded in (omega, omega[::-1]) if m > KNOWN else ():
+        order = np.argsort(np.minimum(pairs.sines, pairs.cosines))
+        columns, omega, noise = rows[:, pairs.sines[order]], pairs.omega[order], np.inf
+    left, m = recurrence_residuals(columns), len(omega)
+    for step in (1, -1) if m > KNOWN else ():
+        folded, unlike = omega[::step], left[::step]
+        if (unlike[: KNOWN + 1] >= WAVES + 4 * eps).any():
+            continue
         for turns in range(-ROTATIONS, ROTATIONS + 1):
             second = 2 * np.pi * abs(turns) + (-1) ** (turns < 0) * folded[1]
             ladder = unfold(folded, second)
@@ -79,8 +82,19 @@ def ladder_of(table: Table, eps: float) -> Floats:
             grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
             exact = frequencies(grid, 2 * m) if grid else np.zeros(0)
             if grid and ("step" not in grid or (exact <= np.pi).sum() >= KNOWN):
-                return exact
+                phases = 4 * phase_rounding(exact, level) * len(rows)
+                if (unlike < WAVES + 4 * eps + np.minimum(phases, noise)).all():
+                    return exact
     return np.zeros(0)
+
+
+def recurrence_residuals(columns: Floats) -> Floats:
+    """Return the relative residual of `recurrence` of each column."""
+    cosine, _ = recurrence(columns, 1)
+    apart = columns[2:] + columns[:-2] - 2 * cosine * columns[1:-1]
+    norms = np.linalg.norm(columns, axis=0)
+    residuals: Floats = np.linalg.norm(apart, axis=0) / np.where(norms > 0, norms, 1.0)
+    return residuals
 
 
 def unfold(omega: Floats, second: float) -> Floats:
