@@ -328,6 +328,7 @@ ELSEWHERE = {
         pairs-differ heads-differ layers-differ numbers-differ rows-reordered rows-moved
         axis-positions part-alone read-at-length sizes-differ outputs-differ comparison-unread
         offset-shared length-dependent temperature-beyond misread lengths-differ pairing-unsaid
-        sines-first constant-for-each-query keys-behind rows-as-converted numbers-unchanged""",
+        sines-first constant-for-each-query keys-behind rows-as-converted numbers-unchanged
+        explained""",
 }
 FAMILIES = ("ids-", "usage-", "rope-")  # of positions, usage, and configs of rotations
