@@ -31,7 +31,6 @@ from pefourier.encodings.families.rotary import (
     rotation_of,
     scaling_parameters,
 )
-from pefourier.encodings.loader import open_model
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.writing.files import read_toml
 
@@ -166,8 +165,8 @@ def chosen_changes(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield codes and changes of settings to usual values, likely values first."""
     count, factor = 2 * len(observed.omega), settings.get("factor") or 1.0
-    model = open_model(rotation.spec).model if "model_type" in rotation.params else None
-    longest = model.longest() if model is not None else 0
+    model = rotation.file and rotation.file.model
+    longest = model.longest() if model else 0
     original = settings.get("original") or 0
     likely = {
         "original": [int(n) for n in (longest, original * factor, original / factor) if n],

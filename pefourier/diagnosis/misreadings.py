@@ -13,7 +13,7 @@ from typing import Any
 from pefourier.encodings import load
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
 from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
-from pefourier.encodings.loader import open_model, source_of
+from pefourier.encodings.loader import load_model, open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
 from pefourier.errors import PefourierError, shown
 
@@ -106,22 +106,21 @@ def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:
     part, file = layer_of(enc), open_model(spec)
     rotary_parts = {run.part for run in file.layers if run.kind == "rotary"} if part else ()
     is_named = part in rotary_parts and not (file.model and file.model.part)
-    return load(file.spec_of(part) if is_named else spec, length)
+    return load_model(file.of_layer(part), length) if is_named else load_model(file, length)
 
 
 def other_layers(enc: Encoding, length: int | None = None) -> Iterator[tuple[str, Encoding]]:
     """Yield the names and rotations of the other layer types of the same config."""
     if part := layer_of(enc):
-        model = open_model(enc.spec.removesuffix(part).rstrip(".#"))
-        for name in dict.fromkeys(run.part for run in model.layers):
+        file = enc.file.of_layer("")
+        for name in dict.fromkeys(run.part for run in file.layers):
             if name not in ("", part):
-                yield name, load(model.spec_of(name), length)
+                yield name, load_model(file.of_layer(name), length)
 
 
 def layer_of(enc: Encoding) -> str:
     """Return the layer type that a SPEC names, or an empty string."""
-    model = open_model(enc.spec).model if source_of(enc.spec) == "config" else None
-    return model.part if model is not None else ""
+    return enc.file.model.part if enc.file and enc.file.model else ""
 
 
 def softmax_of(settings: Mapping[str, Any]) -> float:

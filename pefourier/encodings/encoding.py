@@ -153,6 +153,7 @@ class Encoding:
     rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # rebuild for another window
     rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
     kernel: KernelMeasure | None = None  # of inner products on a line, without frequencies
+    file: Any = None  # the opened config (`ModelFile`) or .gguf file (`GgufFile`) it comes from
     measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
     operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
 

@@ -263,15 +263,19 @@ def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, A
             return read_code(spec, length, d, options.get("seed"), **how)
         case "table":
             return load_file(spec, length)
-        case "gguf":
-            enc = open_model(spec).encoding(length, d)
-        case "config":
-            placing = {key: options[key] for key in ("grid", "prefix") if key in options}
-            enc = open_model(spec).encoding(length, d, **placing)
+    placing = {key: options[key] for key in ("grid", "prefix") if key in options}
+    return load_model(open_model(spec), length, d, **placing)
+
+
+def load_model(
+    file: "ModelFile | GgufFile", length: int | None = None, d: int | None = None, **placing: Any
+) -> Encoding:
+    """Return the encoding of an open config or .gguf file, by default at its extended length."""
+    enc = file.encoding(length, d, **(placing if file.model else {}))
     standing = extended_length(enc) if length is None else len(enc)
     if standing != len(enc):
-        return load_rows(spec, standing, d, options)
-    return replace(enc, lattice=enc.params.get("length", len(enc)))
+        return load_model(file, standing, d, **placing)
+    return replace(with_grid_note(enc), lattice=enc.params.get("length", len(enc)))
 
 
 def open_model(spec: str) -> "ModelFile | GgufFile":
@@ -342,7 +346,7 @@ def specs_of_rotations(spec: str) -> list[str]:
             from pefourier.encodings.sources.huggingface import open_config
 
             model = open_config(spec)
-            return list(map(model.spec_of, model.rotations)) or [spec]
+            return [model.of_layer(name).spec for name in model.rotations] or [spec]
     return [spec]
 
 

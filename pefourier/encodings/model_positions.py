@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.loader import load, open_model, source_of
+from pefourier.encodings.loader import load, load_model, open_model, source_of
 from pefourier.encodings.query_temperature import Temperature, temperature_in
 from pefourier.encodings.sources.huggingface import (
     INDEXER,
@@ -131,7 +131,7 @@ def describe_positions(
         parts=parts,
         rotations=tuple(rotations[: len(parts)]),
         encoding=rotations[0],
-        indexer=load(file.spec_of(INDEXER), longest, d) if file and is_indexed else None,
+        indexer=load_model(file.of_layer(INDEXER), longest, d) if file and is_indexed else None,
         trained=trained_length,
         stated=stated_length(stating, native) if stating else None,
         stands_for=native_length if file and is_scaled(native) else trained_length.length,
@@ -153,7 +153,7 @@ def describe_positions(
 
 def temperature_of(enc: Encoding, length: int) -> Temperature | None:
     """Temperature of rotated queries, by the parameters of an encoding or its config."""
-    model = open_model(enc.spec).model if enc.spec and source_of(enc.spec) == "config" else None
+    model = enc.file and enc.file.model
     temperature = read_temperature(model, length) if model else temperature_in(enc.params, length)
     return temperature if temperature and temperature.layers == "all" else None
 
@@ -250,7 +250,9 @@ def load_layers(
 ) -> Encoding:
     """Load the encoding of one type of layer, or of all layers."""
     table = file.table_without_weights() if isinstance(file, ModelFile) else None
-    return table or load(file.spec_of(part) if file and part else spec, length, d)
+    if file is None:
+        return load(spec, length, d)
+    return table or load_model(file.of_layer(part) if part else file, length, d)
 
 
 def positions_of(enc: Encoding) -> int:
@@ -274,6 +276,7 @@ def axis_in(enc: Encoding) -> NDArray[np.int64] | None:
 
     The config or its model type sets the axes. In a .gguf file, 3 is axis e of llama.cpp.
     """
-    if source_of(enc.spec) not in ("config", "gguf") or not isinstance(enc, DeclaredEncoding):
+    if enc.file is None or not isinstance(enc, DeclaredEncoding):
         return None
-    return open_model(enc.spec).axis_of_pairs(len(enc.measure.frequencies))
+    axes: NDArray[np.int64] | None = enc.file.axis_of_pairs(len(enc.measure.frequencies))
+    return axes

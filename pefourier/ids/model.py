@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
 from pefourier.encodings.sources.huggingface import first_row
 from pefourier.encodings.sources.json_object import read_object
@@ -77,7 +76,7 @@ class Model:
 
     def rules(self, length: int | None) -> Rules:
         """First id, limit, and the number that the model adds to ids."""
-        config = open_model(self.spec).model if source_of(self.spec) == "config" else None
+        config = self.encoding.file and self.encoding.file.model
         row = config.row if config else {}
         is_table = self.encoding.injection == "add" and self.encoding.name in (
             "learned",
@@ -153,5 +152,5 @@ class Model:
 def read_model(spec: str) -> Model:
     """Read the rules for ids from a config or a named encoding."""
     positions = describe_positions(spec)
-    config = open_model(spec).model if source_of(spec) == "config" else None
+    config = positions.encoding.file and positions.encoding.file.model
     return Model(spec, positions, read_object(config.file) if config else {})

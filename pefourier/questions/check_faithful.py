@@ -197,13 +197,9 @@ class Faithfulness(Result):
 
     def extra_fields(self) -> dict[str, Any]:
         """Return further facts of a model's config: layers, and factors of logits."""
-        from pefourier.encodings.loader import open_model, source_of
-
         enc = self.encodings[0]
-        if "model_type" not in enc.params or source_of(enc.spec) != "config":
-            return {}
-        file = open_model(enc.spec)
-        if file.model is None:
+        file = enc.file
+        if file is None or file.model is None:
             return {}
         usual = file.model.row.get("kind", "learned").split()[0]
         runs = [replace(run, kind=run.kind or usual) for run in file.layers]

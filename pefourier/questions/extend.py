@@ -404,7 +404,7 @@ def whole_layers(spec: str) -> str:
     runs = [run for run in model.layers if run.kind == "rotary"]
     parts = list(dict.fromkeys(run.part for run in runs if run.part and run.window is None))
     several = len({run.part for run in runs}) > 1
-    return model.spec_of(parts[0]) if several and len(parts) == 1 else spec
+    return model.of_layer(parts[0]).spec if several and len(parts) == 1 else spec
 
 
 def as_rotation(enc: Encoding) -> ShiftInvariantEncoding:

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
-from pefourier.encodings.loader import open_model, source_of
 from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
@@ -407,7 +406,8 @@ def read_means(spec: str, stats: str) -> ModelShares:
             f"{shown(spec)} has {len(described.rotations)} rotations, by type of layer; choose a "
             "type with PATH#TYPE"
         )
-    name = open_model(spec).pairing if source_of(spec) == "config" else None
+    file = described.encoding.file
+    name = file.pairing if file and file.model else None
     pairing = PairLayout(name or "halves", "stats", None, None)
     shares = tuple(shares_of_means(stats, frequencies_of(described)[0] != 0, pairing.name))
     return ModelShares(spec, described, shares, pairing, "none", (finding("usage-activations"),))

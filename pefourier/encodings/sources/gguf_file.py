@@ -118,9 +118,9 @@ class GgufFile:
         """Return a number that llama.cpp reads only for some architectures; None for others."""
         return self.number(key) if self.is_listed("reads", key) else None
 
-    def spec_of(self, layer: str) -> str:
-        """Return the SPEC of a type of layer, or of all layers."""
-        return f"{self.path}#{layer}" if layer else self.spec
+    def of_layer(self, layer: str) -> "GgufFile":
+        """Return the file with another type of layer selected; "" selects all layers."""
+        return replace(self, part=layer, spec=f"{self.path}#{layer}" if layer else self.path)
 
     @property
     def layers(self) -> list[LayerRun]:
@@ -200,7 +200,8 @@ class GgufFile:
             noted |= {"trained": before}
         facts = {"path": self.path, **softmax_factor_in(self, enc.params), **noted}
         findings = (*notes_on_file(self, unread), *enc.findings, *lost)
-        return replace(enc, spec=self.spec, params={**enc.params, **facts}, findings=findings)
+        params = {**enc.params, **facts}
+        return replace(enc, spec=self.spec, file=self, params=params, findings=findings)
 
 
 def open_gguf(spec: str) -> GgufFile:

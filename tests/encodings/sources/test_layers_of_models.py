@@ -194,7 +194,7 @@ def test_a_spec_that_names_a_part_of_a_config_reports_that_part(config):
     assert [run.part for run in open_model(f"{path}#b_config").layers] == [""]
     (named,) = open_model(f"{path}#text_config.full_attention").layers
     assert (named.part, named.index) == (FULL, (5,))
-    spec = open_model(f"{path}#text_config.full_attention").spec_of("sliding_attention")
+    spec = open_model(f"{path}#text_config.full_attention").of_layer("sliding_attention").spec
     assert spec == f"{path}#text_config.sliding_attention"
     assert load(f"{path}#text_config.full_attention", length=3).params["rho"] == 1e6
     assert load(f"{path}#sliding_attention", length=3).params["rho"] == 1e4

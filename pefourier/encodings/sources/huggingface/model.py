@@ -97,11 +97,12 @@ class ModelFile:
         laid = [run.part for run in self.layers if run.kind == "rotary"]
         return list(dict.fromkeys(laid)) or list(sections)
 
-    def spec_of(self, layer: str) -> str:
-        """Return the SPEC of a type of layer, or of all layers."""
+    def of_layer(self, layer: str) -> "ModelFile":
+        """Return the file with another type of layer selected; "" selects all layers."""
         path, part = split_spec(self.spec)
         inner = part.removesuffix(self.model.part).removesuffix(".")
-        return f"{path}#{'.'.join(filter(None, (inner, layer)))}" if layer else self.spec
+        spec = "#".join(filter(None, (path, ".".join(filter(None, (inner, layer))))))
+        return select_part(spec, self.model.file, self.section.values)
 
     def axis_of_pairs(self, pairs: int) -> NDArray[np.int64] | None:
         """Return the axis (t, y or x) that rotates each pair; None if there is one position."""
@@ -142,16 +143,17 @@ class ModelFile:
         grid, prefix
             Sides of the grid of a vision model, and rows before it, instead of the config's.
         """
-        model = replace(self.model, length=length, d=d, grid=grid, prefix=prefix)
+        own = select_part(self.spec, self.model.file, self.section.values)  # no key is read yet
+        model = replace(own.model, length=length, d=d, grid=grid, prefix=prefix)
         ways = (read_lags, read_displacements, read_axes, read_biases, read_sinusoid)
         for reader in (*ways, read_rotation, read_none, weights.read_positions):
             enc = reader(model)
             if enc is not None:
-                own, named = self.model.config.key, split_spec(self.spec)[1]
-                notes = () if named else tower_notes(self.spec, self.section, own)
-                enc = note_unread(enc, model, self.section)
+                named, inner = split_spec(self.spec)[1], model.config.key
+                notes = () if named else tower_notes(self.spec, self.section, inner)
+                enc = note_unread(enc, model, own.section)
                 notes = (*enc.findings, *notes, *source_notes(model.config))
-                return replace(enc, spec=self.spec, findings=notes)
+                return replace(enc, spec=self.spec, file=self, findings=notes)
         raise no_answer(model)
 
     def table_without_weights(self) -> Encoding | None:
@@ -159,8 +161,10 @@ class ModelFile:
 
         Its vectors are unknown. None for other models.
         """
-        enc = weights.declared_table(self.model)
-        return enc and note_unread(replace(enc, spec=self.spec), self.model, self.section)
+        own = select_part(self.spec, self.model.file, self.section.values)
+        enc = weights.declared_table(own.model)
+        enc = enc and replace(enc, spec=self.spec, file=self)
+        return enc and note_unread(enc, own.model, own.section)
 
 
 def open_config(spec: str) -> ModelFile:
@@ -169,10 +173,15 @@ def open_config(spec: str) -> ModelFile:
     ``#`` selects an inner config, then optionally a type of layer with a separate rotation
     (full_attention), encoder or decoder, or the name of a tensor of learned positions.
     """
-    path, part = split_spec(spec)
+    path, _ = split_spec(spec)
     file = inside(path, "config.json") if is_folder(path) else path
-    section = Section(shown(file), TrackedKeys(as_timm(read_object(file))))
-    config, kind, part = choose_part(section, part)
+    return select_part(spec, file, as_timm(read_object(file)))
+
+
+def select_part(spec: str, file: str, values: Mapping[str, Any]) -> ModelFile:
+    """Select the part of a config that a SPEC names; the result records which keys are read."""
+    section = Section(shown(file), TrackedKeys(values))
+    config, kind, part = choose_part(section, split_spec(spec)[1])
     model = ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})
     return ModelFile(spec, model, section)
 
