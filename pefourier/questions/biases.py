@@ -11,87 +11,67 @@ biases, only keys up to the query are compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.config_errors import Cause
-from pefourier.diagnosis.pairs import Bools, Places
-from pefourier.encodings.encoding import BiasEncoding, Encoding, Floats
-from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
+from pefourier.causes.biases import (
+    KINDS,
+    STRAIGHT,
+    Biases,
+    BucketRule,
+    agree_with,
+    relative_to_query,
+    slope_of,
+)
+from pefourier.causes.explain import Difference, explain
+from pefourier.encodings.domain import Bools
+from pefourier.encodings.encoding import BiasEncoding, Encoding, Floats, Places
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.tolerance import half_of_least
 from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
-from pefourier.questions.query_divisors import divisors_that_explain
 
-STRAIGHT = 1e-5  # share of the largest bias within which the biases of a head are linear
-SLOPE = 1e-5  # relative tolerance when slopes are matched to a rule
 MASKED = -1e4  # biases below it hide a key
 MASK_LEVELS = 3  # sums of two masks have three
-BUCKETS = (32, 64, 16, 128, 8)
-FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
 
 
-@dataclass(frozen=True, eq=False)
-class BiasRows:
-    """Biases (heads, queries, n) between some queries and n keys."""
-
-    queries: Places  # positions (q,)
-    numbers: Floats
-    eps: float
-    causal: bool = field(kw_only=True)
-    rule: dict[str, Any] | None = None  # parameters of T5's buckets, if a formula declares them
-
-    @property
-    def profile(self) -> Floats:
-        """Biases (heads, lags) of the last query, then of the first query to later keys."""
-        last = self.numbers[:, -1]
-        return last if self.causal else np.concatenate([last, self.numbers[:, 0, 1:]], axis=1)
-
-    @property
-    def has_lags(self) -> bool:
-        """Whether biases depend only on the lag, judged by two adjacent queries."""
-        k = len(self.queries) // 2
-        q, x = int(self.queries[k]), self.numbers
-        return len(self.queries) < 4 or np.allclose(x[:, k, 1 : q + 1], x[:, k - 1, :q], atol=1e-5)
-
-    def first_keys(self, n: int) -> BiasRows:
-        """Restrict the biases to the first n positions."""
-        if n == self.numbers.shape[2]:
-            return self
-        if len(self.queries) > 2 or self.numbers.shape[2] == len(self.queries):
-            return replace(self, queries=self.queries[:n], numbers=self.numbers[:, :n, :n])
-        middle = self.numbers.shape[2] - 1
-        profile = self.profile[:, middle - n + 1 : middle + n]
-        return replace(rows_of_lags(profile, self.eps, causal=self.causal), rule=self.rule)
-
-
-def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> BiasRows:
+def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> Biases:
     """Build biases from a profile of lags 1 - n … n - 1 (heads, 2n - 1), or up to 0 (heads, n)."""
     n = profile.shape[1] if profile.shape[1] % 2 == 0 or causal else (profile.shape[1] + 1) // 2
     last, first = profile[:, :n], profile[:, n - 1 :]
     if first.shape[1] < n:
-        return BiasRows(np.array([n - 1]), last[:, None], eps, causal=True)
+        return Biases(np.array([n - 1]), last[:, None], eps, causal=True)
     rows = np.stack([first[:, :n], last], axis=1)
-    return BiasRows(np.array([0, n - 1]), rows, eps, causal=causal)
+    return Biases(np.array([0, n - 1]), rows, eps, causal=causal)
 
 
-def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | None:
+def first_keys(biases: Biases, n: int) -> Biases:
+    """Restrict biases to the first n positions."""
+    keys = biases.numbers.shape[2]
+    if n == keys:
+        return biases
+    if len(biases.queries) > 2 or keys == len(biases.queries):
+        return replace(biases, queries=biases.queries[:n], numbers=biases.numbers[:, :n, :n])
+    profile = biases.profile[:, keys - n : keys - 1 + n]
+    return replace(rows_of_lags(profile, biases.eps, causal=biases.causal), rule=biases.rule)
+
+
+def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None:
     """Read the biases of an encoding, or of a table shaped like its counterpart; None if none."""
     if isinstance(enc, BiasEncoding):
         queries = np.arange(enc.positions)
-        return BiasRows(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
+        return Biases(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
     if enc.domain.grid or len(enc.domain.sides) > 1:
         return None
     if enc.injection == "bias" and enc.domain.kind == "lag":
         table = np.asarray(enc.table(), dtype=float)
         rule = None
         if enc.name == "t5":
-            rule = {key: enc.params[key] for key in ("buckets", "max_distance")}
-            rule["sides"] = "causal" if enc.params["causal"] else "both sides"
+            settings = enc.params["buckets"], enc.params["max_distance"]
+            rule = BucketRule(*settings, "causal" if enc.params["causal"] else "both sides")
         rows = rows_of_lags(table.T, enc.eps, causal=bool(enc.domain.x[-1] <= 0))
         return replace(rows, rule=rule)
     if enc.origin == "formula" or enc.domain.kind != "position":
@@ -100,7 +80,7 @@ def read_bias(enc: Encoding, counterpart: BiasRows | None = None) -> BiasRows | 
         table = mask_as_bias(np.asarray(enc.table(), dtype=float))
         is_bias = is_toeplitz(table) or (counterpart and len(counterpart.numbers) == 1)
         hidden = is_hidden(table[None])
-        rows = BiasRows(np.arange(len(table)), table[None], enc.eps, causal=hidden)
+        rows = Biases(np.arange(len(table)), table[None], enc.eps, causal=hidden)
         return rows if is_bias else None
     if counterpart is None or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
@@ -179,78 +159,82 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
     outcome = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
     if bias_a is None or bias_b is None or heads_a != heads_b:
         return replace(outcome, differing=outcome.counted)
-    return compare_heads(outcome, *(rows.first_keys(outcome.length) for rows in (bias_a, bias_b)))
+    return compare_heads(outcome, *(first_keys(rows, outcome.length) for rows in (bias_a, bias_b)))
 
 
-def compare_heads(outcome: Outcome, first: BiasRows, second: BiasRows) -> Outcome:
-    """Compare two biases with equal numbers of heads and keys."""
+def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
+    """Compare two biases with equal numbers of heads and keys.
+
+    Each number has its own tolerance: half a unit of each side's format, and the error of a
+    computation in float32 at the largest bias of its head.
+    """
     queries = np.intersect1d(first.queries, second.queries)
-    a, b = (
-        rows.numbers[:, np.isin(rows.queries, queries)].astype(float) for rows in (first, second)
-    )
-    hidden = hidden_keys(a), hidden_keys(b)
-    are_masks = all(mask.any() for mask in hidden)
-    visible, behind = ~(hidden[0] | hidden[1]), np.arange(a.shape[2]) <= queries[:, None]
+    sides = [with_hidden_keys(x, queries) for x in (first, second)]
+    a, b = (side.numbers for side in sides)
+    are_masks = all(np.isneginf(x).any() for x in (a, b))
+    counted = np.ones(a.shape, bool)
     if (first.causal or second.causal) and not are_masks:
-        visible &= behind
-    a, b = np.where(visible, a, 0.0), np.where(visible, b, 0.0)
-    largest = max(np.abs(a).max(), np.abs(b).max())
-    tolerance = 8 * max(first.eps, second.eps, FLOAT32_EPS) * largest
-    has_constants = bool((np.abs(a - b) > tolerance).any())
+        counted &= sides[0].lags <= 0
+    visible = counted & np.isfinite(a) & np.isfinite(b)
+    sizes = [np.where(visible, np.abs(x), 0.0) for x in (a, b)]
+    tops = np.maximum(*(x.max(axis=(1, 2), keepdims=True) for x in sizes))
+    units = first.eps * sizes[0] + second.eps * sizes[1]
+    units += half_of_least(first.eps) + half_of_least(second.eps)
+    tolerance = units + 8 * FLOAT32_EPS * tops
+    agree = agree_with(counted, tolerance)
+    explanation = explain(sides[0], sides[1], KINDS, agree)
+    differs = ~agree(sides[0], sides[1])
+    bare = [np.where(visible, x, 0.0) for x in (a, b)]
+    has_constants = bool((np.abs(bare[0] - bare[1]) > tolerance).any())
     if has_constants:  # a constant per query, which the softmax removes
-        a, b = (np.where(visible, without_constants(x, queries), 0.0) for x in (a, b))
-        has_constants = bool((np.abs(a - b) <= 2 * tolerance).all())
-    residual = np.abs(a - b)
-    masks_differ = (hidden[0] != hidden[1]) & (are_masks | behind)
-    differs = (residual > 2 * tolerance) | masks_differ
-    rows = [BiasRows(queries, x, 0.0, causal=not visible.all()) for x in (a, b)]
-    heads = differing_heads(rows, differs, residual)
+        bare = [np.where(visible, relative_to_query(side), 0.0) for side in sides]
+        has_constants = bool((np.abs(bare[0] - bare[1]) <= 2 * tolerance)[visible].all())
+    residual = np.abs(bare[0] - bare[1])
+    heads = differing_heads(sides, differs, residual)
     notes = (finding("constant-for-each-query"),) * has_constants
     notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)
-    cause = cause_of_biases(rows, [first, second]) if heads else None
     return replace(
         outcome,
         verdict="different" if heads else "the same",
         differing=len(heads),
         bitwise=not residual.any() and not has_constants,
-        tolerance=tolerance,
+        tolerance=float(tolerance.max()),
         max_difference=float(residual.max()),
         first_difference=nearest_difference(differs, queries),
         heads=heads,
-        cause=cause_of_masks(hidden, masks_differ) or cause,
+        causes=explanation.causes,
+        explained=float(agree(sides[0], sides[1]).mean())
+        if not explanation.causes
+        else explanation.share,
+        first=None if explanation.causes else first_of(explanation.first, a, b),
         findings=notes,
     )
 
 
-def without_constants(bias: Floats, queries: Places) -> Floats:
-    """Biases (heads, queries, n) minus the bias of each query to itself.
+def first_of(place: tuple[int, ...] | None, a: Floats, b: Floats) -> Difference | None:
+    """Return the first number that differs: head, query and key, and both biases."""
+    return None if place is None else Difference(place, float(a[place]), float(b[place]))
 
-    >>> without_constants(np.array([[[1.0, 2.0], [5.0, 7.0]]]), np.arange(2))
-    array([[[ 0.,  1.], [-2.,  0.]]])
-    """
-    return bias - bias[:, np.arange(len(queries)), queries][..., None]
+
+def with_hidden_keys(biases: Biases, queries: Places) -> Biases:
+    """Return the biases of some queries, -inf where a mask hides a key."""
+    numbers = biases.numbers[:, np.isin(biases.queries, queries)].astype(float)
+    numbers[hidden_keys(numbers)] = -np.inf
+    return replace(biases, queries=queries, numbers=numbers)
 
 
 def differing_heads(
-    rows: Sequence[BiasRows], differs: Bools, residual: Floats
+    sides: Sequence[Biases], differs: Bools, residual: Floats
 ) -> tuple[HeadDifference, ...]:
-    """List the heads that differ, with both slopes if their biases are linear."""
+    """List the heads that differ, with both slopes if these differ."""
     heads, n = [], residual.shape[2]
     for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist():
-        first, second = (slope_of(x.profile[i, :n]) for x in rows)
+        first, second = (slope_of(relative_to_query(x)[i, -1, :n]) for x in sides)
         ratio = second / first if first and second is not None else None
+        if ratio is not None and abs(ratio - 1) <= STRAIGHT:  # other keys differ
+            first = second = ratio = None
         heads.append(HeadDifference(i, first, second, ratio, float(residual[i].max())))
     return tuple(heads)
-
-
-def cause_of_masks(hidden: Sequence[Bools], differs: Bools) -> Cause | None:
-    """Windows of two masks (heads, queries, n) that differ; None if none differ."""
-    if not differs.any():
-        return None
-    index = int(differs.any(axis=(1, 2)).argmax())
-    first, second = (window_in_words(~mask[index]) for mask in hidden)
-    changes = {"window": (first, second)} if first and second else {}
-    return Cause("both", ("masks",), changes, {})
 
 
 def hidden_keys(bias: Floats) -> Bools:
@@ -266,30 +250,6 @@ def hidden_keys(bias: Floats) -> Bools:
     return low if is_mask else np.isneginf(bias)
 
 
-def mask_window(visible: Bools) -> tuple[int, int] | None:
-    """Number of keys that a query sees before and after itself; None if there is no window.
-
-    >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
-    ((4, 1), None)
-    """
-    n = len(visible)
-    lag = np.arange(n) - np.arange(n)[:, None]
-    if visible.shape != lag.shape or not visible.any():
-        return None
-    first, last = int(lag[visible].min()), int(lag[visible].max())
-    is_band = np.array_equal(visible, (lag >= first) & (lag <= last)) and first <= 0 <= last
-    return (-first, last) if is_band else None
-
-
-def window_in_words(visible: Bools) -> str | None:
-    """Describe the window of keys that a query sees; None if there is no window."""
-    window = mask_window(visible)
-    if window is None:
-        return None
-    before, after = ("all" if count == len(visible) - 1 else count for count in window)
-    return f"{before} before and {after} after the query"
-
-
 def nearest_difference(differs: Bools, queries: Places) -> tuple[int, int] | None:
     """Lag nearest to 0 at which biases (heads, queries, keys) differ, and a head, or None.
 
@@ -302,110 +262,3 @@ def nearest_difference(differs: Bools, queries: Places) -> tuple[int, int] | Non
     lags = place[:, 2] - queries[place[:, 1]]
     nearest = int(np.abs(lags).argmin())
     return int(lags[nearest]), int(place[nearest, 0])
-
-
-def slope_of(profile: Floats) -> float | None:
-    """Slope of linear biases over lags 1 - n … 0; None if they are not linear.
-
-    >>> slope_of(np.array([-1.0, -0.5, 0.0])), slope_of(np.array([-4.0, -1.0, 0.0]))
-    (0.5, None)
-    """
-    n = len(profile)
-    if n < 2:
-        return None
-    slope = float((profile[-1] - profile[0]) / (n - 1))
-    line = profile[-1] + slope * np.arange(1 - n, 1)
-    top = np.abs(profile).max()
-    return slope if np.abs(profile - line).max() <= STRAIGHT * max(top, 1e-300) else None
-
-
-def cause_of_biases(bare: list[BiasRows], full: list[BiasRows]) -> Cause | None:
-    """Rules that made the divisors, slopes or buckets of two biases, if both follow a rule.
-
-    `bare` biases have no constants. Buckets are read from `full` biases, including later keys.
-    """
-    n = bare[0].numbers.shape[2]
-    if len(bare[0].queries) == n > 3:
-        divisors = divisors_that_explain(*(rows.numbers for rows in bare))
-        if divisors is not None:
-            return Cause("both", ("divisor",), {"query_divisor": divisors}, {})
-    slopes = [[slope_of(head[:n]) for head in rows.profile] for rows in bare]
-    changes: dict[str, tuple[Any, Any]] = {}
-    if not any(None in by_head for by_head in slopes):
-        rules = [slope_rule(np.array(by_head)) for by_head in slopes]
-        if all(rules) and rules[0] != rules[1]:
-            changes = {"rule": (rules[0], rules[1])}
-        return Cause("both", ("slopes",), changes, {}) if changes else None
-    buckets = [rows.rule or bucket_rule(rows.profile[0], n) for rows in full if rows.has_lags]
-    if len(buckets) == 2 and buckets[0] and buckets[1]:
-        rule_b = buckets[1]
-        pairs = {key: (value, rule_b.get(key)) for key, value in buckets[0].items()}
-        changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
-    return Cause("both", ("buckets",), changes, {}) if changes else None
-
-
-def slope_rule(slopes: Floats) -> str | None:
-    """Rule of the slopes of heads, ALiBi's or a variant; None if no known rule fits.
-
-    >>> slope_rule(alibi_slopes(6)), slope_rule(2.0 ** (-8 * np.arange(1, 7) / 6))
-    ('alibi', '2^(-8 (h + 1) / 6), as of a power of 2')
-    """
-    h = len(slopes)
-    index, right = np.arange(h), alibi_slopes(h)
-    larger = 2 ** (h - 1).bit_length()
-    larger *= 1 + (larger == h)
-    rules = {"alibi": right}
-    for largest in (8, 16, 4, 2, 1):
-        words = "as of a power of 2" if largest == 8 else f"bias_max {largest}"
-        rules |= {
-            f"2^(-{largest} (h + 1) / {h}), {words}": 2.0 ** (-largest * (index + 1) / h),
-            f"2^(-{largest} h / {h}), from h = 0": 2.0 ** (-largest * index / h),
-            f"alibi with bias_max {largest}": right ** (largest / 8),
-        }
-    rules[f"alibi's of {larger} heads, the first {h}"] = alibi_slopes(larger)[:h]
-    rules |= {
-        f"alibi's of {k} heads, repeated {h // k} times": np.tile(alibi_slopes(k), h // k)
-        for k in range(2, h)
-        if h % k == 0
-    }
-    rules["one slope for all heads"] = np.full(h, slopes[0])
-    for name, by_rule in rules.items():
-        for sign, words in ((1, ""), (-1, ", with the other sign")):
-            if np.allclose(sign * slopes, by_rule, rtol=SLOPE, atol=0):
-                return name + words
-    if np.allclose(np.sort(slopes), np.sort(right), rtol=SLOPE, atol=0):
-        return "alibi in another order of heads"
-    ratio = slopes / right
-    is_scaled = np.allclose(ratio, ratio[0], rtol=SLOPE, atol=0)
-    return f"alibi times {ratio[0]:.6g}" if is_scaled else None
-
-
-def bucket_rule(profile: Floats, n: int) -> dict[str, Any] | None:
-    """T5's buckets, or Shaw's clipping, that explain which lags from 1 - n on share a bias."""
-    lags = np.arange(len(profile)) - (n - 1)
-    groups = np.unique(profile, return_inverse=True)[1]
-    if len(np.unique(groups)) == len(profile):
-        return None  # no two distances share a bias
-    changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
-    clip = int(np.abs(lags[changes + (lags[changes] >= 0)]).max(initial=0))
-    if 0 < clip < n - 1 and same_groups(np.clip(lags, -clip, clip), groups):
-        return {"clip": clip}
-    one_sided = len(profile) == n
-    for causal, buckets, farthest in product((one_sided, not one_sided), BUCKETS, FARTHEST):
-        visible = lags <= (0 if causal else n)
-        if farthest > buckets // (2 if causal else 4):
-            by_rule = t5_buckets(lags, buckets, farthest, causal=causal)
-            if same_groups(by_rule[visible], groups[visible]):
-                sides = "causal" if causal else "both sides"
-                return {"buckets": buckets, "max_distance": farthest, "sides": sides}
-    return None
-
-
-def same_groups(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Whether two labellings induce the same partition.
-
-    >>> same_groups(np.array([0, 0, 1]), np.array([5, 5, 2]))
-    True
-    """
-    pairs = int(np.unique(np.stack([first, second]), axis=1).shape[1])
-    return len(np.unique(first)) == len(np.unique(second)) == pairs

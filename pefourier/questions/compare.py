@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.biases import in_words
 from pefourier.diagnosis.config_errors import CONFIG_ERRORS, Cause, is_rotation
 from pefourier.diagnosis.pairs import PairDifference, PairWaves, frequencies_apart
 from pefourier.diagnosis.row_positions import PositionRun
@@ -471,8 +472,10 @@ def differing_units(result: Comparison) -> list[Finding]:
     if axes and is_one:
         return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
     if result.heads and result.max_difference:
-        facts = {"index": places, "ratios": extremes, "worst": result.max_difference}
-        return [*notes, finding("heads-differ", "slopes" if ratios else "plain", **facts)]
+        heads = in_words([head.index for head in result.heads])
+        facts = {"heads": heads, "ratios": extremes, "worst": result.max_difference}
+        kind = "slopes" if ratios and not result.causes else "plain"
+        return [*notes, finding("heads-differ", kind, **facts)]
     if not is_one:
         places = places_of(ratios)
         return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]

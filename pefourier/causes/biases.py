@@ -1,0 +1,511 @@
+r"""Causes of differences between attention biases.
+
+Conventions
+-----------
+Biases are (heads, queries, n), with one key per column; the lag is key - query. A cause acts on the
+biases of the expected side. Where values of the expected side cannot show what another rule gives
+(a bucket that no lag reached), they are read from the observed side, as parameters of the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pefourier.encodings.domain import Bools
+from pefourier.encodings.encoding import Floats, Places
+from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.writing.text import first_few, joined_runs, number
+
+STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
+BUCKETS = (32, 64, 16, 128, 8)
+FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
+Sides = Literal["causal", "both sides"]
+SIDES: tuple[Sides, ...] = ("both sides", "causal")
+FEWEST = 3  # groups of lags that both must show
+LATER = ("mirrored", "continued", "zero")
+IN_WORDS = {
+    "mirrored": "keys after the query as biased as keys before it",
+    "continued": "the line of each head's biases continued to keys after the query",
+    "zero": "no bias of keys after the query",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Biases:
+    """Biases between some queries and n keys."""
+
+    queries: Places  # positions (q,)
+    numbers: Floats  # (heads, q, n)
+    eps: float
+    causal: bool = field(kw_only=True)  # whether keys after the query are hidden
+    rule: BucketRule | None = None  # of T5's buckets, if a formula declares them
+
+    @property
+    def lags(self) -> Places:
+        """Key minus query, (q, n)."""
+        lags: Places = np.arange(self.numbers.shape[2]) - self.queries[:, None]
+        return lags
+
+    @property
+    def profile(self) -> Floats:
+        """Biases (heads, lags) of the last query, then of the first query to later keys."""
+        last = self.numbers[:, -1]
+        return last if self.causal else np.concatenate([last, self.numbers[:, 0, 1:]], axis=1)
+
+    @cached_property
+    def by_lag(self) -> Floats | None:
+        """Biases (heads, 2n - 1) of lags 1 - n … n - 1, NaN where hidden; None if others count."""
+        n, heads = self.numbers.shape[2], len(self.numbers)
+        table, lags = np.full((heads, 2 * n - 1), np.nan), self.lags + n - 1
+        visible = np.isfinite(self.numbers) & (~self.causal | (self.lags <= 0))
+        for i in range(len(self.queries)):
+            seen = visible[:, i].all(axis=0)
+            table[:, lags[i, seen]] = self.numbers[:, i, seen]
+        apart = np.abs(np.where(visible, self.numbers - table[:, lags], 0.0))
+        top = np.nanmax(np.abs(table), axis=1, initial=0.0)[:, None, None]
+        return None if (apart > 16 * max(self.eps, FLOAT32_EPS) * top).any() else table
+
+    @cached_property
+    def slopes(self) -> Floats | None:
+        """Slopes per position (heads,) towards the query, if biases of keys before it are lines."""
+        slopes = [slope_of(head[: self.numbers.shape[2]]) for head in self.profile]
+        is_linear = self.by_lag is not None and None not in slopes
+        return np.array(slopes, dtype=float) if is_linear else None
+
+    def with_lags(self, table: Floats) -> Biases:
+        """Return biases with the numbers (heads, 2n - 1) of each lag."""
+        return replace(self, numbers=table[:, self.lags + self.numbers.shape[2] - 1], rule=None)
+
+
+@dataclass(frozen=True)
+class BucketRule:
+    """Groups of lags that share a bias: T5's buckets, or lags clipped to two limits."""
+
+    buckets: int | None = None
+    max_distance: int | None = None  # None: a bucket for each distance up to the last
+    sides: Sides = "both sides"
+    clip: tuple[int, int] | None = None  # lags below -clip[0] and above clip[1] share a bias
+
+    def groups(self, lags: Places) -> Places:
+        """Return the number of the group of each lag."""
+        if self.clip is not None:
+            return np.clip(lags, -self.clip[0], self.clip[1]) - lags.min()
+        causal, buckets = self.sides == "causal", self.buckets or 0
+        if self.max_distance is None:
+            side = buckets if causal else buckets // 2
+            distance = np.minimum(np.maximum(-lags, 0) if causal else np.abs(lags), side - 1)
+            return np.where(causal | (lags <= 0), distance, distance + side)
+        return t5_buckets(lags, buckets, self.max_distance, causal=causal)
+
+    @property
+    def words(self) -> str:
+        """The rule in words."""
+        if self.clip is not None:
+            before, after = self.clip
+            return f"lags clipped to -{before} … {after}"
+        reach = "one distance each" if self.max_distance is None else f"up to {self.max_distance}"
+        return f"{self.buckets} buckets ({reach}, {self.sides})"
+
+
+def slope_of(profile: Floats) -> float | None:
+    """Slope of linear biases over lags 1 - n … 0; None if they are not linear.
+
+    >>> slope_of(np.array([-1.0, -0.5, 0.0])), slope_of(np.array([-4.0, -1.0, 0.0]))
+    (0.5, None)
+    """
+    n = len(profile)
+    if n < 2 or not np.isfinite(profile).all():
+        return None
+    slope = float((profile[-1] - profile[0]) / (n - 1))
+    line = profile[-1] + slope * np.arange(1 - n, 1)
+    return slope if np.abs(profile - line).max() <= STRAIGHT * np.abs(profile).max() else None
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """Queries and keys are exchanged: the direction of the lag is reversed."""
+
+    code: str = field(default="transposed", init=False)
+    words = "queries and keys exchanged, which reverses the direction of the lag"
+
+    @classmethod
+    def propose(cls, expected: Biases, _: Biases) -> Iterator[Transposed]:
+        """Propose it for two-sided biases."""
+        if not expected.causal:
+            yield cls()
+
+    def apply(self, expected: Biases) -> Biases:
+        """Exchange queries and keys."""
+        if len(expected.queries) == expected.numbers.shape[2]:
+            return replace(expected, numbers=np.swapaxes(expected.numbers, 1, 2), rule=None)
+        if expected.by_lag is None:
+            return expected
+        return expected.with_lags(expected.by_lag[:, ::-1])
+
+
+@dataclass(frozen=True)
+class LaterKeys:
+    """Keys after the query have other biases, which follow from those of earlier keys."""
+
+    code: str = field(default="later-keys", init=False)
+    kind: str
+
+    @property
+    def words(self) -> str:
+        """The biases of keys after the query."""
+        return IN_WORDS[self.kind]
+
+    @classmethod
+    def propose(cls, expected: Biases, _: Biases) -> Iterator[LaterKeys]:
+        """Propose each kind."""
+        if not expected.causal:
+            yield from map(cls, LATER)
+
+    def apply(self, expected: Biases) -> Biases:
+        """Give keys after the query the biases of this kind."""
+        if expected.by_lag is None:
+            return expected
+        table, n = expected.by_lag.copy(), expected.numbers.shape[2]
+        steps = np.arange(1, n)
+        if self.kind == "mirrored":
+            table[:, n:] = table[:, : n - 1][:, ::-1]
+        elif self.kind == "continued":
+            table[:, n:] = table[:, [n - 1]] + steps * (table[:, [n - 1]] - table[:, [n - 2]])
+        else:
+            table[:, n:] = 0.0
+        return expected.with_lags(table)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A mask hides other keys: all but `before` keys before and `after` keys after the query."""
+
+    code: str = field(default="window", init=False)
+    before: int
+    after: int
+
+    @property
+    def words(self) -> str:
+        """The window."""
+        return f"a mask that shows {self.before} keys before and {self.after} after the query"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Window]:
+        """Read the window of the observed mask."""
+        masks = [~np.isneginf(x.numbers[0]) for x in (expected, observed)]
+        if masks[0].shape == masks[1].shape and (masks[0] != masks[1]).any():
+            window = mask_window(masks[1])
+            if window is not None:
+                yield cls(*window)
+
+    def apply(self, expected: Biases) -> Biases:
+        """Hide keys outside the window, and show those inside with the bias of their lag."""
+        visible = (expected.lags >= -self.before) & (expected.lags <= self.after)
+        table = np.nan_to_num(np.zeros(1) if expected.by_lag is None else expected.by_lag)
+        lags = expected.lags + expected.numbers.shape[2] - 1
+        filled = table[:, lags] if expected.by_lag is not None else 0.0
+        numbers = np.where(np.isneginf(expected.numbers), filled, expected.numbers)
+        return replace(expected, numbers=np.where(visible, numbers, -np.inf))
+
+
+def mask_window(visible: Bools) -> tuple[int, int] | None:
+    """Number of keys that a query sees before and after itself; None if there is no window.
+
+    >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
+    ((4, 1), None)
+    """
+    n = len(visible)
+    lag = np.arange(n) - np.arange(n)[:, None]
+    if visible.shape != lag.shape or not visible.any():
+        return None
+    first, last = int(lag[visible].min()), int(lag[visible].max())
+    is_band = np.array_equal(visible, (lag >= first) & (lag <= last)) and first <= 0 <= last
+    return (-first, last) if is_band else None
+
+
+@dataclass(frozen=True)
+class LagsMoved:
+    """Each lag has the bias of another lag, `by` further."""
+
+    code: str = field(default="lags-moved", init=False)
+    by: int
+
+    @property
+    def words(self) -> str:
+        """The shift of lags."""
+        return f"each lag given the bias of lag {self.by:+d}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[LagsMoved]:
+        """Propose short shifts of biases that depend on the lag alone."""
+        if expected.by_lag is not None and observed.by_lag is not None and expected.slopes is None:
+            yield from map(cls, (1, -1, 2, -2))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Move the biases of lags; lags beyond the farthest have its bias."""
+        if expected.by_lag is None:
+            return expected
+        index = np.arange(expected.by_lag.shape[1]) + self.by
+        return expected.with_lags(expected.by_lag[:, np.clip(index, 0, len(index) - 1)])
+
+
+@dataclass(frozen=True)
+class HeadsReordered:
+    """Heads are in another order: head h is head order[h] of the expected biases."""
+
+    code: str = field(default="heads-reordered", init=False)
+    order: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """The order of heads."""
+        is_reversed = self.order == tuple(range(len(self.order)))[::-1]
+        return "heads in reverse order" if is_reversed else "heads in another order"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[HeadsReordered]:
+        """Match heads by their distance at the last query."""
+        a, b = (relative_to_query(x)[:, -1] for x in (expected, observed))
+        if a.shape == b.shape and len(a) > 1:
+            nearest = np.abs(a[None] - b[:, None]).max(axis=2).argmin(axis=1)
+            if len(set(nearest.tolist())) == len(a) and (nearest != np.arange(len(a))).any():
+                yield cls(tuple(nearest.tolist()))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Reorder the heads."""
+        return replace(expected, numbers=expected.numbers[list(self.order)])
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The biases of some heads are multiplied by one factor."""
+
+    code: str = field(default="scaled", init=False)
+    by: float
+    heads: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """The factor and the heads."""
+        heads = f"the biases of {in_words(self.heads)}"
+        if self.by == -1:
+            return f"{heads} given the other sign"
+        return f"{heads} multiplied by {number(self.by, 7)}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Scaled]:
+        """Read the factor of each differing head at the largest of its biases."""
+        a, b = (relative_to_query(x) for x in (expected, observed))
+        if a.shape != b.shape:
+            return
+        places = np.abs(a).reshape(len(a), -1).argmax(axis=1)
+        tops = (np.take_along_axis(x.reshape(len(a), -1), places[:, None], 1)[:, 0] for x in (a, b))
+        first, second = tops
+        ratios = np.divide(second, first, out=np.ones(len(a)), where=first != 0)
+        eps = 4 * max(expected.eps, observed.eps, FLOAT32_EPS)
+        changed = np.flatnonzero(np.abs(ratios - 1) > eps)
+        if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
+            ratio = float(np.median(ratios[changed]))
+            short = (float(f"{ratio:.{digits}g}") for digits in range(1, 8))
+            slack = eps * max(abs(ratio), 1.0)
+            by = next((x for x in short if abs(x - ratio) <= slack), ratio)
+            yield cls(by, tuple(changed.tolist()))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Multiply the biases of the heads."""
+        factors = np.ones((len(expected.numbers), 1, 1))
+        factors[list(self.heads)] = self.by
+        with np.errstate(invalid="ignore"):  # of keys that a mask hides
+            return replace(expected, numbers=expected.numbers * factors, rule=None)
+
+
+def in_words(heads: Sequence[int]) -> str:
+    """Name heads by their indices.
+
+    >>> in_words([7]), in_words([0, 2, 3])
+    ('head 7', 'heads 0, 2 to 3')
+    """
+    return f"head{'s' * (len(heads) > 1)} {first_few(joined_runs(heads, ' to '))}"
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """The slopes of heads follow another rule."""
+
+    code: str = field(default="slopes", init=False)
+    rule: str
+    instead_of: str | None  # the rule of the expected slopes, if it has a name
+
+    @property
+    def words(self) -> str:
+        """The rule of the slopes."""
+        other = f" instead of {self.instead_of}" if self.instead_of else ""
+        return f"slopes {self.rule}{other}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Slopes]:
+        """Find the rule of the observed slopes."""
+        a, b = expected.slopes, observed.slopes
+        if a is None or b is None or len(a) != len(b) or not a.all():
+            return
+        names = [name_of_slopes(slopes) for slopes in (a, b)]
+        if names[1] is not None and names[0] != names[1]:
+            yield cls(names[1], names[0])
+
+    def apply(self, expected: Biases) -> Biases:
+        """Give the biases the slopes of the rule."""
+        slopes = expected.slopes
+        if slopes is None or not slopes.all():
+            return expected
+        ratios = slope_rules(len(slopes))[self.rule] / slopes
+        with np.errstate(invalid="ignore"):
+            return replace(expected, numbers=expected.numbers * ratios[:, None, None], rule=None)
+
+
+def slope_rules(heads: int) -> dict[str, Floats]:
+    """Return known rules of slopes (heads,) by name: ALiBi's and its variants.
+
+    >>> slope_rules(6)["2^(-8 (h + 1) / 6)"].round(3)
+    array([0.397, 0.157, 0.062, 0.025, 0.01 , 0.004])
+    """
+    h, right = np.arange(heads), alibi_slopes(heads)
+    larger = 2 ** (heads - 1).bit_length()
+    larger *= 1 + (larger == heads)
+    rules = {"of ALiBi": right}
+    for largest in (8, 16, 4, 2, 1):
+        rules[f"2^(-{largest} (h + 1) / {heads})"] = 2.0 ** (-largest * (h + 1) / heads)
+        rules[f"2^(-{largest} h / {heads})"] = 2.0 ** (-largest * h / heads)
+        rules[f"of ALiBi with bias_max {largest}"] = right ** (largest / 8)
+    rules[f"of the first {heads} of ALiBi's {larger} heads"] = alibi_slopes(larger)[:heads]
+    for k in (k for k in range(2, heads) if heads % k == 0):
+        rules[f"of ALiBi with {k} heads, repeated"] = np.tile(alibi_slopes(k), heads // k)
+    rules["equal to the first head's in all heads"] = np.full(heads, right[0])
+    return rules
+
+
+def name_of_slopes(slopes: Floats) -> str | None:
+    """Return the name of the rule of slopes; None if no known rule gives them.
+
+    >>> name_of_slopes(alibi_slopes(6)), name_of_slopes(2.0 ** (-8 * np.arange(1, 7) / 6))
+    ('of ALiBi', '2^(-8 (h + 1) / 6)')
+    """
+    rules = slope_rules(len(slopes)).items()
+    fits = (name for name, rule in rules if np.allclose(slopes, rule, rtol=STRAIGHT, atol=0))
+    return next(fits, None)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Lags share biases in other groups: T5's buckets of other settings, or a clip of lags."""
+
+    code: str = field(default="buckets", init=False)
+    rule: BucketRule
+    instead_of: BucketRule
+    values: Floats = field(repr=False, compare=False, metadata={"told": False})  # (heads, groups)
+
+    @property
+    def words(self) -> str:
+        """The groups of lags."""
+        return f"{self.rule.words}, instead of {self.instead_of.words}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Grouped]:
+        """Find the rule of both; groups that the expected side lacks are read from the observed."""
+        fits = ([x.rule] if x.rule else [*bucket_rules(x)] for x in (expected, observed))
+        for first, second in product(*fits):
+            values, known = group_values(expected, first, size_of(second, observed))
+            others, seen = group_values(observed, second, size_of(second, observed))
+            if first != second and (known & seen).sum() >= FEWEST:
+                yield cls(second, first, np.where(known, values, others))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Return the biases of the other groups."""
+        numbers = self.values[:, self.rule.groups(expected.lags)]
+        return replace(expected, numbers=numbers, rule=self.rule)
+
+
+def size_of(rule: BucketRule, biases: Biases) -> int:
+    """Return how many groups the lags of biases reach."""
+    return int(rule.groups(biases.lags).max()) + 1
+
+
+def group_values(biases: Biases, rule: BucketRule, count: int) -> tuple[Floats, Bools]:
+    """Return the bias (heads, count) of each group, and which groups some visible lag has."""
+    groups, lags = rule.groups(biases.lags), biases.lags
+    visible = np.isfinite(biases.numbers).all(axis=0) & (~np.array(biases.causal) | (lags <= 0))
+    visible &= groups < count
+    values, known = np.zeros((len(biases.numbers), count)), np.zeros(count, bool)
+    values[:, groups[visible]] = biases.numbers[:, visible]
+    known[groups[visible]] = True
+    return values, known
+
+
+def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
+    """Yield the clip of lags, and T5's buckets, that explain which lags share a bias."""
+    table, n = biases.by_lag, biases.numbers.shape[2]
+    if table is None:
+        return
+    lags = np.arange(1 - n, n)
+    known = np.isfinite(table).all(axis=0)
+    lags, profile = lags[known], table[:, known]
+    groups = np.unique(profile, axis=1, return_inverse=True)[1].ravel()
+    if len(np.unique(groups)) == len(lags):
+        return  # no two lags share a bias
+    changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
+    limits = int(-lags[changes].min(initial=0)), int(lags[changes + 1].max(initial=0))
+    rules = [BucketRule(clip=limits)] * (min(limits) >= 0 < sum(limits))
+    sides: tuple[Sides, ...] = ("causal", "both sides") if lags.max() <= 0 else SIDES
+    for side, buckets, farthest in product(sides, BUCKETS, (*FARTHEST, None)):
+        if farthest is None or farthest > buckets // (2 if side == "causal" else 4):
+            rules.append(BucketRule(buckets, farthest, side))
+    yield from (rule for rule in rules if same_groups(rule.groups(lags), groups))
+
+
+def same_groups(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Whether two labellings induce the same partition.
+
+    >>> same_groups(np.array([0, 0, 1]), np.array([5, 5, 2]))
+    True
+    """
+    pairs = int(np.unique(np.stack([first, second]), axis=1).shape[1])
+    return len(np.unique(first)) == len(np.unique(second)) == pairs
+
+
+def relative_to_query(biases: Biases) -> Floats:
+    """Return biases minus the bias of each query to itself, 0 where a key is hidden."""
+    own = biases.numbers[:, np.arange(len(biases.queries)), biases.queries]
+    numbers = biases.numbers - np.where(np.isfinite(own), own, 0.0)[..., None]
+    visible = np.isfinite(numbers) & (~np.array(biases.causal) | (biases.lags <= 0))
+    return np.where(visible, numbers, 0.0)
+
+
+def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], Bools]:
+    """Return the comparison of biases up to a constant for each query.
+
+    Both must hide the same of the `counted` keys; the biases of keys that both show must agree.
+    """
+
+    def agree(applied: Biases, observed: Biases) -> Bools:
+        a, b = applied.numbers, observed.numbers
+        if a.shape != b.shape:
+            return np.zeros(b.shape, bool)
+        hidden = np.isneginf(a), np.isneginf(b)
+        with np.errstate(invalid="ignore"):
+            plain = (np.abs(a - b) <= tolerance) | hidden[0] | hidden[1] | ~counted
+            moved = np.abs(relative_to_query(applied) - relative_to_query(observed))
+        moved_agree = (moved <= 2 * tolerance) | hidden[0] | hidden[1] | ~counted
+        reproduced = np.where(plain.all(axis=2, keepdims=True), plain, moved_agree)
+        return np.asarray(reproduced & ((hidden[0] == hidden[1]) | ~counted))
+
+    return agree
+
+
+KINDS = (Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped, LagsMoved)

@@ -1,0 +1,178 @@
+"""Laws of the causes of biases: each is named with its parameters, and only what reproduces is."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from pefourier.causes.biases import FARTHEST, slope_rules
+from pefourier.encodings.encoding import as_encoding
+from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
+from pefourier.questions.compare import compare
+
+KINDS = (np.float64, np.float32, np.float16)
+
+
+def lags(n):
+    return np.arange(n) - np.arange(n)[:, None]
+
+
+def by_lag(table):
+    """Biases (heads, n, n) of numbers (heads, 2n - 1) of lags."""
+    n = (table.shape[1] + 1) // 2
+    return table[:, lags(n) + n - 1]
+
+
+def drawn(rng):
+    """Random two-sided biases by lag, of at least three heads."""
+    n, heads = int(rng.integers(8, 40)), int(rng.integers(3, 9))
+    return by_lag(rng.normal(size=(heads, 2 * n - 1)))
+
+
+def transposed(_, bias):
+    return np.swapaxes(bias, 1, 2), {}
+
+
+def scaled(rng, bias):
+    heads = np.sort(rng.choice(len(bias), rng.integers(1, len(bias)), replace=False))
+    by = float(rng.choice([-1.0, 0.0, 2.0, 0.125, 1.5]))
+    factors = np.where(np.isin(np.arange(len(bias)), heads), by, 1.0)
+    return bias * factors[:, None, None], {"by": by, "heads": tuple(heads.tolist())}
+
+
+def reordered(rng, bias):
+    order = np.roll(np.arange(len(bias)), rng.integers(1, len(bias)))
+    return bias[order], {"order": tuple(order.tolist())}
+
+
+def later(rng, bias):
+    kind, lag = str(rng.choice(["mirrored", "continued", "zero"])), lags(bias.shape[1])
+    last = bias[:, -1]  # lags 1 - n … 0
+    line = last[:, [-1]] + np.arange(len(lag)) * (last[:, [-1]] - last[:, [-2]])
+    after = {"mirrored": last[:, ::-1], "continued": line, "zero": 0 * last}[kind]
+    return np.where(lag > 0, after[:, np.abs(lag)], bias), {"kind": kind}
+
+
+def moved(rng, bias):
+    by, n = int(rng.choice([1, -1, 2, -2])), bias.shape[1]
+    table = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1)
+    index = np.clip(np.arange(2 * n - 1) + by, 0, 2 * n - 2)
+    return by_lag(table[:, index]), {"by": by}
+
+
+CHANGES = {
+    "transposed": transposed,
+    "scaled": scaled,
+    "heads-reordered": reordered,
+    "later-keys": later,
+    "lags-moved": moved,
+}
+
+
+def cases(few):
+    """Draw numbers: a tenth in every run, the rest in the long one."""
+    return [pytest.param(k, marks=[pytest.mark.long] * (k >= few)) for k in range(10)]
+
+
+@pytest.mark.parametrize("part", cases(1))
+@pytest.mark.parametrize("code", CHANGES)
+def test_each_cause_alone_is_named_with_its_parameters(code, part):
+    for seed in range(20):
+        rng = np.random.default_rng([part, seed])
+        bias = drawn(rng)
+        other, parameters = CHANGES[code](rng, bias)
+        found = compare(as_encoding(bias), as_encoding(other.astype(KINDS[seed % 2])))
+        (cause,) = found.causes
+        assert (cause.code, found.explained, found.verdict) == (code, 1.0, "different")
+        named = {name: getattr(cause, name) for name in parameters}
+        assert named == parameters
+        assert found.first is None
+
+
+@pytest.mark.parametrize("part", cases(1))
+@pytest.mark.parametrize("codes", [*permutations(CHANGES, 2)], ids=" then ".join)
+def test_of_a_pair_of_causes_both_are_named_or_none(codes, part):
+    for seed in range(2):
+        rng = np.random.default_rng([part, seed, 1])
+        bias = drawn(rng)
+        middle, _ = CHANGES[codes[0]](rng, bias)
+        other, _ = CHANGES[codes[1]](rng, middle)
+        if np.array_equal(middle, other):  # mirrored biases are equal when transposed
+            continue
+        found = compare(as_encoding(bias), as_encoding(other))
+        named = {cause.code for cause in found.causes}
+        assert found.same or named in (set(codes), set()), named
+        assert (found.first is None) == (found.same or bool(named))
+
+
+@pytest.mark.parametrize("part", cases(1))
+def test_random_damage_has_no_cause(part):
+    for seed in range(20):
+        rng = np.random.default_rng([part, seed, 2])
+        bias = drawn(rng)
+        head, n = rng.integers(len(bias)), bias.shape[1]
+        noise, one, rows = bias + rng.normal(0, 0.01, bias.shape), bias.copy(), bias.copy()
+        one[head, n - 1, 2] += 0.1
+        rows[head] = rows[head][rng.permutation(n)]
+        for other in (noise, one, rows, by_lag(rng.normal(size=(len(bias), 2 * n - 1)))):
+            found = compare(as_encoding(bias), as_encoding(other))
+            assert (found.verdict, found.causes) == ("different", ())
+            place = found.first.at
+            assert (found.first.expected, found.first.observed) == (bias[place], other[place])
+
+
+@pytest.mark.parametrize("part", cases(1))
+@pytest.mark.parametrize("kind", KINDS)
+def test_right_biases_are_the_same_in_every_type(kind, part):
+    for seed in range(20):
+        rng = np.random.default_rng([part, seed, 3])
+        bias = drawn(rng) * 10.0 ** rng.integers(-3, 3, (1, 1, 1))
+        bias = bias * 2.0 ** -np.arange(len(bias))[:, None, None]  # as slopes fall
+        constants = rng.normal(size=(len(bias), bias.shape[1], 1))
+        assert compare(as_encoding(bias), as_encoding(bias.astype(kind))).same
+        assert compare(as_encoding(bias), as_encoding(bias + constants)).same
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_head_of_zeros_hides_behind_larger_heads(kind):
+    bias = -(4.0 ** -np.arange(8))[:, None, None] * np.abs(lags(24))
+    for head in range(8):
+        other = bias.astype(kind)
+        other[head] = 0
+        found = compare(as_encoding(bias), as_encoding(other))
+        assert [difference.index for difference in found.heads] == [head]
+        assert (found.causes[0].by, found.causes[0].heads) == (0.0, (head,))
+
+
+@pytest.mark.parametrize("heads", [3, 6, 8, 12])
+def test_slopes_of_every_rule_are_named(heads):
+    right, lag = alibi_slopes(heads), np.abs(lags(30))
+    for rule, slopes in slope_rules(heads).items():
+        other = as_encoding(-slopes[:, None, None] * lag)
+        found = compare(as_encoding(-right[:, None, None] * lag), other)
+        assert found.same or found.causes[0].code in ("slopes", "scaled"), rule
+        if not found.same and found.causes[0].code == "slopes":
+            named = slope_rules(heads)[found.causes[0].rule]
+            np.testing.assert_allclose(named, slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize("farthest", FARTHEST)
+@pytest.mark.parametrize("causal", [False, True])
+def test_buckets_of_t5_with_other_settings_are_named(farthest, causal):
+    values, lag = np.random.default_rng(0).normal(size=(32, 5)), lags(200)
+    other = t5_buckets(lag, 32, farthest, causal=causal) if farthest > 16 else None
+    if other is None:
+        return
+    first, second = (np.moveaxis(values[b], -1, 0) for b in (t5_buckets(lag), other))
+    found = compare(as_encoding(first), as_encoding(second))
+    if not found.same:
+        (cause,) = found.causes
+        assert (cause.rule.groups(lag) == other).all()
+
+
+def test_a_window_of_another_size_is_named():
+    lag = lags(20)
+    masks = [np.where((lag <= 0) & (lag > -size), 0.0, -np.inf)[None] for size in (8, 9, 4)]
+    for other, before in ((masks[1], 8), (masks[2], 3)):
+        (cause,) = compare(as_encoding(masks[0]), as_encoding(other)).causes
+        assert (cause.code, cause.before, cause.after) == ("window", before, 0)
