@@ -102,7 +102,7 @@ class BucketRule:
         if self.max_distance is None:
             side = buckets if causal else buckets // 2
             distance = np.minimum(np.maximum(-lags, 0) if causal else np.abs(lags), side - 1)
-            return np.where(causal | (lags <= 0), distance, distance + side)
+            return np.asarray(np.where(causal | (lags <= 0), distance, distance + side))
         return t5_buckets(lags, buckets, self.max_distance, causal=causal)
 
     @property

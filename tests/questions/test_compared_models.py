@@ -245,9 +245,9 @@ def test_windows_of_masks_are_named(other, is_bool):
     pair = masks if is_bool else [np.where(mask, 0.0, -np.inf) for mask in masks]
     assert pefourier.compare(pair[0], pair[0]).same
     found = pefourier.compare(*pair)
-    assert (found.verdict, found.cause.misreadings) == ("different", ("masks",))
-    words = found.cause.changes["window"]
-    assert words[1] == f"{other[0]} before and {other[1]} after the query"
+    (cause,) = found.causes
+    assert (found.verdict, cause.code) == ("different", "window")
+    assert (cause.before, cause.after) == other
 
 
 def test_wide_heads_take_the_memory_of_their_pairs():
