@@ -97,7 +97,7 @@ class BucketRule:
     def groups(self, lags: Places) -> Places:
         """Return the number of the group of each lag."""
         if self.clip is not None:
-            return np.clip(lags, -self.clip[0], self.clip[1]) - lags.min()
+            return np.asarray(np.clip(lags, -self.clip[0], self.clip[1]) - lags.min())
         causal, buckets = self.sides == "causal", self.buckets or 0
         if self.max_distance is None:
             side = buckets if causal else buckets // 2
