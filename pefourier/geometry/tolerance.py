@@ -12,11 +12,12 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, largest_number
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, row_blocks
 from pefourier.encodings.places import axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
+    NUMBERS_AT_ONCE,
     Indices,
     Table,
     has_format,
@@ -96,10 +97,10 @@ def has_float32_phases(table: Table) -> bool:
 def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: float) -> Allowed:
     """Return the differences that computing explains, by row, of numbers then stored to `eps`.
 
-    Numbers err by a few units of the largest, in float32 or finer. Phases of sinusoidal columns
-    err to `phases_eps` (see `phase_rounding`).
+    Numbers err by a few units of the largest of their column, in float32 or finer. Phases of
+    sinusoidal columns err to `phases_eps` (see `phase_rounding`).
     """
-    size = largest_number(table) + 0.0
+    size = column_sizes(table)
     omega = np.zeros(table.shape[1])
     if enc.measure is not None:
         omega += np.abs(enc.measure.frequencies).max()
@@ -114,6 +115,17 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
             omega[columns] = np.maximum(omega[columns], np.tile(pairs.omega, 2))
     numbers = 4 * min(eps, FLOAT32_EPS)
     return lambda rows: size * (numbers + phase_errors(steps[rows], omega, phases_eps))
+
+
+def column_sizes(table: Table) -> Floats:
+    """Return the largest absolute number of each column, (d,).
+
+    >>> column_sizes(np.array([[100.0, 0.01], [-200.0, 0.0]]))
+    array([2.e+02, 1.e-02])
+    """
+    blocks = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
+    sizes = (np.abs(np.asarray(table[rows])).max(axis=0, initial=0.0) for rows in blocks)
+    return np.max([*sizes], axis=0, initial=0.0).astype(float)
 
 
 def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:
