@@ -434,7 +434,7 @@ def difference_findings(result: Comparison) -> list[Finding]:
     messages += differing_units(result)
     if result.causes:
         words = ", and ".join(cause.words for cause in result.causes)
-        messages.append(finding("explained", words=words))
+        messages.append(finding("explained", result.expected, words=words))
     if result.cause and not result.layers:
         messages.append(cause_finding(result.cause))
     faults = {

@@ -82,7 +82,8 @@ class Outcome:
     positions: tuple[PositionRun, ...] = ()  # of rows of a table, if row s is not position s
     heads: tuple[HeadDifference, ...] = ()  # that differ
     cause: Cause | None = None
-    causes: tuple[explain.Cause[Any], ...] = ()  # done to the first, they give the second
+    expected: Literal["first", "second"] = "first"  # the side to which causes are applied
+    causes: tuple[explain.Cause[Any], ...] = ()  # done to the expected side, they give the other
     explained: float | None = None  # share of the compared numbers that the causes reproduce
     first: explain.Difference | None = None  # without a cause
     tried: dict[str, int] | None = None  # what was tried to explain a difference
