@@ -125,7 +125,7 @@ def column_sizes(table: Table) -> Floats:
     """
     blocks = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
     sizes = (np.abs(np.asarray(table[rows])).max(axis=0, initial=0.0) for rows in blocks)
-    return np.max([*sizes], axis=0, initial=0.0).astype(float)
+    return np.asarray(np.max([*sizes], axis=0, initial=0.0), dtype=float)
 
 
 def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:
