@@ -174,7 +174,7 @@ def test_a_command_starts_without_heavy_libraries(arguments, heavy):
 
 UNUSED = {  # modules that an answer does without, by the command; each takes milliseconds
     "spectrum rope": {"hashlib", "pefourier.geometry.precision"},
-    "context a.json": {"numpy.ma", "zipfile", "pefourier.diagnosis.pairs"},
+    "context a.json": {"numpy.ma", "zipfile", "pefourier.geometry.waves"},
     "compare a.json b.json": {"zipfile", "pefourier.questions.compared_grids"}
     | {"pefourier.questions.relations", "pefourier.geometry.singular_values"},
 }

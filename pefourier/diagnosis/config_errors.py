@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
+from pefourier.causes.pairs import shifted_waves, waves_differ
 from pefourier.diagnosis.misreadings import layer_of, other_layers
-from pefourier.diagnosis.pairs import PairWaves, shifted_waves, waves_differ
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
@@ -32,6 +32,7 @@ from pefourier.encodings.families.rotary import (
     scaling_parameters,
 )
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.geometry.waves import Waves
 from pefourier.writing.files import read_toml
 
 CONFIG_ERRORS = Path(__file__).with_suffix(".toml")
@@ -85,50 +86,52 @@ def meant_settings(enc: Encoding) -> dict[str, Any]:
     return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *scaling_keys)}
 
 
-def find_misreading(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Cause | None:
+def find_misreading(rotation: Encoding, pairs: Waves, observed: Waves) -> Cause | None:
     """Find the mistake that turns a rotation into the observed pairs, fitted or declared.
 
-    >>> from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
     >>> from pefourier.encodings import load
+    >>> from pefourier.geometry.waves import declared, fit
     >>> meant = load("rope", 200, 32)
     >>> angles = np.outer(np.arange(200), 5e5 ** (-np.arange(16) / 16))
-    >>> table = fit_pair_waves(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
-    >>> find_misreading(meant, declared_pairs(meant), table).changes
+    >>> table = fit(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
+    >>> find_misreading(meant, declared(meant), table).changes
     {'rho': (10000.0, 500000.0)}
     """
     for reading in readings(rotation, pairs, observed):
         if explains(reading, pairs, observed):
             below: Mapping[str, int | None] = {}
-            if reading.divisor == 1 and reading.omega.shape == pairs.omega.shape:
-                below = positions_below(pairs.omega, reading.omega, SEARCHED)
+            if reading.divisor == 1 and reading.omega.shape == pairs.frequency.shape:
+                below = positions_below(pairs.frequency, reading.omega, SEARCHED)
             return Cause("a", (reading.code,), dict(reading.changes), below)
     return None
 
 
-def explains(reading: Misreading, pairs: PairWaves, observed: PairWaves) -> bool:
+def explains(reading: Misreading, pairs: Waves, observed: Waves) -> bool:
     """Whether another rotation has the sinusoids of a reading, up to a common factor."""
     omega = reading.omega
-    if omega.shape != observed.omega.shape or not np.isfinite(omega).all():
+    if omega.shape != observed.frequency.shape or not np.isfinite(omega).all():
         return False
     if observed.is_declared:
         tolerance = phase_rounding(np.abs(omega), FLOAT32_EPS)
-        return reading.divisor == 1 and bool((np.abs(omega - observed.omega) <= tolerance).all())
+        return reading.divisor == 1 and bool(
+            (np.abs(omega - observed.frequency) <= tolerance).all()
+        )
     steps = min(observed.length, FARTHEST) // observed.repeats
     tolerance = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phase_rounding(np.abs(omega), 1.0)
     signs = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
     rotated = omega * (observed.repeats / reading.divisor)
-    errors = [np.angle(np.exp(1j * (sign * rotated - observed.omega))) for sign in signs]
-    errors = errors if not observed.has_angles else [rotated - observed.omega]
+    errors = [np.angle(np.exp(1j * (sign * rotated - observed.frequency))) for sign in signs]
+    errors = errors if not observed.has_angles else [rotated - observed.frequency]
     if (np.abs(errors).min(axis=0) * steps > tolerance).any():
         return False
-    source = replace(pairs, omega=omega, factor=observed.factor)
+    source = replace(pairs, frequency=omega, amplitude=observed.amplitude)
     waves = shifted_waves(source, omega, observed, reading.divisor)
     return not waves_differ(source, observed, waves, stop=True).any()
 
 
-def readings(rotation: Encoding, pairs: PairWaves, observed: PairWaves) -> Iterator[Misreading]:
+def readings(rotation: Encoding, pairs: Waves, observed: Waves) -> Iterator[Misreading]:
     """Yield a rotation with each mistake: usual values first, then fitted values."""
-    omega = pairs.omega
+    omega = pairs.frequency
     yield from scaled_positions(omega, observed)
     yield from layers_read(rotation)
     if has_settings(rotation):
@@ -161,10 +164,10 @@ def reread_with(
 
 
 def chosen_changes(
-    rotation: Encoding, settings: Mapping[str, Any], observed: PairWaves
+    rotation: Encoding, settings: Mapping[str, Any], observed: Waves
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield codes and changes of settings to usual values, likely values first."""
-    count, factor = 2 * len(observed.omega), settings.get("factor") or 1.0
+    count, factor = 2 * len(observed), settings.get("factor") or 1.0
     model = rotation.file and rotation.file.model
     longest = model.longest() if model else 0
     original = settings.get("original") or 0
@@ -186,7 +189,7 @@ def chosen_changes(
         yield from ((code, change) for change in changes)
 
 
-def scaled_positions(omega: Floats, observed: PairWaves) -> Iterator[Misreading]:
+def scaled_positions(omega: Floats, observed: Waves) -> Iterator[Misreading]:
     """Yield other units of angles, integer division of positions, and the opposite direction."""
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
         yield Misreading("degrees", {"angle": ("p w", formula)}, omega * unit)
@@ -196,13 +199,13 @@ def scaled_positions(omega: Floats, observed: PairWaves) -> Iterator[Misreading]
         yield Misreading("positions-divided", {"positions": ("p", f"p // {k}")}, omega, k)
 
 
-def one_factor(omega: Floats, observed: PairWaves) -> Iterator[Misreading]:
+def one_factor(omega: Floats, observed: Waves) -> Iterator[Misreading]:
     """Yield all frequencies times one factor, fitted to the first pair without aliasing."""
-    if omega.shape != observed.omega.shape:
+    if omega.shape != observed.frequency.shape:
         return
-    rotating = np.flatnonzero((omega != 0) & (np.abs(observed.omega) < 1))
+    rotating = np.flatnonzero((omega != 0) & (np.abs(observed.frequency) < 1))
     for k in rotating[:1]:
-        ratio = float(observed.omega[k] / omega[k])
+        ratio = float(observed.frequency[k] / omega[k])
         for digits in DIGITS:
             step = float(f"{ratio:.{digits}g}")
             yield Misreading("step", {"positions": ("p", f"{step:g} p")}, omega * step)
@@ -210,12 +213,12 @@ def one_factor(omega: Floats, observed: PairWaves) -> Iterator[Misreading]:
                 yield Misreading("step", {"positions": ("p", f"p / {inverse:g}")}, omega / inverse)
 
 
-def one_pair(omega: Floats, observed: PairWaves) -> Iterator[Misreading]:
+def one_pair(omega: Floats, observed: Waves) -> Iterator[Misreading]:
     """Yield the rotation with a single pair of another frequency."""
-    if omega.shape == observed.omega.shape and len(omega) > 2:
-        k = int(np.abs(observed.omega - omega).argmax())
+    if omega.shape == observed.frequency.shape and len(omega) > 2:
+        k = int(np.abs(observed.frequency - omega).argmax())
         changed = omega.copy()
-        changed[k] = observed.omega[k]
+        changed[k] = observed.frequency[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield Misreading("single-pair", pair, changed)
 
@@ -232,9 +235,7 @@ def other_ramps(settings: Mapping[str, Any], omega: Floats, length: int) -> Iter
                 yield replace(reading, changes={})
 
 
-def exponents(
-    settings: Mapping[str, Any], omega: Floats, observed: PairWaves
-) -> Iterator[Misreading]:
+def exponents(settings: Mapping[str, Any], omega: Floats, observed: Waves) -> Iterator[Misreading]:
     """Yield exponents of another head size or a shifted pair, with the rotation's scaling."""
     d, rho, rotary = settings["d"], settings["rho"], int(settings["d"] * settings["partial"])
     heads = read_toml(CONFIG_ERRORS)["head-size"]["values"]
@@ -257,16 +258,18 @@ def exponents(
 
 
 def fitted_changes(
-    settings: Mapping[str, Any], length: int, observed: PairWaves, lengths: range = DIGITS
+    settings: Mapping[str, Any], length: int, observed: Waves, lengths: range = DIGITS
 ) -> Iterator[Misreading]:
     """Yield one setting fitted to the mean logarithm of the observed frequencies."""
     cosines = observed.form is not None and observed.form.part == "cos"
-    rotating = observed.omega * observed.length > (SHOWN if cosines else 0)  # visible frequencies
-    if not rotating.any() or (observed.omega > 1 + SIMILAR).any():
+    rotating = observed.frequency * observed.length > (
+        SHOWN if cosines else 0
+    )  # visible frequencies
+    if not rotating.any() or (observed.frequency > 1 + SIMILAR).any():
         return
     from scipy.optimize import brentq  # slow import (0.25 s), rarely needed
 
-    target = np.log(observed.omega[rotating]).mean()
+    target = np.log(observed.frequency[rotating]).mean()
     for code, error in read_toml(CONFIG_ERRORS).items():
         key = error.get("key", "")
         if "range" not in error or not settings.get(key):
@@ -298,23 +301,23 @@ def typed(key: str, number: float) -> float:
 
 
 def added_scalings(
-    settings: Mapping[str, Any], length: int, observed: PairWaves
+    settings: Mapping[str, Any], length: int, observed: Waves
 ) -> Iterator[Misreading]:
     """Yield unwanted scalings, with the factor fitted to the lowest frequency."""
     from pefourier.diagnosis.wave_formulas import usual_scalings
 
     is_uniform = settings["scaling"] in ("none", "linear", "ntk")
     plain = rotation_if_any(dict(settings) | {"scaling": "none"}, length) if is_uniform else None
-    if plain is None or plain[0].shape != observed.omega.shape:
+    if plain is None or plain[0].shape != observed.frequency.shape:
         return
     code = "scaling-added" if settings["scaling"] == "none" else "scaling-type"
     errors = read_toml(CONFIG_ERRORS)
     values = errors["original-length"]["values"]
-    ratio = plain[0][-1] / (observed.omega[-1] or np.inf)
+    ratio = plain[0][-1] / (observed.frequency[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
     factors += [float(value) for value in errors["factor"]["values"]]  # if a cosine hides it
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
-        kinds = [{"scaling": "ntk", "factor": factor}] if len(observed.omega) > 1 else []
+        kinds = [{"scaling": "ntk", "factor": factor}] if len(observed) > 1 else []
         kinds += usual_scalings([factor], values)
         yield from reread_with(settings, length, ((code, changes) for changes in kinds))
 
@@ -338,9 +341,9 @@ def layers_read(enc: Encoding) -> Iterator[Misreading]:
             yield Misreading("other-layers", layers, rotation.measure.frequencies)
 
 
-def geometric_rotation(pairs: PairWaves) -> Encoding | None:
+def geometric_rotation(pairs: Waves) -> Encoding | None:
     """Return the unscaled rotation whose cosines and sines a table holds, or None."""
-    omega, m = pairs.omega, len(pairs.omega)
+    omega, m = pairs.frequency, len(pairs)
     if m < 2 or not (omega > 0).all() or pairs.repeats > 1 or abs(omega[0] - 1) > 1e-3:
         return None
     estimate = base_of_grid(omega)
@@ -366,7 +369,7 @@ def list_at(settings: Mapping[str, Any], length: int) -> str:
 
 
 def at_other_lengths(
-    settings: Mapping[str, Any], length: int, observed: PairWaves
+    settings: Mapping[str, Any], length: int, observed: Waves
 ) -> Iterator[Misreading]:
     """Yield frequencies at another length: the other list of longrope, or the base of dynamic."""
     if settings["scaling"] == "longrope":
@@ -374,10 +377,10 @@ def at_other_lengths(
             names = list_at(settings, length), list_at(settings, n)
             if names[0] != names[1]:
                 yield Misreading("factor-list", {"factors": names}, rotation_of(settings, n)[0])
-    if settings["scaling"] != "dynamic" or len(observed.omega) < 2 or observed.omega[-1] <= 0:
+    if settings["scaling"] != "dynamic" or len(observed) < 2 or observed.frequency[-1] <= 0:
         return
     slowest, original = rotation_of(settings, 1)[0][-1], settings["original"]
-    estimate = original * (1 + (slowest / observed.omega[-1] - 1) / settings["factor"])
+    estimate = original * (1 + (slowest / observed.frequency[-1] - 1) / settings["factor"])
     for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
         if n > original and n != length:  # no scaling up to the original length
             omega, changed = (rotation_of(settings, size)[0] for size in (length, n))

@@ -84,8 +84,8 @@ def diagnose_rows(
     findings = [finding for rule in table_rules.RULES for finding in rule(facts)]
     if enc.operator is not None and identified is None and facts.pairs is not None:
         pairs = facts.pairs
-        order = np.argsort(np.minimum(pairs.sines, pairs.cosines))
-        findings += irregular_frequencies(pairs.omega[order])
+        order = np.argsort(pairs.columns.min(axis=0))
+        findings += irregular_frequencies(pairs.frequency[order])
     return identified, findings
 
 

@@ -15,7 +15,7 @@ from pefourier.encodings.encoding import Encoding, Finding, Floats, without_pref
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_encodings
 from pefourier.geometry.precision import Table, phase_rounding
-from pefourier.geometry.waves import fit_sinusoid_pairs, recurrence
+from pefourier.geometry.waves import fit_columns, recurrence, unfold
 
 FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a frequency is aliased
 ROWS = 32  # first rows, where phases in float32 keep digits of high frequencies
@@ -59,13 +59,13 @@ def ladder_of(table: Table, eps: float) -> Floats:
     if len(rows) < 8 or rows.shape[1] < 4:
         return np.zeros(0)
     level = resolutions(eps)[-1]
-    pairs = fit_sinusoid_pairs(rows, level)
+    pairs = fit_columns(rows, level)
     if pairs is None:
         columns, noise = drop_copies(rows), NOISE
         omega = np.arccos(recurrence(columns, 1)[0])
     else:
-        order = np.argsort(np.minimum(pairs.sines, pairs.cosines))
-        columns, omega, noise = rows[:, pairs.sines[order]], pairs.omega[order], np.inf
+        order = np.argsort(pairs.columns.min(axis=0))
+        columns, omega, noise = rows[:, pairs.columns[1, order]], pairs.frequency[order], np.inf
     left, m = recurrence_residuals(columns), len(omega)
     for step in (1, -1) if m > KNOWN else ():
         folded, unlike = omega[::step], left[::step]
@@ -95,24 +95,6 @@ def recurrence_residuals(columns: Floats) -> Floats:
     norms = np.linalg.norm(columns, axis=0)
     residuals: Floats = np.linalg.norm(apart, axis=0) / np.where(norms > 0, norms, 1.0)
     return residuals
-
-
-def unfold(omega: Floats, second: float) -> Floats:
-    """Unfold aliased frequencies that grow by a constant ratio.
-
-    >>> fast = 10.0 ** np.arange(-1, 3)
-    >>> np.allclose(unfold(np.abs((fast + np.pi) % (2 * np.pi) - np.pi), 1.0), fast)
-    True
-    """
-    ladder = np.append(omega[:1], np.full(len(omega) - 1, second))
-    for k in range(2, len(ladder)):
-        if not 0 < ladder[k - 2] < ladder[k - 1] < 1e12:
-            return omega
-        expected = ladder[k - 1] ** 2 / ladder[k - 2]
-        turns = 2 * np.pi * (expected // (2 * np.pi) + np.arange(2))
-        aliases = np.concatenate([turns + omega[k], turns - omega[k]])
-        ladder[k] = aliases[np.abs(aliases - expected).argmin()]
-    return ladder
 
 
 def irregular_frequencies(omega: Floats) -> Iterator[Finding]:

@@ -19,7 +19,6 @@ import numpy as np
 from pefourier.diagnosis.frequency_rules import ladder_of
 from pefourier.diagnosis.grid_rules import GridFacts
 from pefourier.diagnosis.identify import identification, identify
-from pefourier.diagnosis.pairs import LAYOUTS, Complex, PairForm, copies_of
 from pefourier.diagnosis.wave_formulas import frequencies, shortest
 from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
 from pefourier.encodings.encoding import Encoding, Finding, Floats, is_stationary
@@ -29,6 +28,7 @@ from pefourier.encodings.places import axis_lines
 from pefourier.encodings.registry import build, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
+from pefourier.geometry.waves import LAYOUTS, Complex, Form, copies_of
 
 FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
 NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
@@ -36,7 +36,7 @@ NEARLY = 1e-3  # relative tolerance for the slope of a convention
 ROUNDED = 1e-6  # relative error of fitted slopes
 Slopes = dict[str, float]  # slope of each axis' coordinate, relative to a convention
 Settings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, changed settings
-Match = tuple[*Settings, Encoding, PairForm | None, float]  # with the largest difference
+Match = tuple[*Settings, Encoding, Form | None, float]  # with the largest difference
 
 
 def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Finding]]:
@@ -81,7 +81,7 @@ def assignment(item: tuple[str, Any]) -> str:
     return f"{item[0]}={';'.join(x if isinstance(x, str) else f'{x:.12g}' for x in values)}"
 
 
-def follow_conventions(facts: GridFacts, form: PairForm | None, *, fitted: bool) -> Iterator[Match]:
+def follow_conventions(facts: GridFacts, form: Form | None, *, fitted: bool) -> Iterator[Match]:
     """Yield the conventions that a table follows to rounding, with fitted settings if `fitted`.
 
     Several conventions may match: they differ on other grids, or in ways a table does not show.
@@ -111,16 +111,16 @@ def build_if_any(name: str, **settings: Any) -> Encoding | None:
         return None
 
 
-def forms_of(facts: GridFacts) -> list[PairForm | None]:
+def forms_of(facts: GridFacts) -> list[Form | None]:
     """Return the column forms to try: a convention's own, cosines with sines, or one alone."""
     rows = facts.table[np.concatenate(rows_of_axes(facts))].astype(float)
     both = [
-        PairForm("both", layout, copies_of(front) and copies_of(back), first)
+        Form("both", layout, copies_of(front) and copies_of(back), first)
         for layout, first in product(LAYOUTS, get_args(Wave))
         for front, back in [split_pairs(rows, layout)]
         if np.abs(front**2 + back**2 - 1).max(initial=0.0) <= 2 * facts.rounding
     ]
-    lone = [PairForm(x, copies=copies_of(rows)) for x in get_args(Wave) if 0.9 < rows.max() < 1.1]
+    lone = [Form(x, copies=copies_of(rows)) for x in get_args(Wave) if 0.9 < rows.max() < 1.1]
     return [None, *both, *lone][facts.paired :]
 
 
@@ -134,16 +134,16 @@ def axes_of(enc: Encoding) -> Axes:
     return Axes(**{field.name: enc.params[field.name] for field in fields(Axes)})
 
 
-def waves_of(vectors: Table, enc: Encoding, form: PairForm | None = None) -> Complex:
+def waves_of(vectors: Table, enc: Encoding, form: Form | None = None) -> Complex:
     """Return cosines and sines (n, m) by an encoding's columns or by a form; NaN if missing."""
     if form is None:
         blocks = pairs_of_axes(enc.name, axes_of(enc), enc.dim).blocks
         vectors = vectors[:, np.concatenate(columns_of_blocks(enc.params["layout"], blocks))]
-        form = PairForm("both", first="sin" if enc.name == "axial" else "cos")
-    return form.waves(vectors)
+        form = Form("both", first="sin" if enc.name == "axial" else "cos")
+    return form.numbers(vectors)
 
 
-def largest_difference(facts: GridFacts, enc: Encoding, form: PairForm | None) -> float | None:
+def largest_difference(facts: GridFacts, enc: Encoding, form: Form | None) -> float | None:
     """Return the largest difference of a table from an encoding; None if rounding is exceeded.
 
     If each column depends on one axis, comparing the rows along the axes is enough.
@@ -175,7 +175,7 @@ def frequencies_along(waves: Complex, eps: float) -> Floats:
     return frequencies(params, 2 * waves.shape[1])
 
 
-def settings_read(facts: GridFacts, enc: Encoding, form: PairForm | None) -> list[Settings]:
+def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[Settings]:
     """Return settings with which a convention may match a table, the fewest changes first."""
     if not is_stationary(enc):
         return []

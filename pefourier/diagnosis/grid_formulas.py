@@ -14,21 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.frequency_rules import unfold
-from pefourier.diagnosis.pairs import NEAR, Complex, Places, apart, copies_of, pair_tolerance
 from pefourier.diagnosis.wave_formulas import geometric_grid, shortest
-from pefourier.encodings.columns import AXES, Layout, columns_of_blocks, describe_axes, split_pairs
+from pefourier.encodings.columns import AXES, Layout, describe_axes
+from pefourier.encodings.domain import Indices, Places
 from pefourier.encodings.encoding import Floats
-from pefourier.encodings.places import axis_columns, by_axis
-from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import SinusoidPairs, common_offset, on_circles
+from pefourier.encodings.places import by_axis
+from pefourier.geometry.waves import Complex, apart, common_offset, fit, wave_tolerance
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
-STILL = 8  # units of rounding over a side, up to which a frequency counts as 0
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases
 ROUNDED = 1e-6  # relative error of fitted scales
 STEEP = 0.05  # least power between the frequencies of two bases
-BENT = 1e-2  # radians per step: largest deviation from a geometric grid
 FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explain
 SAME = 1e-4  # relative tolerance for equal powers and scales
 Changes = dict[str, tuple[Any, Any]]
@@ -40,7 +36,7 @@ class GridWaves:
 
     waves: Complex  # (n, m), of absolute value 1
     sides: tuple[int, ...]
-    columns: Places  # of cosines and of sines, (2, m)
+    columns: Indices  # of cosines and of sines, (2, m)
     copies: Layout | None  # if each column occurs twice
     factor: float
     eps: float
@@ -57,7 +53,7 @@ class GridWaves:
     def limit(self, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
         """Return the differences that rounding explains, (1, m), for frequencies (m, axes)."""
         steps = np.array([sum(self.sides) + max(self.offset, offset)])
-        limit = pair_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
+        limit = wave_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
         return np.minimum(limit, FARTHEST)
 
     def formula(self, omega: Floats, start: Floats) -> Complex:
@@ -68,74 +64,13 @@ class GridWaves:
 
 
 def fit_grid_waves(table: Floats, sides: tuple[int, ...], eps: float) -> GridWaves | None:
-    """Fit the pairs of a table (n, d) on a grid; None if its columns do not pair up.
-
-    >>> angles = np.arange(12)[:, None] // 4 * np.array([1.0, 0.1])
-    >>> found = fit_grid_waves(np.hstack([np.cos(angles), np.sin(angles)]), (3, 4), 1e-16)
-    >>> found.omega.round(9).tolist(), found.columns.tolist()
-    ([[1.0, 0.0], [0.1, 0.0]], [[0, 1], [2, 3]])
-    """
-    eps = max(eps, FLOAT32_EPS)
-    pairs = (p for p in column_pairs(table, sides) if on_circles(table, p[0], p[1], eps))
-    if (columns := next(pairs, None)) is None:
+    """Fit the pairs of a table (n, d) on a grid; None if its columns do not pair up."""
+    waves = fit(table, eps, sides)
+    if waves is None or waves.form is None:
         return None
-    waves: Complex = table[:, columns[0]] + 1j * table[:, columns[1]]
-    factor = float(np.abs(waves[0]).mean())
-    if np.ptp(np.abs(waves[0])) > NEAR * factor:
-        return None
-    if copies := copies_of(waves):
-        waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]
-    omega, start = fit_frequencies(waves / factor, sides, eps)
-    speed = np.abs(omega).max(axis=1)
-    slow = waves[:, np.where(speed > 0, speed, np.inf).argmin()]
-    if np.abs(slow.real).sum() < np.abs(slow.imag).sum():  # slow phases are near 0
-        waves, columns = 1j * waves.conj(), columns[::-1]
-        omega, start = -omega, np.pi / 2 - start
-    return GridWaves(waves / factor, sides, columns, copies, factor, eps, omega, start)
-
-
-def column_pairs(table: Floats, sides: tuple[int, ...]) -> Iterator[Places]:
-    """Yield candidate columns of cosines and sines, (2, m): halves, interleaved, halves of axes."""
-    m = table.shape[1] // 2
-    axes = axis_columns(table.reshape(*sides, -1)) or []
-    begins = sorted(int(columns[0]) for columns in axes if len(columns))
-    blocks = (np.diff([0, *begins[1:], 2 * m]) // 2).tolist()
-    for layout, sizes in (("halves", [m]), ("interleaved", [m]), ("axis-halves", blocks)):
-        if 2 * sum(sizes) == table.shape[1]:
-            yield np.array(columns_of_blocks(layout, sizes))
-
-
-def fit_frequencies(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple[Floats, Floats]:
-    """Fit frequencies (m, axes) and first phases (m,) to sinusoids (n, m), by least squares."""
-    grid, places = waves.reshape(*sides, -1), np.indices(sides).reshape(len(sides), -1).T
-    lines = [np.moveaxis(grid, axis, 0) for axis in range(len(sides))]
-    steps = [(line[1:] * line[:-1].conj()).reshape(-1, waves.shape[1]) for line in lines]
-    omega = np.angle([step.sum(axis=0) for step in steps]).T
-    left = waves * np.exp(-1j * (places @ omega.T))
-    start = np.angle(left.sum(axis=0))
-    residual = np.angle(left * np.exp(-1j * start))
-    drift = np.linalg.pinv(np.hstack([places, np.ones((len(places), 1))])) @ residual
-    omega += drift[:-1].T
-    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
-    for column in omega.T:
-        column[column != 0] = unfolded(column[column != 0])
-    return omega, start + drift[-1]
-
-
-def unfolded(omega: Floats) -> Floats:
-    """Unfold frequencies above pi per step, if the lower frequencies of an axis are geometric.
-
-    Other frequencies are returned unchanged.
-
-    >>> unfolded(np.array([8 - 4 * np.pi, 4 - 2 * np.pi, 2, 1, 0.5])).round(9)
-    array([8. , 4. , 2. , 1. , 0.5])
-    """
-    for slow in (omega, omega[::-1]) if len(omega) > 2 else ():
-        ladder: Floats = unfold(np.abs(slow), abs(slow[1])) * np.sign(slow[0])
-        bends = np.abs(ladder[2:] - ladder[1:-1] ** 2 / ladder[:-2])
-        if abs(ladder[0]) < abs(ladder[-1]) and (bends <= BENT).all():
-            return ladder if slow is omega else ladder[::-1]
-    return omega
+    unit, copies = waves.numbers(np.arange(len(table))) / waves.factor, waves.form.copies
+    facts = (copies, waves.factor, waves.eps, waves.frequency, waves.phase)
+    return GridWaves(unit, sides, waves.columns, *facts)
 
 
 def changed_bases(speeds: Floats, pairs: int) -> Iterator[tuple[float, float]]:
@@ -208,7 +143,7 @@ def fit_line(
     scale = next((x for x, slack in near if abs(scale - x) < slack * scale), scale)
     expected = scale * (omega / unit) ** power
     offsets = [
-        common_offset(SinusoidPairs(mine, mine, speed, phase, speed), 4)[0]
+        common_offset(speed, phase, 4)[0]
         for speed, phase in ((omega, first.start[mine]), (expected, second.start[mine]))
     ]
     offset = next((x for x in (offsets[0], 0.0) if abs(offsets[1] - x) < SAME), offsets[1])

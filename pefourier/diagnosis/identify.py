@@ -35,7 +35,7 @@ from pefourier.encodings.encoding import FLOAT64_EPS, Floats
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
 from pefourier.geometry.precision import Table
-from pefourier.geometry.waves import SinusoidPairs, align, fit_sinusoid_pairs
+from pefourier.geometry.waves import Waves, align, fit_columns
 
 SAMPLE = 2**11  # rows to which parameters are fitted
 NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order of the answer
@@ -143,7 +143,7 @@ def propose_waves(
     if len(rows) < 4 or (~live).sum() > n // 4:
         return None
     used = d - int(d % 2 and not rows[:, -1].any())
-    pairs = fit_sinusoid_pairs(rows[:, :used], eps)
+    pairs = fit_columns(rows[:, :used], eps)
     if pairs:
         proposal = fit_pairs(rows[:, :used], pairs, eps, start)
     else:
@@ -182,21 +182,19 @@ def usual_name(encoding: str, params: Params) -> tuple[str, Params]:
     return encoding, params
 
 
-def fit_pairs(
-    rows: Floats, pairs: SinusoidPairs, eps: float, start: int
-) -> tuple[str, Params] | None:
+def fit_pairs(rows: Floats, pairs: Waves, eps: float, start: int) -> tuple[str, Params] | None:
     """Return name and parameters of rotating pairs; `start` is the position of the first row."""
     n, d = rows.shape
-    slack = frequency_slack(pairs.omega, eps, n)
-    if (np.diff(pairs.omega) > 2 * slack[1:]).any():
-        order = np.argsort(-pairs.omega, kind="stable")
-        pairs = SinusoidPairs(*(field[order] for field in vars(pairs).values()))
+    slack = frequency_slack(pairs.frequency, eps, n)
+    if (np.diff(pairs.frequency) > 2 * slack[1:]).any():
+        order = np.argsort(-pairs.frequency, kind="stable")
+        pairs = pairs.of_pairs(order)
         slack = slack[order]
-    grid, aligned = propose_grid(pairs.omega, slack, d), align(pairs, slack, n, eps)
+    grid, aligned = propose_grid(pairs.frequency, slack, d), align(pairs, slack, n, eps)
     if grid is None or aligned is None or not abs(aligned[2]) < 2**53:
         return None
     encoding, shape = grid
-    pairs, (sines, cosines), offset = aligned
+    pairs, (cosines, sines), offset = aligned
     columns = order_of_pairs(encoding, pairs, d)
     backwards = sines.max() < 0  # reversed rows change the sign of all sines
     if columns is None or cosines.min() < 0 or sines.min() != sines.max():
@@ -209,13 +207,13 @@ def fit_pairs(
     return encoding, in_order | shape | ({"backwards": True} if backwards else {})
 
 
-def order_of_pairs(encoding: str, pairs: SinusoidPairs, d: int) -> Params | None:
+def order_of_pairs(encoding: str, pairs: Waves, d: int) -> Params | None:
     """Return the layout and first wave of pairs by descending frequency; None if unknown."""
-    m, place = len(pairs.omega), np.full(d, -1)
+    m, place = len(pairs.frequency), np.full(d, -1)
     if encoding == "dft":
-        place[[pairs.sines, pairs.cosines]] = np.add([[m], [0]], np.arange(m, 0, -1))
+        place[pairs.columns] = np.add([[0], [m]], np.arange(m, 0, -1))
         return {} if (place == np.arange(d))[place >= 0].all() else None
-    place[[pairs.sines, pairs.cosines]] = np.add([[0], [1]], 2 * np.arange(m))
+    place[pairs.columns] = np.add([[1], [0]], 2 * np.arange(m))
     for (layout, first), order in orders(d).items():
         if (place == order)[place >= 0].all():
             return {"layout": layout, "first": first}

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.pairs import apart, pair_tolerance
 from pefourier.encodings.encoding import Floats, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Indices, phase_rounding, rounded
+from pefourier.geometry.waves import apart, wave_tolerance
 
 BLOCK = 2**18  # numbers per block of rows
 NARROWER = 2.0  # ratio of successive frequencies used to narrow a position
@@ -94,7 +94,7 @@ def recover_positions(
         index, places, slack = candidates(omega, rows, order, eps, (lowest, highest))
         places = np.rint(places)
         distance = apart(rows[index], np.exp(1j * np.multiply.outer(places, omega)))
-        fits = np.all(distance <= 2 * pair_tolerance(places, omega, 1.0, eps), axis=1)
+        fits = np.all(distance <= 2 * wave_tolerance(places, omega, 1.0, eps), axis=1)
         slack = slack[fits]
         index, places = index[fits], places[fits].astype(np.int64)
         nearest = np.lexsort((np.abs(places - index - part.start), index))

@@ -14,13 +14,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.pairs import Part, copies_of, fit_pair_waves
 from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, Floats, KernelMeasure, row_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
 from pefourier.geometry.precision import Indices, Table
+from pefourier.geometry.waves import Part, copies_of, fit
 
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
@@ -213,13 +213,13 @@ def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
 
     A cosine that hardly rotates is flat: a small rounding error shifts its frequency far.
     """
-    waves = fit_pair_waves(rows, eps) if len(rows) > 3 else None
+    waves = fit(rows, eps) if len(rows) > 3 else None
     if waves is None or waves.repeats > 1 or waves.form is None:
         return None
     part = waves.form.part
     if part not in ("cos", "sin"):
         return None
-    n, omega = len(rows), np.maximum(np.abs(waves.omega), 1e-12)
+    n, omega = len(rows), np.maximum(np.abs(waves.frequency), 1e-12)
     wave = np.sin if part == "cos" else np.cos
     steep = np.where(omega * n < 1, wave(omega * n), 1.0)
     slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))

@@ -40,7 +40,7 @@ from pefourier.geometry.precision import (
     rounded,
 )
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import SinusoidPairs, fit_sinusoid_pairs, recurrence
+from pefourier.geometry.waves import Waves, fit_columns, recurrence
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
 
@@ -179,12 +179,12 @@ class TableFacts:
         return fit_single_waves(self.sample, self.level) if self.are_waves(self.sample) else None
 
     @cached_property
-    def pairs(self) -> SinusoidPairs | None:
+    def pairs(self) -> Waves | None:
         """Pairs of columns that rotate by equal steps, within float32 rounding."""
         if len(self.sample) < 3 or self.sample.shape[1] < 4:
             return None
-        pairs = fit_sinusoid_pairs(self.sample, self.level)
-        rotate = pairs and self.are_waves(self.sample[:, np.append(pairs.sines, pairs.cosines)])
+        pairs = fit_columns(self.sample, self.level)
+        rotate = pairs and self.are_waves(self.sample[:, pairs.columns.ravel()])
         return pairs if rotate else None
 
 
@@ -271,7 +271,7 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
     """Find pairs that hardly rotate, and tables whose pairs share one frequency."""
     if facts.pairs is None:
         return
-    omega = facts.pairs.omega
+    omega = facts.pairs.frequency
     moving = omega[omega > 0]
     span = max(len(facts.table), 128)
     unrotated = moving[moving * span < STILL]
@@ -382,7 +382,7 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     if facts.pairs is not None:
         height = facts.pairs.amplitude
         rotating = np.abs(height - np.median(height)) <= 10 * slack * height
-        unrotated[np.append(facts.pairs.sines[rotating], facts.pairs.cosines[rotating])] = False
+        unrotated[facts.pairs.columns[:, rotating]] = False
     else:
         top = np.abs(rows[:, ~unrotated]).max(initial=0.0)
         unrotated &= np.abs(np.abs(rows[0]) - top) > slack * top
@@ -399,7 +399,7 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
 def coarse_frequencies(facts: TableFacts) -> list[Finding]:
     """Find geometric frequencies that were rounded to 16 bits before multiplying positions."""
     if facts.pairs is not None:
-        omega = np.sort(facts.pairs.omega)[::-1]
+        omega = np.sort(facts.pairs.frequency)[::-1]
         slack = frequency_slack(omega, facts.level, len(facts.sample))
     elif facts.single_waves is not None:
         omega, slack = facts.single_waves.omega, facts.single_waves.slack

@@ -25,7 +25,7 @@ from pefourier.geometry.precision import (
     rounded,
     stored_resolution,
 )
-from pefourier.geometry.waves import fit_sinusoid_pairs
+from pefourier.geometry.waves import fit_columns
 
 READ = 2**9  # rows from which frequencies are fitted
 STEEP = 0.8  # sine above which the phase cannot be recovered from it
@@ -106,13 +106,13 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
         omega += np.abs(enc.measure.frequencies).max()
     steps, lines = steps_and_lines(table, enc)
     samples = (np.asarray(line[:READ], dtype=float) for line in lines)
-    fits = (fit_sinusoid_pairs(line, max(eps, FLOAT32_EPS)) for line in samples)
+    fits = (fit_columns(line, max(eps, FLOAT32_EPS)) for line in samples)
     rotating = [pairs for pairs in fits if pairs is not None]
     if rotating and len(rotating) == len(lines):
-        of_pairs = [np.append(pairs.sines, pairs.cosines) for pairs in rotating]
+        of_pairs = [pairs.columns.ravel() for pairs in rotating]
         omega[np.concatenate(of_pairs)] = 0.0
         for columns, pairs in zip(of_pairs, rotating, strict=True):
-            omega[columns] = np.maximum(omega[columns], np.tile(pairs.omega, 2))
+            omega[columns] = np.maximum(omega[columns], np.tile(pairs.frequency, 2))
     numbers = 4 * min(eps, FLOAT32_EPS)
     return lambda rows: size * (numbers + phase_errors(steps[rows], omega, phases_eps))
 

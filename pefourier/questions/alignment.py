@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.pairs import Bools, Places, fit_pair_waves, frequencies_apart
+from pefourier.causes.pairs import frequencies_apart
 from pefourier.encodings.columns import changes_by_name
+from pefourier.encodings.domain import Bools, Places
 from pefourier.encodings.encoding import Floats, largest_number, row_blocks
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
+from pefourier.geometry.waves import fit
 from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
@@ -52,7 +54,7 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     if transform is None or is_reversed or (on_grid and "offset" in transform):
         return outcome if outcome.cause else match_rows(outcome, a, b, allowed)
     if {"rotation", "scales", "offset_row"} & transform.keys():
-        waves = fit_pair_waves(a, first.eps), fit_pair_waves(b, second.eps)
+        waves = fit(a, first.eps), fit(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
             return outcome
     is_rotated = transform.pop("rotation", False)

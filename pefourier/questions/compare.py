@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.causes.biases import in_words
+from pefourier.causes.pairs import PairDifference, frequencies_apart
 from pefourier.diagnosis.config_errors import CONFIG_ERRORS, Cause, is_rotation
-from pefourier.diagnosis.pairs import PairDifference, PairWaves, frequencies_apart
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import (
     describe_changes,
@@ -34,6 +34,7 @@ from pefourier.encodings.encoding import Encoding, Finding, OperatorEncoding, as
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import temperature_of
+from pefourier.geometry.waves import Waves
 from pefourier.questions.biases import compare_biases
 from pefourier.questions.model_layers import (
     compare_layers,
@@ -305,10 +306,10 @@ def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
     return align_tables(outcome, encodings)
 
 
-def drift_apart(first: PairWaves, second: PairWaves) -> bool:
+def drift_apart(first: Waves, second: Waves) -> bool:
     """Whether pairs rotate at different frequencies in all rows, so no alignment is needed."""
     is_even = explains_rows(first) and explains_rows(second)
-    return is_even and len(first.omega) == len(second.omega) and frequencies_apart(first, second)
+    return is_even and len(first) == len(second) and frequencies_apart(first, second)
 
 
 def bare_of_prefix(enc: Encoding) -> Encoding:

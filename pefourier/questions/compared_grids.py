@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.pairs import PairDifference
 from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.grid_formulas import (
     SAME,
@@ -24,7 +25,7 @@ from pefourier.diagnosis.grid_formulas import (
     fit_change,
     fit_grid_waves,
 )
-from pefourier.diagnosis.pairs import Bools, PairDifference, Places, apart
+from pefourier.encodings.domain import Bools, Places
 from pefourier.encodings.encoding import (
     BLOCK,
     FLOAT32_EPS,
@@ -37,6 +38,7 @@ from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import WORDS
 from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.geometry.waves import apart
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.moved_rows import FACTOR, with_factors
 from pefourier.questions.operators import rotates

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pefourier.diagnosis.pairs import LAYOUTS, copies_of
 from pefourier.diagnosis.settings import BY_LENGTH
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import Domain
@@ -29,6 +28,7 @@ from pefourier.encodings.loader import (
     specs_of_rotations,
 )
 from pefourier.errors import PefourierError
+from pefourier.geometry.waves import LAYOUTS, copies_of
 from pefourier.questions.operators import head_size
 
 LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.pairs import exchanged_waves
 from pefourier.diagnosis.config_errors import SEARCHED, Cause, base_of_grid, list_at
-from pefourier.diagnosis.pair_differences import exchanged_waves
-from pefourier.diagnosis.pairs import Bools, PairWaves, Places, fit_pair_waves
 from pefourier.diagnosis.row_positions import (
     RowPositions,
     describe_runs,
@@ -25,11 +24,13 @@ from pefourier.diagnosis.row_positions import (
 )
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
+from pefourier.encodings.domain import Bools, Places
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS, Table, first_duplicate
 from pefourier.geometry.tolerance import Allowed
+from pefourier.geometry.waves import Waves, fit
 from pefourier.questions.outcome import Outcome, Two
 from pefourier.writing.text import ranges
 
@@ -60,9 +61,7 @@ def length_note(enc: DeclaredEncoding) -> Finding:
     return finding("read-at-length", "factors", factors=factors, **facts)
 
 
-def compare_rows(
-    outcome: Outcome, encodings: Two, pairs: tuple[PairWaves, PairWaves]
-) -> Outcome | None:
+def compare_rows(outcome: Outcome, encodings: Two, pairs: tuple[Waves, Waves]) -> Outcome | None:
     """Add the position of each row of a table; None if positions do not explain the rows.
 
     Both orders of cosines and sines are tried, because the first row may not distinguish them.
@@ -70,7 +69,7 @@ def compare_rows(
     for k in (0, 1):
         enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
         is_table = table.form is not None and table.form.part == "both" and table.rows is None
-        if not is_table or len(reference.omega) != len(table.omega) or not explains_rows(reference):
+        if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
             rows = positions_in(enc, reference, waves)
@@ -79,12 +78,12 @@ def compare_rows(
     return None
 
 
-def explains_rows(reference: PairWaves) -> bool:
+def explains_rows(reference: Waves) -> bool:
     """Whether the frequencies of the reference hold in all rows."""
-    return reference.is_declared or bool(reference.even is not None and reference.even.all())
+    return reference.is_declared or (reference.residual is not None and bool(reference.even.all()))
 
 
-def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> bool:
+def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
     """Whether the columns of both have the same order; for a rotation, the order is irrelevant.
 
     In a dump of a rotation, cosines must come first.
@@ -92,15 +91,13 @@ def has_columns_of(enc: Encoding, reference: PairWaves, table: PairWaves) -> boo
     if enc.injection == "rotate":
         return not table.has_sines_first
     stored = (
-        fit_pair_waves(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
-        if reference.is_declared
-        else reference
+        fit(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps) if reference.is_declared else reference
     )
     return stored is not None and stored.form == table.form
 
 
 def positions_in(
-    enc: Encoding, reference: PairWaves, table: PairWaves
+    enc: Encoding, reference: Waves, table: Waves
 ) -> tuple[RowPositions, NDArray[np.str_]] | None:
     """Find the positions of the rows of a table, and the list of longrope factors of each row.
 
@@ -108,16 +105,16 @@ def positions_in(
     """
     n, settings = table.length, enc.params
     eps = max(FLOAT32_EPS, reference.eps, table.eps)
-    ways = {"": reference.omega}
+    ways = {"": reference.frequency}
     if reference.is_declared and settings.get("scaling") == "longrope":
         lengths = {list_at(settings, length): length for length in (1, settings["original"] + 1)}
         ways = {name: rotation_of(settings, length)[0] for name, length in lengths.items()}
-    start = reference.waves(np.zeros(1, dtype=int)).conj() / reference.factor
+    start = reference.numbers(np.zeros(1, dtype=int)).conj() / reference.factor
     highest = max(8 * n, FARTHEST if reference.is_declared else 0, len(enc))
     sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
 
     def recovered(rows: Places) -> list[RowPositions]:
-        waves = table.waves(rows) * start / table.factor
+        waves = table.numbers(rows) * start / table.factor
         return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
 
     explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
@@ -152,7 +149,7 @@ def labels_of(explained: Bools) -> Places:
 def describe_rows(
     outcome: Outcome,
     k: int,
-    waves: tuple[PairWaves, PairWaves],
+    waves: tuple[Waves, Waves],
     rows: RowPositions,
     readings: NDArray[np.str_],
 ) -> Outcome | None:
@@ -164,14 +161,14 @@ def describe_rows(
     is_known, moved = rows.explained, rows.positions != s
     is_whole = is_known.all() and (readings == readings[0]).all()
     is_own = is_whole and not moved.any()
-    is_frequency = table.even is not None and table.even.all() and not is_known.all()
+    is_frequency = table.residual is not None and table.even.all() and not is_known.all()
     is_line = np.array_equal(rows.positions, -s) or table.repeats > 1
     is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
     if is_frequency or is_line or is_own or is_unsure:
         return None
     outcome = replace(outcome, compared=without_vectors(outcome.compared))
     reading = with_rows(outcome, ("second", "first")[k], rows.positions, is_known, readings)
-    step, omega = int(rows.positions[1]), reference.omega
+    step, omega = int(rows.positions[1]), reference.frequency
     if is_whole and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
         return replace(outcome, verdict="equivalent", transform=offset, positions=reading.positions)
@@ -264,7 +261,7 @@ def without_vectors(compared: tuple[str, ...]) -> tuple[str, ...]:
     return ("rotations", "factors", *names)
 
 
-def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome | None:
+def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outcome | None:
     """Compare a table of tokens with a config that rotates pairs by image axes (t, y, x).
 
     None if these axes do not explain all rows. Positions show the kinds of tokens; a config does
@@ -272,14 +269,14 @@ def compare_axes_of_rows(outcome: Outcome, first: PairWaves, second: PairWaves) 
     """
     declared, table = (first, second) if first.axis else (second, first)
     is_table = table.form is not None and table.form.part == "both"
-    if not declared.axis or not is_table or len(declared.omega) != len(table.omega):
+    if not declared.axis or not is_table or len(declared.frequency) != len(table):
         return None
     s, eps = np.arange(table.length), max(FLOAT32_EPS, declared.eps, table.eps)
-    waves, limits = table.waves(s) / table.factor, (-len(s) - SAMPLE, FARTHEST)
+    waves, limits = table.numbers(s) / table.factor, (-len(s) - SAMPLE, FARTHEST)
     axes = {}
     for name in dict.fromkeys(declared.axis):
         mine = np.array(declared.axis) == name
-        axes[name] = recover_positions(declared.omega[mine], waves[:, mine], eps, *limits)
+        axes[name] = recover_positions(declared.frequency[mine], waves[:, mine], eps, *limits)
         if not axes[name].explained.all():
             return None
     runs = [runs_of(s, rows.positions, name) for name, rows in axes.items()]

@@ -17,17 +17,8 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
-from pefourier.diagnosis.pairs import (
-    Bools,
-    Complex,
-    PairForm,
-    PairWaves,
-    Places,
-    follow_phases,
-    position_offset,
-)
 from pefourier.encodings.columns import rotated_columns
-from pefourier.encodings.domain import distinct
+from pefourier.encodings.domain import Bools, Places, distinct
 from pefourier.encodings.encoding import (
     DeclaredEncoding,
     Encoding,
@@ -37,6 +28,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
+from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset
 
 FIRST = 32  # the first positions, which are all compared
 ENTRIES = 2**20  # largest number of entries of the matrices of one operator
@@ -383,7 +375,7 @@ def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
     return tuple(order.tolist()) if is_order else None
 
 
-def pairs_of_source(enc: Encoding, reference: Encoding) -> PairWaves | None:
+def probe(enc: Encoding, reference: Encoding) -> Waves | None:
     """Measure the pairs of rotating source code, in the order of a known rotation."""
     d, length = head_size(enc), len(enc)
     query, _ = operator_at(enc, np.arange(min(length, FIRST)))
@@ -410,5 +402,6 @@ def pairs_of_source(enc: Encoding, reference: Encoding) -> PairWaves | None:
     moved = float(np.nan_to_num(position_offset(start, omega, FLOAT32_EPS)))
 
     row_of = partial(np.searchsorted, sampled_rows)
-    pairs = PairWaves(omega, factor, lambda p: numbers[row_of(p)], length, enc.eps)
-    return replace(pairs, form=PairForm("both"), rows=sample, moved=moved)
+    amplitude = np.full(len(omega), factor)
+    waves = Waves(omega, start, amplitude, lambda p: numbers[row_of(p)], length, enc.eps)
+    return replace(waves, form=Form("both"), rows=sample, moved=moved)

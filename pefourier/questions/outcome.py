@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.causes import explain
+from pefourier.causes.pairs import PairDifference
 from pefourier.diagnosis.config_errors import Cause
-from pefourier.diagnosis.pairs import PairDifference, PairWaves, apart, pair_tolerance
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
+from pefourier.geometry.waves import Waves, apart, wave_tolerance
 from pefourier.questions.operators import OperatorComparison
 from pefourier.writing.text import ranges
 
@@ -172,16 +173,16 @@ def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
     return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
 
 
-def compare_waves(numbers: Outcome, pairs: tuple[PairWaves, PairWaves]) -> Outcome:
+def compare_waves(numbers: Outcome, pairs: tuple[Waves, Waves]) -> Outcome:
     """Largest difference of cosines and sines in tables with different columns."""
     a, b = pairs
-    if len(a.omega) != len(b.omega) or a.has_angles or b.has_angles:
+    if len(a) != len(b) or a.has_angles or b.has_angles:
         return numbers
     if a.rows is not None or b.rows is not None:
         return numbers
     rows = np.arange(min(numbers.length, MOST_ROWS))
-    limit = pair_tolerance(rows, a.omega, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
-    worst = float(apart(a.waves(rows), b.waves(rows)).max())
+    limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
+    worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
     return replace(numbers, max_difference=worst, tolerance=float(limit.max()))
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis.pair_differences import exchanged_waves
-from pefourier.diagnosis.pairs import PairWaves, declared_pairs, fit_pair_waves
+from pefourier.causes.pairs import exchanged_waves
 from pefourier.diagnosis.row_positions import RowPositions, recover_positions
 from pefourier.encodings import load
 from pefourier.encodings.checks import check_size
@@ -19,6 +18,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.waves import Waves, declared, fit
 from pefourier.ids.batch import (
     COSINES,
     NAMES,
@@ -206,14 +206,14 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
     pairs of a row within rounding.
     """
     enc = at_rows_of(model.encoding, table)
-    reference, waves = declared_pairs(enc), fit_pair_waves(table.table(), table.eps)
+    reference, waves = declared(enc), fit(table.table(), table.eps)
     if reference is None:
         raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
     is_whole = waves is not None and waves.form is not None and waves.form.part == "both"
-    if waves is None or not is_whole or len(waves.omega) != len(reference.omega):
-        count = "none" if waves is None else len(waves.omega)
+    if waves is None or not is_whole or len(waves) != len(reference):
+        count = "none" if waves is None else len(waves)
         raise PefourierError(
-            f"{shown(table.label)} must hold cosines and sines of {len(reference.omega)} pairs, as "
+            f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
             f"{shown(model.spec)} does; it has {count}"
         )
     axis = axis_in(model.encoding) if model.has_axes else None
@@ -233,7 +233,7 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
     )
 
 
-def list_findings(enc: Encoding, reference: PairWaves, waves: PairWaves) -> tuple[Finding, ...]:
+def list_findings(enc: Encoding, reference: Waves, waves: Waves) -> tuple[Finding, ...]:
     """Report which rows use which list of longrope factors, if both are used."""
     found = positions_in(enc, reference, waves)
     names = dict.fromkeys(found[1].tolist() if found else ())
@@ -245,7 +245,7 @@ def list_findings(enc: Encoding, reference: PairWaves, waves: PairWaves) -> tupl
 
 
 def rows_on_axis(
-    enc: Encoding, reference: PairWaves, waves: PairWaves, part: np.ndarray | None
+    enc: Encoding, reference: Waves, waves: Waves, part: np.ndarray | None
 ) -> RowPositions | None:
     """Recover the position of each row, from all pairs or those of one axis."""
     if part is None:
@@ -253,7 +253,7 @@ def rows_on_axis(
         return found[0] if found else None
     if not part.any():
         return None
-    rows = waves.waves(np.arange(waves.length))[:, part] / waves.factor
+    rows = waves.numbers(np.arange(waves.length))[:, part] / waves.factor
     eps = max(FLOAT32_EPS, waves.eps)
     highest = max(8 * waves.length, FARTHEST)
-    return recover_positions(reference.omega[part], rows, eps, -waves.length, highest)
+    return recover_positions(reference.frequency[part], rows, eps, -waves.length, highest)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.causes.pairs import in_one_order, list_differences, pairs_apart
 from pefourier.diagnosis.config_errors import (
     Cause,
     find_misreading,
@@ -21,8 +22,6 @@ from pefourier.diagnosis.config_errors import (
     has_settings,
     is_rotation,
 )
-from pefourier.diagnosis.pair_differences import in_one_order, list_differences
-from pefourier.diagnosis.pairs import PairWaves, declared_pairs, fit_pair_waves, pairs_apart
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
@@ -30,6 +29,7 @@ from pefourier.encodings.encoding import Encoding, OperatorEncoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
+from pefourier.geometry.waves import Waves, declared, fit
 from pefourier.questions.model_layers import has_layers
 from pefourier.questions.moved_rows import (
     FACTOR,
@@ -43,13 +43,13 @@ from pefourier.questions.operators import (
     compare_operators,
     largest_output_difference,
     output_order,
-    pairs_of_source,
+    probe,
     rotates,
 )
 from pefourier.questions.outcome import Outcome, Two
 
 PARTS = {"cos": "cosines", "sin": "sines"}
-Pairs = tuple[PairWaves, PairWaves]
+Pairs = tuple[Waves, Waves]
 
 
 def read_pairs(first: Encoding, second: Encoding) -> Pairs | None:
@@ -58,16 +58,16 @@ def read_pairs(first: Encoding, second: Encoding) -> Pairs | None:
     return None if a is None or b is None else in_one_order(a, b)
 
 
-def pairs_of(enc: Encoding, counterpart: Encoding) -> PairWaves | None:
+def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
     """Pairs of an encoding: declared, measured from its source code, or fitted to its table."""
-    if (declared := declared_pairs(enc, axes_of(enc))) is not None:
-        return declared
+    if (known := declared(enc, axes_of(enc))) is not None:
+        return known
     if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
         return None
     if isinstance(enc, OperatorEncoding):
-        return pairs_of_source(enc, counterpart)
+        return probe(enc, counterpart)
     is_table = enc.origin != "formula" and enc.injection != "bias"
-    return fit_pair_waves(enc.table(), enc.eps) if is_table else None
+    return fit(enc.table(), enc.eps) if is_table else None
 
 
 def axes_of(enc: Encoding) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def compare_same_scores(
 def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     """Compare two sets of pairs: which differ, and by which mistake."""
     a, b = pairs
-    outcome = replace(outcome, pair_counts=(len(a.omega), len(b.omega)))
+    outcome = replace(outcome, pair_counts=(len(a), len(b)))
     images = axes_in_table(outcome, a, b)
     if images is None or images.verdict != "different":
         images = compare_axes_of_rows(outcome, a, b) or images
@@ -165,9 +165,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     )
 
 
-def compare_equal_pairs(
-    outcome: Outcome, encodings: Two, first: PairWaves, second: PairWaves
-) -> Outcome:
+def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
     """Compare the factor and offset of equal pairs, and note what a table does not show."""
     is_rotary = any(map(rotates, encodings))
     are_declared = first.is_declared and second.is_declared
@@ -204,7 +202,7 @@ def compare_equal_pairs(
 
 
 def transform_of_pairs(
-    first: PairWaves, second: PairWaves, part: str, *, is_rotary: bool
+    first: Waves, second: Waves, part: str, *, is_rotary: bool
 ) -> dict[str, Any]:
     """Describe the change between equal pairs: an offset, a part, or another order."""
     transform: dict[str, Any] = {}
@@ -226,19 +224,23 @@ def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
     """Find a single mistake that explains the difference, or the settings that differ."""
     if are_known(*encodings):
         return settings_cause(*encodings)
-    sides: tuple[tuple[Literal["a", "b"], Encoding, PairWaves, PairWaves], ...] = (
+    sides: tuple[tuple[Literal["a", "b"], Encoding, Waves, Waves], ...] = (
         ("a", encodings[0], pairs[0], pairs[1]),
         ("b", encodings[1], pairs[1], pairs[0]),
     )
     for of, enc, waves, counterpart in sides:
         rotation = enc if waves.is_declared else geometric_rotation(waves)
-        declared = rotation and declared_pairs(rotation)
-        if rotation and declared and (cause := find_misreading(rotation, declared, counterpart)):
+        pairs_meant = rotation and declared(rotation)
+        if (
+            rotation
+            and pairs_meant
+            and (cause := find_misreading(rotation, pairs_meant, counterpart))
+        ):
             return replace(cause, of=of)
     return None
 
 
-def compare_axes(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outcome:
+def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     """Compare rotations that agree on text but use different axes for images."""
     m = min(len(first.axis), len(second.axis))
     if not m or first.axis == second.axis:
@@ -260,42 +262,42 @@ def compare_axes(outcome: Outcome, first: PairWaves, second: PairWaves) -> Outco
     )
 
 
-def axes_in_table(outcome: Outcome, *pairs: PairWaves) -> Outcome | None:
+def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:
     """Compare a table of image tokens with a config that rotates pairs by image axes."""
-    declared, table = pairs if pairs[0].axis else pairs[::-1]
-    if not declared.axis or table.form is None or len(declared.omega) != len(table.omega):
+    meant, table = pairs if pairs[0].axis else pairs[::-1]
+    if not meant.axis or table.form is None or len(meant) != len(table):
         return None
-    if table.even is None or table.even.all():
+    if table.residual is None or table.even.all():
         return None  # text
-    axis = assign_axes(declared, table)
+    axis = assign_axes(meant, table)
     if axis is None:
         return None
-    fitted = replace(table, axis=axis, omega=declared.omega, even=None)
-    ordered = (declared, fitted) if declared is pairs[0] else (fitted, declared)
+    fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
+    ordered = (meant, fitted) if meant is pairs[0] else (fitted, meant)
     compared = compare_axes(outcome, *ordered)
     if compared is not outcome:
         return compared
     return outcome.with_findings(finding("pairing-unsaid"), verdict="the same")
 
 
-def assign_axes(declared: PairWaves, table: PairWaves) -> tuple[str, ...] | None:
+def assign_axes(meant: Waves, table: Waves) -> tuple[str, ...] | None:
     """Axis of each pair of a table of tokens, from its integer positions; None for text.
 
     Low-frequency pairs reveal three rows of ids: column ids change most often, frame ids least.
     """
     rows = np.arange(min(table.length, 4096))
-    waves = table.waves(rows)
+    waves = table.numbers(rows)
     if np.isnan(waves).any():
         return None
     angles = np.angle(waves)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ids = angles / declared.omega
-    slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (declared.omega < 0.5))
+        ids = angles / meant.frequency
+    slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (meant.frequency < 0.5))
     columns = {tuple(np.rint(ids[:, k]).astype(int).tolist()) for k in slow}
     walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
     if len(walks) != 3:
         return None
-    walk_waves = np.exp(1j * np.multiply.outer(np.array(walks), declared.omega))  # (3, n, m)
+    walk_waves = np.exp(1j * np.multiply.outer(np.array(walks), meant.frequency))  # (3, n, m)
     residual = np.abs(walk_waves - waves / table.factor).max(axis=1)
     nearest = residual.argmin(axis=0)
     if residual.min(axis=0).max() > 1e-3:

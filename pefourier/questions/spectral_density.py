@@ -35,7 +35,6 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.geometry.waves import fit_sinusoid_pairs
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # for several axes, which have short sides
@@ -486,15 +485,17 @@ def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> AxisShares:
 
 def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     """Fit frequencies (m, axes) and weights to a table on a grid if all columns are sinusoids."""
+    from pefourier.geometry.waves import fit_columns  # tables on grids only
+
     lines = axis_encodings(enc)
     if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):
         return None
     eps = max(enc.eps, FLOAT32_EPS)
-    fitted = (fit_sinusoid_pairs(np.asarray(line.table(), dtype=float), eps) for line in lines)
+    fitted = (fit_columns(np.asarray(line.table(), dtype=float), eps) for line in lines)
     fits = [pairs for pairs in fitted if pairs is not None]
     if len(fits) < len(lines):
         return None
-    moving = [np.where(pairs.omega > NEGLIGIBLE, pairs.omega, 0.0) for pairs in fits]
+    moving = [np.where(pairs.frequency > NEGLIGIBLE, pairs.frequency, 0.0) for pairs in fits]
     omega = [np.multiply.outer(x, axis) for x, axis in zip(moving, np.eye(len(fits)), strict=True)]
     weights = np.concatenate([pairs.amplitude**2 for pairs in fits])
     return np.concatenate(omega), weights / weights.sum()

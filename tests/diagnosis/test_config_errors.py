@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from pefourier.diagnosis.config_errors import Misreading, explains
-from pefourier.diagnosis.pairs import declared_pairs, fit_pair_waves
 from pefourier.diagnosis.settings import describe_changes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.geometry.waves import declared, fit
 from pefourier.questions.compare import compare
 
 N, D = 600, 64
@@ -34,14 +34,14 @@ def omega_of(spec, **changes):
 def test_one_column_out_of_step_hides_no_other(wave):
     table = wave(np.outer(np.arange(64), 100.0 ** (-np.arange(8) / 8)))
     table[40:, 3] = 0.0
-    assert (fit_pair_waves(table, 2.0**-52).even == (np.arange(8) != 3)).all()
+    assert (fit(table, 2.0**-52).even == (np.arange(8) != 3)).all()
 
 
 def test_declared_frequencies_are_explained_by_equal_ones_alone():
-    pairs = declared_pairs(load("rope", N, D))
-    twice = replace(pairs, omega=2 * pairs.omega)
-    assert explains(Misreading("step", {}, twice.omega), pairs, twice)
-    assert not explains(Misreading("step", {}, twice.omega * (1 + 1e-5)), pairs, twice)
+    pairs = declared(load("rope", N, D))
+    twice = replace(pairs, frequency=2 * pairs.frequency)
+    assert explains(Misreading("step", {}, twice.frequency), pairs, twice)
+    assert not explains(Misreading("step", {}, twice.frequency * (1 + 1e-5)), pairs, twice)
 
 
 def dump(omega, form="halves", places=None, factor=1.0, dtype=np.float32):

@@ -8,7 +8,7 @@ import pytest
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.geometry.waves import align, deviations, fit_sinusoid_pairs, look_random
+from pefourier.geometry.waves import align, deviations, fit_columns, look_random
 from pefourier.questions.check_faithful import check_faithful
 
 
@@ -18,16 +18,16 @@ def test_sinusoid_pairs_are_found_in_any_order(rng, n, unit):
     omega = np.array([1.0, 0.3, 2.5, 0.01])
     phase = np.multiply.outer(np.arange(n) + 3.5, omega)
     table = unit * np.hstack([np.sin(phase), np.cos(phase)])
-    found = fit_sinusoid_pairs(table[:, rng.permutation(8)], 2.0**-52)
-    order = np.argsort(found.omega)
-    np.testing.assert_allclose(found.omega[order], np.sort(omega), rtol=1e-9)
+    found = fit_columns(table[:, rng.permutation(8)], 2.0**-52)
+    order = np.argsort(found.frequency)
+    np.testing.assert_allclose(found.frequency[order], np.sort(omega), rtol=1e-9)
     np.testing.assert_allclose(found.amplitude, unit)
-    assert fit_sinusoid_pairs(rng.standard_normal((n, 8)), 2.0**-52) is None
-    sorted_pairs = fit_sinusoid_pairs(table, 2.0**-52)
+    assert fit_columns(rng.standard_normal((n, 8)), 2.0**-52) is None
+    sorted_pairs = fit_columns(table, 2.0**-52)
     rotated, sign, offset = align(sorted_pairs, np.zeros(4), n, 2.0**-52)
     assert offset == pytest.approx(3.5)
-    sines = unit * np.sin(np.outer(np.arange(n) + offset, rotated.omega))
-    np.testing.assert_allclose(table[:, rotated.sines] * sign[0], sines, atol=1e-9 * unit)
+    sines = unit * np.sin(np.outer(np.arange(n) + offset, rotated.frequency))
+    np.testing.assert_allclose(table[:, rotated.columns[1]] * sign[1], sines, atol=1e-9 * unit)
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (25, 16)], ids=str)

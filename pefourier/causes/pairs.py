@@ -1,0 +1,223 @@
+"""Pairs in which two tables or rotations differ, and their frequencies as far as rows show them.
+
+Conventions
+-----------
+Two pairs are equal if their sinusoids agree to rounding. A table determines a frequency up to full
+rotations per row. If its first row is not at phase 0, the order of cosines and sines is open, too.
+An ambiguity that one table resolves is resolved for both; otherwise the frequency is NaN.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+
+from pefourier.encodings.columns import Wave
+from pefourier.encodings.domain import Bools, Places
+from pefourier.encodings.encoding import FLOAT64_EPS, Floats, row_blocks
+from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
+from pefourier.geometry.waves import (
+    BLOCK,
+    NEAR,
+    Complex,
+    Numbers,
+    Waves,
+    apart,
+    evaluate,
+    position_offset,
+    wave_tolerance,
+)
+
+COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
+OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
+AT_ZERO = 0.01  # of the factor: 16-bit numbers at phase 0 are closer to 0
+
+
+@dataclass(frozen=True)
+class PairDifference:
+    """A pair whose rotation differs between two encodings."""
+
+    index: int
+    axis: str | None  # of the first and the second, if known: t, or t/y
+    first: float | None  # radians per position
+    second: float | None
+    ratio: float | None  # second over first
+
+
+def waves_differ(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> Bools:
+    """Return which pairs (m,) of b differ from `waves` at some position by more than rounding.
+
+    `a` is the source of `waves`; with `stop`, the comparison ends at the first difference.
+    """
+    n = min(a.length, b.length)
+    eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
+    differs = np.zeros(len(b), bool)
+    omega = np.maximum(np.abs(a.frequency), np.abs(b.frequency))
+    factor = max(a.factor, b.factor)
+    blocks = row_blocks(n, BLOCK, len(omega))
+    odd = (b.odd_rows[b.odd_rows < n] for _ in range(stop))  # skipped if the first rows differ
+    parts = chain([np.arange(min(8, n))], odd, (np.arange(k.start, k.stop) for k in blocks))
+    chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
+    for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
+        residual = apart(waves(positions), b.numbers(positions))
+        limit = wave_tolerance(positions, omega, factor, eps)
+        limit = limit + (np.abs(b.numbers(positions).real) * eps if b.has_angles else 0.0)
+        differs |= (residual > limit).any(axis=0)
+        if stop and differs.any():
+            break
+    return differs
+
+
+def pairs_apart(a: Waves, b: Waves) -> Bools:
+    """Return which pairs (m,) rotate differently in b than in a, or exist in only one of both."""
+    if a.has_angles and not b.has_angles:
+        return pairs_apart(b, a)
+    longer = max(a, b, key=len)
+    common = min(len(a), len(b))
+    differs = np.abs(longer.frequency) * longer.length > NEAR  # a pair at rest may be missing
+    first, second = (pairs.of_pairs(slice(common)) for pairs in (a, b))
+    if a.is_declared and b.is_declared:
+        slack = (
+            8 * max(a.eps, b.eps) * np.maximum(np.abs(first.frequency), np.abs(second.frequency))
+        )
+        differs[:common] = np.abs(first.frequency - second.frequency) > slack
+    else:
+        unit = a.factor / b.factor if a.factor and b.factor and not b.has_angles else 1.0
+        scaled = replace(second, numbers=lambda p: unit * second.numbers(p), amplitude=a.amplitude)
+        scaled = second if abs(unit - 1) < NEAR / 10 else scaled
+        expected = offset_waves(first, scaled)
+        differs[:common] = waves_differ(first, scaled, expected)
+    if a.axis and b.axis:
+        differs[:common] |= np.array(a.axis[:common]) != np.array(b.axis[:common])
+    return differs
+
+
+def frequencies_apart(a: Waves, b: Waves) -> bool:
+    """Whether fitted frequencies differ by more than rounding, whatever the first phases.
+
+    The order of pairs and the direction of rotation are ignored.
+    """
+    if len(a) != len(b):
+        return True
+    eps = max(a.eps, b.eps)
+    first, second = (np.sort(np.abs(np.angle(np.exp(1j * pairs.frequency)))) for pairs in (a, b))
+    slack = 64 * eps / min(a.length, b.length) + 4 * phase_rounding(first, eps)
+    return bool((np.abs(first - second) > slack).any())
+
+
+def offset_waves(a: Waves, b: Waves) -> Numbers:
+    """Return the sinusoids of a from the start of b, if both starts are known, or angles like b."""
+    shift = b.offset - a.offset
+    needs_angles = b.has_angles and not a.has_angles
+    if needs_angles or (a.is_declared and np.isfinite(shift) and shift):
+        return shifted_waves(a, a.frequency, b)
+    return a.numbers
+
+
+def shifted_waves(a: Waves, omega: Floats, b: Waves, divisor: int = 1) -> Numbers:
+    """Return sinusoids of other frequencies, with the factor of a and the start of b."""
+    begin = b.offset if np.isfinite(b.offset) else 0.0
+
+    def waves(positions: Places) -> Complex:
+        phases = np.multiply.outer(positions // divisor + begin, omega)
+        return evaluate(phases, a.factor, b.form)
+
+    return waves
+
+
+def in_one_order(a: Waves, b: Waves) -> tuple[Waves, Waves]:
+    """Bring cosines and sines of two sets of pairs into one order if first rows leave it open."""
+    begins = [pairs.is_declared or begins_at_zero(pairs) for pairs in (a, b)]
+    if len(a) != len(b) or all(begins) or np.sign(a.frequency * b.frequency).sum() >= 0:
+        return a, b
+    return (a, exchanged_waves(b)) if begins[0] or not begins[1] else (exchanged_waves(a), b)
+
+
+def begins_at_zero(pairs: Waves) -> bool:
+    """Whether every pair has a multiple of 90 degrees as its first phase, to 16 bits."""
+    waves = pairs.numbers(np.zeros(1, dtype=int))[0]
+    sizes = np.fmin(np.abs(waves.real), np.abs(waves.imag))
+    return bool((sizes <= AT_ZERO * pairs.factor).all()) or np.isnan(waves).any()
+
+
+def exchanged_waves(pairs: Waves) -> Waves:
+    """Exchange cosines and sines, which reverses the direction of rotation."""
+    if pairs.form is None or pairs.form.part != "both":
+        return pairs
+    waves, form = pairs.numbers, replace(pairs.form, first=OTHER[pairs.form.first])
+    start = np.angle(1j * waves(np.zeros(1, dtype=int))[0].conj())
+    return replace(
+        pairs,
+        frequency=-pairs.frequency,
+        phase=start,
+        form=form,
+        numbers=lambda rows: 1j * waves(rows).conj(),
+        offset=position_offset(start, -pairs.frequency, pairs.eps),
+    )
+
+
+def list_differences(a: Waves, b: Waves, differs: Bools) -> tuple[PairDifference, ...]:
+    """List the pairs that differ, with frequencies if these explain all rows."""
+    omega = np.full((2, len(differs)), np.nan)
+    common = min(len(a), len(b))
+    omega[:, :common] = unfolded(*(pairs.of_pairs(slice(common)) for pairs in (a, b)))
+    for k, pairs in enumerate((a, b)):
+        omega[k, common : len(pairs)] = pairs.frequency[common:]
+        is_explained = explained_pairs(pairs)  # a few low frequencies are uncertain
+        omega[k, : len(is_explained)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
+        omega[k] /= pairs.repeats
+    differences = []
+    for i in np.flatnonzero(differs).tolist():
+        first, second = (None if np.isnan(w) else float(w) for w in omega[:, i])
+        ratio = second / first if first and second is not None else None
+        letters = [pairs.axis[i] for pairs in (a, b) if i < len(pairs.axis)]
+        axis = "/".join(dict.fromkeys(letters)) or None
+        differences.append(PairDifference(i, axis, first, second, ratio))
+    return tuple(differences)
+
+
+def unfolded(a: Waves, b: Waves) -> Floats:
+    """Return frequencies (2, m), aliased ones resolved by the other set; NaN if unknown."""
+    is_certain = np.array([certain_pairs(pairs) for pairs in (a, b)])
+    omega = np.array([a.frequency, b.frequency], dtype=float)
+    shared = is_certain.all(axis=0) & (omega != 0).all(axis=0)
+    ratios = omega[1, shared] / omega[0, shared]
+    ratio = float(np.median(ratios)) if len(ratios) > 1 else np.nan
+    ratio = ratio if len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(ratio) else np.nan
+    expected = np.array([omega[1] / ratio, omega[0] * ratio])
+    fits = is_certain[::-1] & (np.abs(np.angle(np.exp(1j * (omega - expected)))) <= COMMON)
+    return np.where(is_certain, omega, np.where(fits, expected, np.nan))
+
+
+def certain_pairs(pairs: Waves) -> Bools:
+    """Return which frequencies (m,) are unambiguous: declared, or fitted without aliasing.
+
+    Frequencies grow in one direction from the lowest. Where this order reverses, higher
+    frequencies may exceed pi per row and appear lower.
+    """
+    omega = pairs.frequency
+    if pairs.is_declared or pairs.has_angles or not (omega > 0).any() or not (omega < 0).any():
+        return np.ones(len(omega), bool)
+    ways = []
+    for slow in (omega, omega[::-1]):
+        grows = np.cumprod(np.append(slow[0] != 0, np.diff(slow * np.sign(slow[0])) > 0)) == 1
+        ways.append(grows if slow is omega else grows[::-1])
+    return max(ways, key=np.count_nonzero)
+
+
+def explained_pairs(pairs: Waves) -> Bools:
+    """Return which pairs (m,) follow their frequency in every row of a table, up to rounding."""
+    if pairs.residual is None or pairs.rows is not None:
+        return np.ones(len(pairs), bool)
+    fits = pairs.even.copy()
+    for block in row_blocks(pairs.length, BLOCK, len(pairs)):
+        steps = np.arange(block.start, block.stop) // pairs.repeats
+        phases = np.multiply.outer(steps, pairs.frequency) + pairs.phase
+        residual = apart(
+            pairs.numbers(np.arange(block.start, block.stop)),
+            evaluate(phases, pairs.factor, pairs.form),
+        )
+        limit = 4 * wave_tolerance(steps, pairs.frequency, pairs.factor, pairs.eps)
+        limit += np.abs(pairs.frequency) * steps[-1] * pairs.eps * pairs.has_angles
+        fits &= (residual <= limit).all(axis=0)
+    return fits
