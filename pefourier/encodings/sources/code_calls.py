@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Finding
+from pefourier.encodings.encoding import Finding, Operator
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.files import read_toml
@@ -25,7 +25,7 @@ from pefourier.writing.files import read_toml
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
 WORDS = NAMES["words"]
-KNOWN = {*NAMES["roles"]}
+INDICES = {"inputs": "length", "vectors": WORDS["positions"]}  # a module that looks up rows
 PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
 AXES = {  # conversions of vectors before and after a rotation, for x and for queries and keys
     False: [("[:, :, None]", "[:, :, 0]"), ("[:, None]", "[:, 0]"), 2 * (".transpose(0, 1)",)],
@@ -45,6 +45,17 @@ class CodeRequest:
     length: int
     d: int
     on_grid: bool = False  # whether only sequences of this length are valid
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class CodeTable:
+    """Vectors (n, d) from user code, or an intermediate array."""
+
+    vectors: np.ndarray
+    eps: float  # resolution of its type
+    findings: tuple[Finding, ...] = ()
+    operator: Operator | None = None  # of rotation code
 
 
 def is_needed(p: inspect.Parameter) -> bool:
@@ -75,8 +86,12 @@ def roles_of(names: list[str]) -> set[str]:
     return {ROLE.get(name, "") for name in names}
 
 
-def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
+def call_with_sizes(
+    request: CodeRequest, function: Callable[..., Any], seed: int | None = None
+) -> Any:
     """Call a function with (length, d), or a class with the sizes that it names.
+
+    `seed` is of the random numbers, by default that of the request.
 
     Vectors may depend on the longest length: a class keeps its default length if it is sufficient.
     """
@@ -96,27 +111,32 @@ def call_with_sizes(request: CodeRequest, function: Callable[..., Any]) -> Any:
         raise unfit(request, f"needs {', '.join(unnamed)}, expected length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
     by_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
-    return function(*(values.pop(name) for name in by_order), **values)
+    with sandboxed(request.seed if seed is None else seed):  # restores what a call changes
+        return function(*(values.pop(name) for name in by_order), **values)
 
 
 def axis_findings(code: Any, axis: int) -> list[Finding]:
     """Return findings about the sequence axis, 0 or 1, of a module's output."""
-    stated = is_sequence_first(code)
     if axis == 0:
-        return [finding("sequence-first") if stated else finding("batch-axis", "first")]
-    return [finding("batch-axis", "second")] if stated else []
+        is_batch = first_axis(code) == "batch"
+        return [finding("batch-axis", "first") if is_batch else finding("sequence-first")]
+    return [finding("batch-axis", "second")] if first_axis(code) == "declared sequence" else []
 
 
-def is_sequence_first(code: Any) -> bool:
-    """Return whether the first axis is the sequence, by a switch or by the source code."""
-    switch = getattr(code, "batch_first", None)
-    if isinstance(switch, bool):
-        return not switch
-    try:
+def first_axis(code: Any) -> str:
+    """Return the first axis of a module's input: by a switch, its source code or its tables.
+
+    A table (n, 1, d) is for input (length, batch, d), a table (1, n, d) for (batch, length, d).
+    """
+    switch, source = getattr(code, "batch_first", None), ""
+    with contextlib.suppress(OSError, TypeError):
         source = inspect.getsource(type(code))
-    except (OSError, TypeError):
-        return False
-    return bool(SEQUENCE_FIRST.search(source)) and not BATCH_FIRST.search(source)
+    is_batch = bool(BATCH_FIRST.search(source))
+    if isinstance(switch, bool) or is_batch != bool(SEQUENCE_FIRST.search(source)):
+        is_batch = switch if isinstance(switch, bool) else is_batch
+        return "batch" if is_batch else "declared sequence"
+    shapes = [tuple(t.shape) for t in (*code.parameters(), *code.buffers()) if t.ndim == 3]
+    return "batch" if any(first == 1 < n for first, n, _ in shapes) else "sequence"
 
 
 class Unfit(PefourierError):
@@ -129,33 +149,43 @@ def unfit(request: CodeRequest, why: str) -> Unfit:
     return Unfit(f"{shown(request.spec)} {why}; write a function of {kinds}")
 
 
+WRAPPER = """\
+{imports}
+def {function}({parameters}):
+    return {body}"""
+
+
 def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield wrappers that may make user code fit: lines of Python, and the names that they need.
 
     The last name that the lines define is the function. Wrappers are not run here. Code with a
-    parameter of an unknown name has no wrapper.
+    parameter of an unknown name has no wrapper. Modules are called in evaluation mode.
     """
     module, _, name = request.spec.removeprefix("py:").rpartition(":")
     name = name if module else name.rpartition(".")[2]
     root = name.partition(".")[0]
     function = "wrapper" if root == "codes" else "codes"
-    kind = code if inspect.isclass(code) else type(code)
+    kind: Any = code if inspect.isclass(code) else type(code)
     makes = code is kind or kind.__qualname__ == name
-    functions = [kind] * makes + [kind.forward] if hasattr(kind, "forward") else [code]
+    is_module = hasattr(kind, "forward")
+    functions = [kind] * makes + [kind.forward] if is_module else [code]
+    signatures = [parameters_of(function) for function in functions]
+    if is_module:
+        signatures[-1] = signatures[-1][1:]  # without self
     calls = [
-        [p.name for p in parameters_of(f) if is_needed(p) or ROLE.get(p.name) in ("length", "d")]
-        for f in functions
+        [p.name for p in parameters if is_needed(p) or ROLE.get(p.name) in ("length", "d")]
+        for parameters in signatures
     ]
-    calls = [[key for key in call if key != "self"] for call in calls]
-    if all(ROLE.get(key) in KNOWN for call in calls for key in call):
-        for parameters, body in bodies(name, calls):
-            lines = ["import torch"] * ("torch." in body)
-            lines += [f"from {module} import {root}"] * bool(module)
-            text = f"{'; '.join(lines)}\ndef {function}({parameters}):\n    return {body}"
-            yield text.strip(), {} if module else {root: code}
+    mode = ".eval()" * hasattr(kind, "eval")
+    known = all(ROLE.get(key) for call in calls for key in call)
+    for parameters, body in bodies(name, mode, calls) if known else ():
+        imports = ["import torch"] * ("torch." in body)
+        imports += [f"from {module} import {root}"] * bool(module)
+        slots = {"imports": "; ".join(imports), "function": function, "parameters": parameters}
+        yield WRAPPER.format(**slots, body=body).strip(), {} if module else {root: code}
 
 
-def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
+def bodies(name: str, mode: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
     """Yield parameters and bodies of wrapper functions: for tables, then for rotations."""
 
     def written(call: list[str], words: Mapping[str, str]) -> str:
@@ -163,16 +193,18 @@ def bodies(name: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
 
     *before, names = calls
     vectors = [key for key in names if ROLE[key] in VECTORS]
-    if all(ROLE[key] in WORDS for call in calls for key in call):
-        call_text = name + "".join(written(call, WORDS) for call in calls)
-        for body in (call_text, f"{call_text}.T", f"torch.cat({call_text}, -1)"):
-            yield "length, d", body
+    for words in (WORDS, WORDS | INDICES, WORDS | {"inputs": "d"}):
+        if all(ROLE[key] in words for call in calls for key in call):
+            made = name + "".join(written(call, words) for call in before) + mode
+            call_text = made + written(names, words)
+            for body in (call_text, f"{call_text}.T", f"torch.cat({call_text}, -1)"):
+                yield "length, d", body
     if vectors and roles_of(names) <= VECTORS | PLACES:
         sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
-        call_text = name + "".join(written(call, WORDS | sizes) for call in before)
+        made = name + "".join(written(call, WORDS | sizes) for call in before) + mode
         for into, back in AXES[ROLE[vectors[0]] != "vectors"]:
             values = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
-            image = f"{call_text}{written(names, values)}"
+            image = f"{made}{written(names, values)}"
             body = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
             yield ", ".join(names), body
 

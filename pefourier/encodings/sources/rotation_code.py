@@ -7,15 +7,17 @@ separate matrices. Unit vectors at the first positions show the pairs of columns
 built from the images of two vectors, and tested with a random vector: the test detects functions
 that are not linear or that mix the members of a batch. A rotation preserves norms,
 :math:`R^T R = c`. Scores depend only on the lag if :math:`R_q(p)^T R_k(p)` is constant.
-User code is called with (q, k) of shape (batch, heads, n, d), or x (batch, n, d) and positions.
+User code is called with (q, k) of shape (batch, heads, n, d), or x (batch, n, d) and positions: as
+tensors if torch is loaded, and as arrays if it is not, or if the code fails for tensors.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import Finding, Operator, numbers, row_blocks
 from pefourier.encodings.findings import finding
@@ -24,6 +26,7 @@ from pefourier.encodings.sources.code_calls import (
     ROLE,
     VECTORS,
     CodeRequest,
+    CodeTable,
     Unfit,
     roles_of,
     unfit,
@@ -35,6 +38,7 @@ FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, Asser
 PROBED = 8  # positions that are probed with unit vectors
 FARTHEST = 4096  # last row at which queries and keys are compared
 NEARLY = 0.02  # relative tolerance; bfloat16 has eight bits
+ROUNDING = 16  # resolutions by which images of equal vectors may differ
 LARGEST = 2**26  # numbers in a probe
 SPREAD = 2**23  # numbers up to which probes cover the whole length
 Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
@@ -49,7 +53,8 @@ class VectorMap:
     code: Any  # the object with the source code
     call: Callable[..., Any]
     names: list[str]  # required parameters
-    example: Any  # a tensor with the expected type and device
+    torch: Any  # the module; None for code that takes arrays
+    example: Any = None  # a tensor with the expected type and device
 
     def unfit(self, why: str) -> Unfit:
         """Return the error for code that is not a rotation."""
@@ -67,16 +72,14 @@ class VectorMap:
         heads = "head, " if roles_of(self.names) & {"queries", "keys"} else ""
         return f"batch, {heads}sequence, dimension"
 
-    def images(self, torch: Any, x: np.ndarray, positions: np.ndarray) -> Images:
+    def images(self, x: np.ndarray, positions: np.ndarray) -> Images:
         """Return the images of vectors (batch, n, d) at some positions.
 
         Code without a parameter for positions gets a sequence up to the last position, or of the
         whole length if it refuses the shorter one. On a grid it always gets all points.
         """
-        ids = torch.as_tensor(positions, device=self.example.device)
-        places = {"ids": ids[None], "positions": ids}
         if roles_of(self.names) & PLACES:
-            return self.apply(torch, x, places, slice(None))
+            return self.apply(x, positions, slice(None))
         batch, _, d = x.shape
         whole, reached = self.request.length, int(positions.max()) + 1
         counts = [whole] if self.request.on_grid else [reached]
@@ -87,20 +90,25 @@ class VectorMap:
                 for rows in row_blocks(batch, LARGEST, count * d):
                     sequence = np.zeros((len(x[rows]), count, d))
                     sequence[:, positions] = x[rows]
-                    parts.append(self.apply(torch, sequence, places, positions))
+                    parts.append(self.apply(sequence, positions, positions))
                 query, key, eps = zip(*parts, strict=True)
                 return np.concatenate(query), np.concatenate(key), eps[0]
             except Unfit as error:
                 refusal = error
         raise refusal
 
-    def apply(self, torch: Any, x: np.ndarray, places: dict[str, Any], rows: Any) -> Images:
+    def apply(self, x: np.ndarray, positions: np.ndarray, rows: Any) -> Images:
         """Call the code on vectors, and return the images in some rows."""
-        vectors = torch.as_tensor(np.array(x), dtype=self.example.dtype, device=self.example.device)
-        vectors = vectors.unsqueeze(1) if "head" in self.axes else vectors
-        shape = tuple(vectors.shape)
+        vectors: Any = np.array(x[:, None] if "head" in self.axes else x)
+        ids: Any = positions
+        if self.torch:
+            device, dtype = self.example.device, self.example.dtype
+            vectors = self.torch.as_tensor(vectors, dtype=dtype, device=device)
+            ids = self.torch.as_tensor(positions, device=device)
+        shape, places = tuple(vectors.shape), {"ids": ids[None], "positions": ids}
         try:
-            with torch.no_grad():
+            with self.torch.no_grad() if self.torch else nullcontext(), catch_warnings():
+                simplefilter("ignore", DeprecationWarning)  # of numpy, for tensors among arrays
                 answer = self.call(**{n: places.get(ROLE[n], vectors) for n in self.names})
         except FAULTS as error:
             raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
@@ -111,7 +119,7 @@ class VectorMap:
         sides = [(x[:, 0] if x.ndim == 4 else x)[:, rows] for x, _ in images]
         if not all(np.isfinite(side).all() for side in sides):
             raise self.unfit("returns numbers that are not finite")
-        return sides[0], sides[-1], images[0][1]
+        return sides[0], sides[-1], max(images[0][1], numbers(vectors[:0])[1])
 
 
 @dataclass(frozen=True)
@@ -124,12 +132,11 @@ class PairRotation:
     seconds: np.ndarray
 
 
-def vectors_of_rotation(
-    code: VectorMap, torch: Any
-) -> tuple[NDArray[np.float64], float, tuple[Finding, ...], Operator] | None:
-    """Return vectors, resolution, findings and operator of rotation code; None if nothing rotates.
+def vectors_of_rotation(code: VectorMap) -> CodeTable:
+    """Return the vectors and the operator of rotation code.
 
-    The vectors are the paired columns in the image of a vector with 1 at the first of each pair.
+    The vectors are the paired columns in the image of a vector with 1 at the first of each pair. If
+    nothing rotates, they are the image of ones, which is equal at all positions.
     """
     d, length = code.request.d, code.request.length
     probed = min(PROBED, length, LARGEST // d**2)
@@ -141,29 +148,49 @@ def vectors_of_rotation(
     ):  # pairs of another axis may move only farther on
         sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
-    query, key, _ = code.images(torch, units, sample)
-    rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in (query, key)]
+    (*images, eps), (*again, _) = (code.images(units, sample) for _ in range(2))
+    if (worst := max(np.abs(x - y).max() for x, y in zip(images, again, strict=True))) > 0:
+        raise code.unfit(f"is not deterministic: two calls differ by up to {worst:.3g}")
+    rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in images]
     kinds = [rotation.kind for rotation in rotations]
-    if kinds == ["still", "still"]:
-        return None
     if "other" in kinds:
         side = "queries" if kinds[0] == "other" else "keys"
         raise code.unfit(
             f"changes {side} with the position, but does not rotate pairs of columns: unit vectors "
             "do not stay orthogonal"
         )
-    moving = kinds.index(next(kind for kind in kinds if kind != "still"))
+    eps = max(eps, noise_of(code, sample, eps))
+    moving = next((k for k in (0, 1) if kinds[k] != "still"), 0)
+    rotation = rotations[moving]
+    columns = np.sort([rotation.firsts, rotation.seconds], axis=None)
     vector = np.zeros((1, length, d))
-    vector[..., rotations[moving].firsts] = 1
-    query, key, eps = code.images(torch, vector, np.arange(length))
-    vectors = np.linalg.solve(rotations[moving].start, (query, key)[moving][0].T).T
-    vectors = vectors[:, np.sort([rotations[moving].firsts, rotations[moving].seconds], axis=None)]
+    vector[..., rotation.firsts if len(columns) else slice(None)] = 1
+    vectors = code.images(vector, np.arange(length))[:2][moving][0]
+    if len(columns):
+        vectors = np.linalg.solve(rotation.start, vectors.T).T[:, columns]
 
     def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return probe(code, torch, rotations, positions)
+        return probe(code, rotations, positions, eps)
 
     notes = (*findings_on(code, rotations), *compare_keys(code, kinds, operator))
-    return vectors, eps, notes, operator
+    return CodeTable(vectors, eps, notes, operator)
+
+
+def noise_of(code: VectorMap, positions: np.ndarray, eps: float) -> float:
+    """Return the rounding of the code relative to its vectors; refuse code that is not linear.
+
+    A factor of 2 is exact in every type of numbers, and a factor of 3 shows the type.
+    """
+    x = np.random.default_rng(0).standard_normal((1, 1, code.request.d))
+    images = [code.images(k * np.repeat(x, len(positions), 1), positions)[:2] for k in (1, 2, 3)]
+    doubled, tripled = (
+        max(float(np.abs(y / k - y0).max()) for y, y0 in zip(images[k - 1], images[0], strict=True))
+        for k in (2, 3)
+    )
+    largest = float(np.abs(x).max())
+    if doubled > ROUNDING * eps * largest or tripled > NEARLY * largest:
+        raise code.unfit("maps twice a vector to other than twice its image: it is not linear")
+    return tripled / largest
 
 
 def findings_on(code: VectorMap, rotations: list[PairRotation]) -> list[Finding]:
@@ -205,7 +232,7 @@ def read_rotation(operators: np.ndarray) -> PairRotation:
     """
     identity, none = np.eye(operators.shape[1]), np.arange(0)
     if operators.any() and (operators == operators[0]).all():
-        return PairRotation("still", identity, none, none)
+        return PairRotation("still", operators[0], none, none)
     leading = operators[0] / (np.abs(operators[0]).max() or 1)
     is_order = np.abs(leading.T @ leading - identity).max() < NEARLY
     for start in [identity, leading] if is_order else [identity]:
@@ -268,7 +295,7 @@ def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.nda
 
 
 def probe(
-    code: VectorMap, torch: Any, rotations: list[PairRotation], positions: np.ndarray
+    code: VectorMap, rotations: list[PairRotation], positions: np.ndarray, eps: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return R(p) of queries and of keys at some positions, each (n, d, d)."""
     d = code.request.d
@@ -277,27 +304,24 @@ def probe(
         np.isin(np.arange(d), t.seconds) == second for t in rotations for second in (False, True)
     ]
     vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
-    query, key, eps = code.images(torch, vectors, positions)
-    images = (query, key)
-    tripled_query, tripled_key, _ = code.images(torch, 3 * vectors[4:], positions)
-    tripled = (tripled_query, tripled_key)
+    (*images, _), (*alone, _) = (code.images(x, positions) for x in (vectors, vectors[4:]))
     answers = []
     for k, rotation in enumerate(rotations):
-        firsts, seconds = rotation.firsts, rotation.seconds
-        images_of_pair = np.linalg.solve(rotation.start, np.moveaxis(images[k], 0, 2))  # (n, d, 5)
-        first, second = images_of_pair[..., 2 * k], images_of_pair[..., 2 * k + 1]
-        matrices = np.zeros((len(positions), d, d))
-        rows = np.setdiff1d(np.arange(d), seconds)
-        matrices[:, rows, rows] = first[:, rows]
-        matrices[:, seconds, firsts] = first[:, seconds]
-        matrices[:, firsts, seconds] = second[:, firsts]
-        matrices[:, seconds, seconds] = second[:, seconds]
-        residual = np.abs(matrices @ random - images_of_pair[..., 4]).max()
-        residual = max(residual, np.abs(images[k][4] - tripled[k][0] / 3).max())
-        if residual > 16 * eps * np.abs(random).max():
+        matrices = np.broadcast_to(np.eye(d), (len(positions), d, d)).copy()
+        if rotation.kind != "still":
+            firsts, seconds = rotation.firsts, rotation.seconds
+            ends_of_pairs = np.moveaxis(images[k][2 * k : 2 * k + 2], 0, 2)
+            first, second = np.moveaxis(np.linalg.solve(rotation.start, ends_of_pairs), 2, 0)
+            rows = np.setdiff1d(np.arange(d), seconds)
+            matrices[:, rows, rows] = first[:, rows]
+            matrices[:, seconds, firsts] = first[:, seconds]
+            matrices[:, firsts, seconds] = second[:, firsts]
+            matrices[:, seconds, seconds] = second[:, seconds]
+        answers.append(rotation.start @ matrices)
+        residual = np.abs([answers[k] @ random - images[k][4], alone[k][0] - images[k][4]]).max()
+        if residual > ROUNDING * eps * np.abs(random).max() * max(1.0, np.abs(answers[k]).max()):
             raise code.unfit(
                 "maps a random vector in a batch differently from its components: it is not "
                 "linear, or it mixes the members of a batch"
             )
-        answers.append(rotation.start @ matrices)
     return answers[0], answers[1]

@@ -11,7 +11,7 @@ import inspect
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ import numpy as np
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import (
     Encoding,
-    Finding,
     Operator,
     OperatorEncoding,
     from_bias,
@@ -32,6 +31,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
     ROLE,
     CodeRequest,
+    CodeTable,
     Unfit,
     as_user_error,
     axis_findings,
@@ -53,16 +53,6 @@ MOST = 2**28  # numbers of a table: 2 GiB
 ANOTHER_SEED = 20240917  # shows whether parameters are drawn at random
 
 
-@dataclass(frozen=True)
-class CodeTable:
-    """Vectors (n, d) from user code, or an intermediate array."""
-
-    vectors: np.ndarray
-    eps: float  # resolution of its type
-    findings: tuple[Finding, ...] = ()
-    operator: Operator | None = None  # of rotation code
-
-
 def read_code(
     source: Any,
     length: int | None = None,
@@ -82,7 +72,7 @@ def read_code(
         d = d or columns or DIM
         usual = rows if hasattr(code, "num_embeddings") else max(LENGTH, min_length)
         length = length or min(rows or sys.maxsize, usual)  # use all rows of an embedding
-        request = CodeRequest(spec, length, d, on_grid)
+        request = CodeRequest(spec, length, d, on_grid, seed)
         doing = f"{shown(spec)}, called for length {length}, d {d},"
         with as_user_error(doing), seeded(seed), evaluating(code):  # the import may load torch
             table = tabulate_or_wrap(request, code)
@@ -148,19 +138,34 @@ def stored_sizes(code: Any) -> tuple[int, int]:
 
 
 def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
-    """Tabulate user code; refuse code that fits no convention, with a wrapper that works."""
+    """Tabulate user code; refuse code that fits no convention, with a wrapper that works.
+
+    Code that rotates nothing is refused only if a wrapper of it rotates.
+    """
     try:
-        return tabulate(request, code)
+        table = tabulate(request, code)
+        if table.operator is None or varies(table):
+            return table
+        refusal = unfit(request, "does not change with the position")
     except Unfit as error:
-        for text, names in wrappers(request, code):
-            with suppress(PefourierError), as_user_error("it"), warnings.catch_warnings():
-                warnings.simplefilter("error")
-                exec(text, names)  # runs user code as the wrapper calls it
-                table = tabulate(request, [*names.values()][-1])
-                if np.ptp(table.vectors, axis=0).any():
-                    error.add_note(text)
-                    break
-        raise
+        table, refusal = None, error
+    for text, names in wrappers(request, code):
+        works = False
+        with suppress(PefourierError), as_user_error("it"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            exec(text, names)  # runs user code as the wrapper calls it
+            works = varies(tabulate(request, [*names.values()][-1]))
+        if works:
+            refusal.add_note(text)
+            raise refusal
+    if table is None:
+        raise refusal
+    return table
+
+
+def varies(table: CodeTable) -> bool:
+    """Return whether vectors depend on the position."""
+    return bool(np.ptp(table.vectors, axis=0).any())
 
 
 def as_table(answer: Any) -> CodeTable:
@@ -171,20 +176,28 @@ def as_table(answer: Any) -> CodeTable:
 
 def tabulate(request: CodeRequest, code: Any) -> CodeTable:
     """Tabulate a function, a module or its class by the convention for its kind."""
-    torch = sys.modules.get("torch")  # already imported if the user code needs it
-    module = torch.nn.Module if torch is not None else ()
+    torch: Any = sys.modules.get("torch")  # already imported if the user code needs it
+    module = torch.nn.Module if torch else ()
     if inspect.isclass(code) and issubclass(code, module):
         return table_of_class(request, torch, code)
     if isinstance(code, module):
         return table_of_module(request, torch, code)
-    if torch is not None and not inspect.isclass(code):
-        vector_map = VectorMap(request, code, code, needed_names(code), torch.zeros(()))
-        if vector_map.is_rotation:
-            return table_of_rotation(vector_map, torch)
+    arrays = VectorMap(request, code, code, needed_names(code), None)
+    if arrays.is_rotation and not inspect.isclass(code):
+        if torch is None:
+            return vectors_of_rotation(arrays)
+        try:
+            return vectors_of_rotation(replace(arrays, torch=torch, example=torch.zeros(())))
+        except Unfit as error:
+            with suppress(Unfit):  # code that fails for tensors may take arrays
+                return vectors_of_rotation(arrays)
+            raise error from None
     answer = call_with_sizes(request, code)
     if isinstance(answer, module):
         return table_of_module(request, torch, answer.eval())
-    return in_two_axes(request, as_table(answer))
+    table = in_two_axes(request, as_table(answer))
+    again = call_with_sizes(request, code, ANOTHER_SEED if request.seed is None else None)
+    return compare_calls(table, in_two_axes(request, as_table(again)))
 
 
 def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
@@ -192,8 +205,8 @@ def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
     module = call_with_sizes(request, code).eval()
     table = table_of_module(request, torch, module)
     if any(p.requires_grad for p in module.parameters()):
-        with seeded(ANOTHER_SEED):
-            again = table_of_module(request, torch, call_with_sizes(request, code).eval())
+        other = call_with_sizes(request, code, ANOTHER_SEED)
+        again = table_of_module(request, torch, other.eval())
         if not np.array_equal(table.vectors, again.vectors):
             return replace(table, findings=(finding("untrained", "code"), *table.findings))
     return table
@@ -205,53 +218,54 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
         return as_table(module.weight[: request.length])
     names = needed_names(module.forward)
     floats = [x for x in (*module.parameters(), *module.buffers()) if x.is_floating_point()]
-    code = VectorMap(request, module, module, names, next(iter(floats), torch.zeros(())))
+    example = next(iter(floats), torch.zeros(()))
+    code = VectorMap(request, module, module, names, torch, example)
     is_adding = len(names) == 1 and ROLE.get(names[0], "vectors") in ("vectors", "d")
     if is_adding:
-        table = on_zeros(code, torch)
+        table = on_zeros(code)
         if np.ptp(table.vectors, axis=0).max() > SAME * np.abs(table.vectors).max():
             return table
         if not table.vectors.any():
-            rotation_table = vectors_of_rotation(replace(code, names=["x"], call=module), torch)
-            if rotation_table:
-                return CodeTable(*rotation_table)
-        check_blind_to_order(code, torch)
+            rotation = vectors_of_rotation(replace(code, names=["x"], call=module))
+            if varies(rotation):
+                return rotation
+        check_blind_to_order(code)
         return table
     if code.is_rotation:
-        return table_of_rotation(code, torch)
+        return vectors_of_rotation(code)
     raise unfit(request, f"takes {', '.join(names) or 'no input'}")
 
 
-def check_blind_to_order(code: VectorMap, torch: Any) -> None:
+def check_blind_to_order(code: VectorMap) -> None:
     """Refuse a module, such as attention, with equal rows for zeros but not for random inputs."""
     shape = (2, code.request.length, code.request.d)
-    x = torch.randn(shape).to(code.example)
-    with torch.no_grad():
+    x = code.torch.randn(shape).to(code.example)
+    with code.torch.no_grad():
         rolled, moved = (numbers(y)[0] for y in (code.call(x).roll(1, 1), code.call(x.roll(1, 1))))
     if not np.allclose(rolled, moved, atol=MOVED * np.abs(moved).max()):
         why = "returns one vector for all positions of a constant input, but not of a random input"
         raise code.unfit(f"{why}: it depends on positions without adding vectors of positions")
 
 
-def table_of_rotation(code: VectorMap, torch: Any) -> CodeTable:
-    """Tabulate rotation code."""
-    rotation_table = vectors_of_rotation(code, torch)
-    if rotation_table is None:
-        raise code.unfit("does not change with the position")
-    return CodeTable(*rotation_table)
+def compare_calls(table: CodeTable, again: CodeTable) -> CodeTable:
+    """Return a table, with a finding if another call returned other numbers."""
+    if np.array_equal(table.vectors, again.vectors):
+        return table
+    worst = np.abs(table.vectors - again.vectors).max()
+    return replace(table, findings=(*table.findings, finding("changes-between-calls", worst=worst)))
 
 
-def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
+def on_zeros(code: VectorMap) -> CodeTable:
     """Tabulate a module on zeros (batch, n, d), and find the axis of positions.
 
     If the output varies only along the batch axis, the module is called with (n, batch, d).
     """
     length, d = code.request.length, code.request.d
     batch = 3 if length == 2 else 2
-    table, axes = call_twice(code, torch, (batch, length, d))
+    table, axes = call_twice(code, (batch, length, d))
     axis = 0 if axes == {0} else 1
     if axis == 0:
-        table, axes = call_twice(code, torch, (length, batch, d))
+        table, axes = call_twice(code, (length, batch, d))
     notes = axis_findings(code.code, axis) if len(axes) == 1 else []
     notes += [finding("batch-axis", "differ")] if len(axes) == 2 else []
     rows = np.moveaxis(table.vectors, 1 - axis, 0)[0]
@@ -259,14 +273,14 @@ def on_zeros(code: VectorMap, torch: Any) -> CodeTable:
     return in_two_axes(code.request, along)
 
 
-def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[CodeTable, set[int]]:
+def call_twice(code: VectorMap, shape: tuple[int, ...]) -> tuple[CodeTable, set[int]]:
     """Return the output of a module for zeros (n, m, d), and which of axes 0 and 1 it varies along.
 
     The set of axes is empty if two calls differ.
     """
-    zeros = torch.zeros(shape, dtype=code.example.dtype, device=code.example.device)
+    zeros = code.torch.zeros(shape, dtype=code.example.dtype, device=code.example.device)
     try:
-        with torch.no_grad():
+        with code.torch.no_grad():
             table, again = (as_table(code.call(zeros)) for _ in range(2))
     except FAULTS as error:
         raise code.unfit(f"raised {words_of(error)} for zeros {shape}") from error
@@ -276,11 +290,8 @@ def call_twice(code: VectorMap, torch: Any, shape: tuple[int, ...]) -> tuple[Cod
     sizes = zip(vectors.shape, shape[:2], strict=False)
     if vectors.ndim != 3 or any(k not in (1, n) for k, n in sizes):
         raise code.unfit(f"returned an array of shape {vectors.shape} for zeros {shape}")
-    if not np.array_equal(table.vectors, again.vectors):
-        worst = np.abs(table.vectors - again.vectors).max()
-        changes = finding("changes-between-calls", worst=worst)
-        return replace(table, vectors=vectors, findings=(changes,)), set()
-    axes = {axis for axis in (0, 1) if np.ptp(vectors, axis=axis).any()}
+    table = compare_calls(table, again)
+    axes = {axis for axis in (0, 1) if not table.findings and np.ptp(vectors, axis=axis).any()}
     return replace(table, vectors=vectors), axes
 
 

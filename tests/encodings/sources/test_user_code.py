@@ -74,6 +74,13 @@ class FirstSaid(First):
         # x: Tensor, shape [seq_len, batch_size, embedding_dim], as PyTorch's tutorial has it
         return super().forward(x)
 
+class FirstByTable(First):
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.pe = self.pe.transpose(0, 1)  # (length, 1, d)
+    def forward(self, x):
+        return x + self.pe[: x.size(0)]
+
 class SecondSaid(Right):
     """forward takes (length, batch, features), as nn.TransformerEncoder does by default."""
 
@@ -146,6 +153,19 @@ class Tokens(Right):
     def forward(self, input_ids):
         return self.pe[0][torch.cumsum((input_ids != 1).long(), 1) - 1]
 
+class ByRows(Right):
+    def __init__(self, c_in, d_model):
+        super().__init__(d_model, max_len=c_in)
+    def forward(self, x):
+        return self.pe[0, x]
+
+class WholeDropped(Right):
+    def forward(self, x):
+        return self.dropout(x + self.pe)
+
+def dropped(length, d):
+    return torch.nn.Dropout(0.1)(table(length, d))
+
 class Whole(Right):
     def forward(self):
         return self.pe
@@ -177,6 +197,7 @@ def test_what_fits_a_convention_has_the_sinusoidal_table(user, name):
 FINDINGS = [  # name, findings, whether the vectors are sinusoidal
     ("First", [("batch-axis", "error")], True),
     ("FirstSaid", [("sequence-first", "note")], True),
+    ("FirstByTable", [("sequence-first", "note")], True),
     ("SecondSaid", [("batch-axis", "error")], True),
     ("Differ", [("batch-axis", "error")], True),
     ("DropoutOn", [("changes-between-calls", "error")], False),
@@ -193,7 +214,9 @@ def test_a_module_is_called_with_two_shapes(user, name, findings, right, length)
     assert np.allclose(enc.table(), known, atol=2e-5) == right
 
 
-WRAPPED = "transposed Tokens Whole of_positions ByIds codes WrongAxes HeadsSecond"
+WRAPPED = (
+    "transposed Tokens Whole WholeDropped ByRows of_positions ByIds codes WrongAxes HeadsSecond"
+)
 REFUSED = [(name, True) for name in WRAPPED.split()]
 UNWRAPPED = "fails missing table(1,2) D by_base Config twice hidden lies too_wide"
 REFUSED += [(name, False) for name in UNWRAPPED.split()]
@@ -221,6 +244,12 @@ def test_a_printed_wrapper_runs_and_has_the_right_table(user, tmp_path, name):
     if enc.operator:
         found, known = (operator_at(e, AT)[0] for e in (enc, load("rope:layout=halves", LENGTH, D)))
     np.testing.assert_allclose(found, known, atol=3e-5)
+
+
+def test_a_function_whose_calls_differ_is_not_deterministic(user):
+    enc = load(f"py:{user}:dropped", LENGTH, D)
+    assert [f.code for f in enc.findings] == ["changes-between-calls"]
+    assert load(f"py:{user}:dropped", LENGTH, D, seed=1).findings == ()
 
 
 SIZES = [(lambda m: m.instance, (80, 64)), (lambda m: m.embedding, (512, 64))]
@@ -333,7 +362,7 @@ def test_hostile_code_leaves_the_answer_alone(folder):
     done = ask_of_hostile(folder, names, "--json", "--plot", "t.png")
     assert done.returncode == 0
     assert [one["verdict"] for one in json.loads(done.stdout)["results"]] == ["injective"] * 4
-    assert done.stderr == "not JSON"
+    assert done.stderr == 2 * "not JSON"  # a function is called twice
     assert (folder / "t.png").stat().st_size > 9
 
 
@@ -429,6 +458,43 @@ def keys_apart(name):
     return rotate
 
 
+def rounded(inside, after):
+    def rotate(q, k):
+        return tuple(rotate_x(x.to(inside)).to(after) for x in (q, k))
+
+    return rotate
+
+
+def of_arrays(x, positions):
+    angle = np.tile(np.outer(positions, 1e4 ** (-np.arange(0, D, 2) / D)), 2)
+    a, b = np.split(x, 2, -1)
+    return x * np.cos(angle) + np.concatenate([-b, a], -1) * np.sin(angle)
+
+
+def of_two_arrays(q, k):
+    return tuple(of_arrays(x, np.arange(x.shape[-2])) for x in (q, k))
+
+
+TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+TYPED = [rounded(inside, after) for inside in TYPES for after in TYPES]
+TYPED += [of_arrays, of_two_arrays]
+
+
+@pytest.mark.parametrize("code", TYPED)
+def test_a_rotation_is_that_of_its_name_in_any_type_of_numbers(code):
+    assert pefourier.compare("rope", code, length=LENGTH, d=D).verdict == "the same"
+
+
+def unrotated(q, k):
+    return q, k
+
+
+@pytest.mark.parametrize("code", [unrotated, lambda x: x.flip(-1), lambda q, k: (2 * q, q + k)])
+def test_code_that_rotates_nothing_is_different(code):
+    assert pefourier.compare("rope", code, length=LENGTH, d=D).verdict == "different"
+    assert pefourier.check(code, length=LENGTH, d=D).distinct == 1
+
+
 def mixed_layouts(q, k):
     def rotated(x):
         angle = of(x).repeat_interleave(2, -1)
@@ -470,15 +536,23 @@ def growing(x):
     return rotate_x(x) * (1 + torch.arange(x.shape[-2]) / 10)[:, None]
 
 
-def unrotated(q, k):
-    return q, k
+def squared(q, k):
+    return rotate_x(q) + 1e-3 * q**2, rotate_x(k)
+
+
+def mixing(q, k):
+    return rotate_x(q) + 1e-3 * q.mean(0), rotate_x(k)
+
+
+def dropping(q, k):
+    return torch.nn.functional.dropout(rotate_x(q), 0.1), rotate_x(k)
 
 
 def endless(q, k):
     return tuple(rotate_x(x) / 0 for x in (q, k))
 
 
-NO_ROTATIONS = [by_factors, growing, unrotated, endless]
+NO_ROTATIONS = [by_factors, growing, squared, mixing, dropping, endless]
 
 
 @pytest.mark.parametrize("code", [*NO_ROTATIONS, heads_last])
