@@ -46,7 +46,8 @@ RULES = {  # that the numbers depend on and that differed in an earlier version
 }
 # the subject of a comparison, and options that do not change its numbers
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"device", "compile", "columns", "missing", *NOT_NUMBERS}
+APART |= {"device", "compile", "columns", "channels", "labels", "channels_first", "missing"}
+APART |= {*NOT_NUMBERS}
 
 
 @dataclass(frozen=True)
@@ -268,9 +269,9 @@ def remarks_on_task(task: Task) -> list[str]:
     """Remarks on a task before training: dropped and filled data, groups and classes."""
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
     facts: list[tuple[str, Any, dict[str, Any]]] = [
+        *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
         ("filled", task.filled, {"count": task.filled}),
-        *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
         ("times", task.times is not None, {}),
         ("uneven", task.uneven and task.times is None, {}),
         ("neither positive", task.balanced, {"names": join(task.classes)}),

@@ -63,15 +63,22 @@ class Options:
         tuple[str, ...],
         "NAME|PATH",
         f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; they require positions; "
-        f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
-        "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y, optionally groups "
-        "and times (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or "
-        "a .csv with columns time, series, label, optionally group, and channels. Repeatable.",
+        f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a .csv with columns "
+        "time, series, label and channels or with a series in each line, a folder with a .csv of "
+        "each series, .npz or .npy of X and y (or X_train, y_train, X_test, y_test; or rows and "
+        "label), a folder of NAME_TRAIN.ts and NAME_TEST.ts. Repeatable.",
     ] = ("order:length=24,noise=0.25",)
     data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
     stride: Annotated[int | None, "Rows between the starts of training windows."] = None
     columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
+    channels: Annotated[str | None, "A,B…", "Columns of channels (default: all)."] = None
+    labels: Annotated[
+        str | None, "FILE", "Labels of a folder's files, or of series: a .csv of name and label."
+    ] = None
+    channels_first: Annotated[
+        bool | None, "X is (n, channels, rows), or not (default: rows are the longer axis)."
+    ] = None
     missing: Annotated[Missing | None, "Fill missing numbers or drop rows (default: error)."] = None
     split: Annotated[Split, "How windows are split; random leaks, for comparison only."] = "blocks"
     positive: Annotated[

@@ -59,6 +59,7 @@ class DatasetPlan:
     split: str
     leaky: bool
     length: int  # rows of a window
+    channels: int
     d: int  # dimension of the model
     runs: int  # not yet trained
     finished: int  # stored already
@@ -112,6 +113,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         split=task.split,
         leaky=task.leaky,
         length=task.length,
+        channels=task.rows.shape[1],
         d=resolved.model.d,
         runs=unfinished,
         finished=len(keys & finished),
@@ -186,5 +188,6 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
         cells = [f"{sum(counts)} ({' / '.join(map(str, counts))})" for counts in parts]
         body.append([str(fold.fold), *cells])
     split = f"{plan.split}{', leaky' * plan.leaky}"
-    title = f"{plan.dataset}: windows, split {split}, of classes {' / '.join(plan.classes)}"
+    sizes = f"windows of {plan.length} rows and {plan.channels} channels"
+    title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
     return title, [["fold", *PARTS], *body]
