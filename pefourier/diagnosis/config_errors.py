@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, pi, sqrt
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.causes.pairs import shifted_waves, waves_differ
+from pefourier.causes.rope import Rope, is_rotation
 from pefourier.diagnosis.misreadings import layer_of, other_layers
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
+from pefourier.encodings.encoding import Encoding, Floats
 from pefourier.encodings.families.rotary import (
     SCALINGS,
     Head,
     rotation_if_any,
     rotation_of,
-    scaling_parameters,
 )
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.waves import Waves
@@ -63,27 +63,6 @@ class Misreading:
     changes: Mapping[str, tuple[Any, Any]]
     omega: Floats  # (m,)
     divisor: int = 1  # of the integer division of positions
-
-
-def is_rotation(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
-    """Whether an encoding rotates pairs with known settings."""
-    one_axis = isinstance(enc, DeclaredEncoding) and enc.measure.frequencies.ndim == 1
-    return enc.injection == "rotate" and one_axis and "scaling" in enc.params
-
-
-def has_settings(enc: Encoding) -> bool:
-    """Whether a base and a scaling define the frequencies of a rotation or of sinusoids."""
-    if enc.name == "sinusoidal":
-        return enc.params.get("divisor") == "d" and enc.params.get("times") is None
-    return is_rotation(enc) and enc.params.get("inv_freq") is None
-
-
-def meant_settings(enc: Encoding) -> dict[str, Any]:
-    """Return the settings from which a rotation can be rebuilt."""
-    if enc.name == "sinusoidal":
-        return {"d": enc.dim, "rho": enc.params["rho"], "partial": 1.0, "scaling": "none"}
-    scaling_keys = scaling_parameters(enc.params["scaling"])
-    return {key: enc.params[key] for key in ("d", "rho", "partial", "scaling", *scaling_keys)}
 
 
 def find_misreading(rotation: Encoding, pairs: Waves, observed: Waves) -> Cause | None:
@@ -134,8 +113,8 @@ def readings(rotation: Encoding, pairs: Waves, observed: Waves) -> Iterator[Misr
     omega = pairs.frequency
     yield from scaled_positions(omega, observed)
     yield from layers_read(rotation)
-    if has_settings(rotation):
-        settings = meant_settings(rotation)
+    if rope := Rope.of(rotation):
+        settings = rope.settings
         yield from at_other_lengths(settings, len(rotation), observed)
         yield from added_ntk(settings, len(rotation))
         yield from reread_with(

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from math import log
 from typing import Any
 
+from pefourier.causes.rope import Rope
 from pefourier.encodings import load
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
-from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
+from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import load_model, open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
 from pefourier.errors import PefourierError, shown
@@ -78,25 +79,21 @@ def scaling_of(enc: Encoding) -> str:
 
 
 def change_rotation(enc: Encoding, changes: Mapping[str, Any]) -> tuple[Floats, Mapping[str, Any]]:
-    """Return the frequencies of a rotation with changed settings, and these settings.
-
-    A given attention factor stays unless the scaling changes.
-    """
-    settings, changed = enc.params, {**enc.params, **changes}
-    if settings.get("inv_freq") is not None:
+    """Return the frequencies of a rotation with changed settings, and these settings."""
+    rope = Rope.of(enc)
+    if rope is None:
         if changes == {"scaling": "none"} and isinstance(enc, DeclaredEncoding):
-            return enc.measure.frequencies, settings  # a scaling, if any, is unknown
+            return enc.measure.frequencies, enc.params  # a scaling, if any, is unknown
         raise PefourierError(
             f"{' and '.join(changes)} cannot be changed: {shown(enc.spec)} lists its frequencies "
             f"instead of a base and a rotated fraction"
         )
-    omega, by_formula = rotation_of(changed, len(enc))
-    is_chosen = settings["attention_factor"] != rotation_of(settings, len(enc))[1]
-    if "attention_factor" in changes or not is_chosen or "scaling" in changes:
-        changed["attention_factor"] = changes.get("attention_factor") or by_formula
+    changed = rope.with_(**changes)
+    omega, factor = changed.rotation(len(enc))
+    settings = {**enc.params, **changed.settings, "attention_factor": factor}
     if "softmax_factor" in settings:
-        changed["softmax_factor"] = softmax_of(changed)
-    return omega, changed
+        settings["softmax_factor"] = softmax_of(settings)
+    return omega, settings
 
 
 def load_like(enc: Encoding, spec: str, length: int, d: int) -> Encoding:

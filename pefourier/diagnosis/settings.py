@@ -2,37 +2,36 @@
 
 Conventions
 -----------
-Settings are the parameters of ``rope``. A setting that differs is omitted if it does not matter: a
-rotation with this setting of the first and all others of the second has the frequencies of the
-second. This must hold at the compared length and where a scaling begins to act. A scaling
-counts as one setting. Two scalings are equal if they divide each frequency by the same number, as
-the factors in a .gguf file may.
+Settings are the parameters of ``rope``, see `pefourier.causes.rope`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from pefourier.causes.rope import (
+    ROUNDED,
+    Rope,
+    are_close,
+    both_at,
+    is_rotation,
+    lengths_of_interest,
+)
 from pefourier.diagnosis.config_errors import (
     CONFIG_ERRORS,
     SEARCHED,
     Cause,
-    has_settings,
-    meant_settings,
 )
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding, Floats
-from pefourier.encodings.families.rotary import rotation_if_any, scaling_parameters
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.writing.files import read_toml
 
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
-ROUNDED = 1e-6  # relative tolerance, for numbers in float32
-BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
 NEIGHBOURS = "interleaved"
-BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
 LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
 LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
 LABELS |= {"query_divisor": "divisor of the distances of query i:"}
@@ -65,63 +64,17 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
 
     The interleaved layout that llama.cpp's converter gives a model in halves does not count.
     """
-    always = dict.fromkeys(("layout", "attention_factor"))  # in one order
-    first, second = (
-        meant_settings(enc) | {key: enc.params.get(key) for key in always} for enc in (a, b)
-    )
-    pairs = {key: (first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))}
-    changes: dict[str, tuple[Any, Any]] = {
-        key: pair for key, pair in pairs.items() if pair[0] != pair[1]
-    }
-    if are_close(changes.get("attention_factor")):
-        del changes["attention_factor"]
+    ropes = Rope.of(a), Rope.of(b)
+    changes = ropes[0].diff(ropes[1], min(len(a), len(b))) if ropes[0] and ropes[1] else {}
+    for key in ("layout", "attention_factor"):
+        pair = (a.params.get(key), b.params.get(key))
+        if pair[0] != pair[1] and not (key == "attention_factor" and are_close(pair)):
+            changes[key] = pair
     sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
-    if dict(zip(sources, pairs["layout"], strict=True)) == {"config": "halves", "gguf": NEIGHBOURS}:
-        changes.pop("layout", None)
-    scaling_keys = {key for kind in changes.get("scaling", ()) for key in scaling_parameters(kind)}
-    scaling_keys = scaling_keys - always.keys() | ({"scaling"} & changes.keys())
-    lengths = lengths_of_interest(a, b)
-    for group in ([scaling_keys] if scaling_keys else []) + [
-        {key} for key in changes.keys() - scaling_keys - always.keys() - {"d"}
-    ]:
-        mixed = first | {key: second.get(key) for key in changes.keys() - group}
-        is_scaling = group is scaling_keys
-        own = first if is_scaling else mixed
-        if all(
-            are_close(frequencies_of_both(n, own, second, relative=is_scaling)) for n in lengths
-        ):
-            changes = {key: pair for key, pair in changes.items() if key not in group}
+    layouts = changes.get("layout", ())
+    if dict(zip(sources, layouts, strict=False)) == {"config": "halves", "gguf": NEIGHBOURS}:
+        del changes["layout"]
     return changes
-
-
-def frequencies_of_both(
-    length: int, first: Mapping[str, Any], second: Mapping[str, Any], *, relative: bool = False
-) -> list[Floats] | None:
-    """Return the frequencies of two settings, or the factors of their scalings if `relative`.
-
-    None if settings are inconsistent or the numbers of pairs differ.
-    """
-    settings = [first, second]
-    settings += [{**values, "scaling": "none"} for values in settings] if relative else []
-    rotations = [rotation_if_any(values, length) for values in settings]
-    omega = [rotation[0] for rotation in rotations if rotation is not None]
-    if len(omega) < len(settings) or len({*map(len, omega)}) > 1:
-        return None
-    return [omega[0] / omega[2], omega[1] / omega[3]] if relative else omega
-
-
-def are_close(pair: Sequence[Any] | None) -> bool:
-    """Whether two numbers, or lists of equal length, agree within float32 rounding."""
-    return pair is not None and np.allclose(pair[0], pair[1], rtol=ROUNDED, atol=0)
-
-
-def lengths_of_interest(*encodings: Encoding) -> list[int]:
-    """Return the compared length and the lengths around which scalings change frequencies."""
-    lengths = {min(map(len, encodings))}
-    for enc in encodings:
-        if enc.params["scaling"] in BY_LENGTH:
-            lengths |= {int(enc.params["original"] * k + extra) for k, extra in BEYOND}
-    return sorted(lengths)
 
 
 def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None:
@@ -129,10 +82,12 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
 
     Scalings that depend on the length change at an original length; both sides of it are tried.
     """
-    if not all(has_settings(enc) and enc.name != "sinusoidal" for enc in (a, b)):
+    first, second = Rope.of(a), Rope.of(b)
+    if first is None or second is None or not (is_rotation(a) and is_rotation(b)):
         return None
-    compared, lengths = min(len(a), len(b)), lengths_of_interest(a, b)
-    pairs = {n: frequencies_of_both(n, meant_settings(a), meant_settings(b)) for n in lengths}
+    compared = min(len(a), len(b))
+    lengths = lengths_of_interest(compared, first, second)
+    pairs = {n: both_at(n, first.settings, second.settings) for n in lengths}
     differs = {
         n: ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair
     }

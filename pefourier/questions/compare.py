@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from pefourier.causes.biases import in_words
 from pefourier.causes.pairs import PairDifference, frequencies_apart
-from pefourier.diagnosis.config_errors import CONFIG_ERRORS, Cause, is_rotation
+from pefourier.causes.rope import is_rotation
+from pefourier.diagnosis.config_errors import CONFIG_ERRORS, Cause
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import (
     describe_changes,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pefourier.diagnosis.settings import BY_LENGTH
+from pefourier.causes.rope import BY_LENGTH
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import Domain
 from pefourier.encodings.encoding import BiasEncoding, Encoding, OperatorEncoding

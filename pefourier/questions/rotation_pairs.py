@@ -15,12 +15,11 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.causes.pairs import in_one_order, list_differences, pairs_apart
+from pefourier.causes.rope import Rope, is_rotation
 from pefourier.diagnosis.config_errors import (
     Cause,
     find_misreading,
     geometric_rotation,
-    has_settings,
-    is_rotation,
 )
 from pefourier.diagnosis.row_positions import PositionRun
 from pefourier.diagnosis.settings import settings_cause
@@ -217,7 +216,7 @@ def transform_of_pairs(
 
 def are_known(first: Encoding, second: Encoding) -> bool:
     """Whether both are rotations defined by settings."""
-    return all(is_rotation(enc) and has_settings(enc) for enc in (first, second))
+    return all(is_rotation(enc) and Rope.of(enc) for enc in (first, second))
 
 
 def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:

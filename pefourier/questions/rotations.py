@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pefourier.causes.rope import Rope
 from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
-from pefourier.encodings import build
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     first_below,
@@ -35,7 +35,7 @@ from pefourier.encodings.attention_decay import (
 )
 from pefourier.encodings.domain import Bools, distinct
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
-from pefourier.encodings.families.rotary import rotation_of, scaling_parameters
+from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
 from pefourier.errors import PefourierError, shown, unknown
@@ -325,29 +325,24 @@ def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[
 
 def frequencies_before_scaling(enc: DeclaredEncoding) -> Floats:
     """Frequencies of the same rotation without its scaling, as before context extension."""
-    params = enc.params
-    if params.get("inv_freq") is not None:  # their scaling, if any, is unknown
-        return enc.measure.frequencies
-    settings = {key: params[key] for key in ("rho", "layout", "partial")}
-    scaling = {"scaling": "proportional"} if params["scaling"] == "proportional" else {}
-    plain = build("rope", length=len(enc), d=params["d"], **settings, **scaling)
-    return as_rotation(plain).measure.frequencies
+    rope = Rope.of(enc)
+    return enc.measure.frequencies if rope is None else rope.unscaled.frequencies(len(enc))
 
 
 def frequencies_at(enc: DeclaredEncoding, length: int) -> Floats:
     """Frequencies of a rotation at a length, with its scaling."""
-    if not has_many(enc, length) and not has_many(enc, len(enc)):
+    rope = Rope.of(enc)
+    if rope is None or not (has_many(enc, length) or has_many(enc, len(enc))):
         return enc.measure.frequencies
-    frequencies: Floats = rotation_of(enc.params, length)[0]
-    return frequencies
+    return rope.frequencies(length)
 
 
 def has_many(enc: Encoding, length: int) -> bool:
     """Whether frequencies vary with the length up to a given length: dynamic, longrope."""
-    if enc.params.get("inv_freq") is not None or enc.params["scaling"] == "none":
+    rope = Rope.of(enc)
+    if rope is None or rope.scaling == "none":
         return False
-    short, long = (rotation_of(enc.params, n)[0] for n in (1, length))
-    return not np.array_equal(short, long)
+    return not np.array_equal(rope.frequencies(1), rope.frequencies(length))
 
 
 def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
