@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from pefourier.encodings import families  # noqa: F401 (fills the registry)
-from pefourier.encodings.checks import check_count
+from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
@@ -404,6 +404,7 @@ def load_file(spec: str, length: int | None) -> Encoding:
         params = {"length": bias.shape[-1], "d": bias.shape[-3], "path": path, "array": stored.name}
         return from_bias(bias, spec, eps=stored.eps, origin="file", params=params, spec=spec)
     table = rows_up_to(stored.vectors, length, shown(spec))
+    check_size(f"a table of {shown(spec)}", *table.shape, limit=NUMBERS)
     array = stored.name if stored.chosen else key or None
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = [code for code, name in NAMED.items() if re.search(name, stored.name)]

@@ -8,13 +8,14 @@ trusted for allocations, and only tensors are unpickled. Damaged files raise Val
 import io
 import json
 import math
+import mmap
 import os
 import pickle
 import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -97,24 +98,73 @@ class Stored:
             raise PefourierError(
                 f"{file} holds {self.label(name)} of {shown(self.kind)[1:-1]}; expected {expected}"
             )
-        need = math.prod(self.shape) * (np.dtype(dtype).itemsize if dtype else self.width)
-        if mapping and self.mapped is not None and dtype in (None, self.kind) and need > SUSPECT:
+        is_mapped = mapping and self.mapped is not None and dtype in (None, self.kind)
+        if is_mapped and self.mapped and self.need(dtype) > SUSPECT:
             return self.mapped()
-        if need > limit or need > max(SUSPECT, RATIO * self.file_bytes):
-            way_out = "; use a .npy file of float32, which has no limit" if mapping else ""
-            raise PefourierError(
-                f"{file} has {self.file_bytes} bytes for an array that takes {need}; the limits "
-                f"are {limit} and, above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
-            )
+        way_out = "; use a .npy file of float32, which has no limit" if mapping else ""
+        check_memory(file, [self], dtype, limit, way_out)
         with np.errstate(all="ignore"):  # a long double may become infinite, and is refused later
             array = self.copied()
             if array.dtype.kind == "U":
                 check_text(array)
             return array.astype(dtype, copy=False) if dtype else array
 
+    def need(self, dtype: str | None = None) -> int:
+        """Return the bytes of the array in memory, in its own type or as `dtype`."""
+        return math.prod(self.shape) * (np.dtype(dtype).itemsize if dtype else self.width)
+
     def label(self, name: str) -> str:
         """Return a name and the shape."""
         return f"{shown(name) if name else 'an array'} {self.shape}"
+
+
+def check_memory(
+    file: str,
+    arrays: Iterable[Stored],
+    dtype: str | None = None,
+    limit: int = MEMORY,
+    way_out: str = "",
+) -> None:
+    """Refuse arrays that are too large to be read together, by the header of their file.
+
+    Readers call this before they load an array: with all arrays that are in memory at a time, and
+    with the type in which they work. No data are read. An archive of a few kB may declare
+    gigabytes, so arrays above 256 MiB may take at most 100 times their bytes in the file.
+
+    Parameters
+    ----------
+    file : str
+        The file in errors, such as `ArrayFile.label`.
+    arrays : iterable of Stored
+        The arrays, such as the values of `ArrayFile.arrays`.
+    dtype : str, optional
+        The type of the numbers in memory. Default: the type of each array.
+    limit : int
+        Bytes in memory.
+    way_out : str
+        What to do instead, the end of the message.
+
+    Raises
+    ------
+    PefourierError
+        If the arrays take more than `limit` bytes, or too many for their file.
+
+    Examples
+    --------
+    >>> ids = Stored((2**28,), "int8", 1, 300_000, np.empty)
+    >>> check_memory("'ids.npz'", [ids], limit=2**29)
+    >>> check_memory("'ids.npz'", [ids], "int64", limit=2**29)
+    Traceback (most recent call last):
+    pefourier.errors.PefourierError: 'ids.npz' has 300000 bytes for arrays that take 2147483648; \
+the limits are 536870912 and, above 268435456, 100 times the bytes in the file
+    """
+    arrays = list(arrays)
+    need, has = sum(x.need(dtype) for x in arrays), sum(x.file_bytes for x in arrays)
+    if need > limit or need > max(SUSPECT, RATIO * has):
+        raise PefourierError(
+            f"{file} has {has} bytes for arrays that take {need}; the limits are {limit} and, "
+            f"above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
+        )
 
 
 @dataclass(frozen=True)
@@ -182,7 +232,7 @@ NPY: Any = np.lib.format  # has no type annotations
 read_npy_array: Callable[[Any], NDArray[Any]] = partial(
     NPY.read_array, allow_pickle=False, max_header_size=LONGEST_NPY
 )
-NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
+NPY_MAGIC, ZIP_MAGIC, PICKLE_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"\x80"
 DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers raise ValueError
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
@@ -321,9 +371,12 @@ def reads_as_number(cell: str) -> bool:
 
 def read_torch(stream: BinaryIO) -> dict[str, Stored]:
     """Return the tensors of a torch.save file by dotted names; refuse other Python objects."""
+    magic = stream.read(4)
+    zipped = magic == ZIP_MAGIC
+    if not zipped and magic[:1] != PICKLE_MAGIC:
+        raise ValueError("it is neither an archive nor a pickle as torch.save writes it")
     import torch
 
-    zipped = stream.read(4) == ZIP_MAGIC
     if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
         raise ValueError("it holds compressed parts, which torch.save never writes")
     size = stream.seek(0, os.SEEK_END)
@@ -331,8 +384,10 @@ def read_torch(stream: BinaryIO) -> dict[str, Stored]:
     if not zipped and size > LARGEST_LEGACY:
         raise ValueError(f"it has {size} bytes in the format of torch before 1.6")
     stream.seek(0)
-    # the old format is read from memory: given a file, torch would also look for archives in it
-    source = stream.name if mapped else stream if zipped else io.BytesIO(stream.read())
+    # the old format is read from a map: given a file, torch would also look for archives in it
+    source: Any = stream.name if mapped else stream
+    if not zipped and not isinstance(stream, io.BytesIO):
+        source = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     try:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except DAMAGED as error:
@@ -385,7 +440,9 @@ def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
     if length > LONGEST_HEADER:
         raise ValueError(f"it has a header of {length} bytes; the limit is {LONGEST_HEADER}")
     try:
-        header = json.loads(stream.read(length).decode(), object_pairs_hook=named_once)
+        first = stream.read(1)  # a sparse file declares a long header of zeros
+        text = (first + stream.read(length - 1 if first == b"{" else 0)).decode()
+        header = json.loads(text, object_pairs_hook=named_once)
         header.pop("__metadata__", None)
         return {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
     except (TypeError, LookupError, AttributeError, RecursionError, json.JSONDecodeError) as error:
@@ -403,7 +460,10 @@ def named_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
     """Describe a tensor from its header entry; the data of the file start at byte `start`."""
-    shape, (begin, end), type_name = entry["shape"], entry["data_offsets"], entry["dtype"]
+    shape, type_name, offsets = entry["shape"], entry["dtype"], entry["data_offsets"]
+    if len(offsets) != 2:
+        raise ValueError(f"data_offsets of an array has {len(offsets)} numbers; expected 2")
+    begin, end = offsets
     kind, raw = SAFETENSORS.get(type_name, (f"type {type_name}", "u1"))
     is_known, dtype, decode = type_name in SAFETENSORS, np.dtype(raw), DECODERS.get(kind)
     check_shape([begin, end], 0, 0)

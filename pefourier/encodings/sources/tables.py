@@ -55,7 +55,7 @@ from pefourier.writing.files import (
 )
 
 AT_ONCE = 2**18  # numbers in a block; larger blocks are slow because of page faults
-MOST_IDS = 2**24  # size of an array up to which it is tested for position ids
+MOST_IDS = 2**22  # size of an array up to which it is tested for position ids
 MOSTLY, FEWEST_TOKENS = 0.5, 4  # least share of steps by 1 between ids; least tokens in a row
 STREAMED = ("", ".npy", ".csv", ".txt")  # suffixes that may be a pipe
 

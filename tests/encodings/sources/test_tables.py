@@ -3,9 +3,11 @@
 import io
 import os
 import re
+import struct
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 import zipfile
 from contextlib import contextmanager, suppress
@@ -155,6 +157,26 @@ def test_bombs_are_refused_before_they_expand():
         for dtype, size in {"i1": 1, ">f4": 4}.items():
             np.lib.format.open_memmap("x.npy", "w+", dtype, (2**17, 2**15)).flush()
             assert str(2**32 * max(size, 8 // size)) in refused("x.npy")
+
+
+HEADS = {  # the first bytes of sparse files of 2 GiB
+    **dict.fromkeys(("x.pt", "x.npz", "x.csv", "x.npy", "x.gguf", "x.json", "x.safetensors"), b""),
+    "old.pt": b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
+    "long.safetensors": (9 * 10**7).to_bytes(8, "little"),
+    "ints.npy": npy_bytes(HEADER.replace(b"<f8", b"|i1").replace(b"5, 3", b"65536, 32764")),
+    "many.npy": npy_bytes(HEADER.replace(b"<f8", b"<f2").replace(b"5, 3", b"32768, 32769")),
+    "texts.gguf": b"GGUF" + struct.pack("<IQQQcIIQ", 3, 0, 1, 1, b"a", 9, 8, 2**22 + 1),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_sparse_files_are_refused_by_their_headers(name):
+    put(name, HEADS[name])
+    os.truncate(name, 2**31 + 2**20)
+    before = time.process_time()
+    with memory_below(2e8), pytest.raises(PefourierError):
+        load(name)
+    assert time.process_time() - before < 1
 
 
 def fed(content, *arguments):
