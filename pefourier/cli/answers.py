@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pefourier.cli.options import EncodingOptions, FigureOptions, File, OutputOptions
+from pefourier.cli.options import AnswerOptions, EncodingOptions, FigureOptions, File, OutputOptions
 from pefourier.cli.process import note
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
@@ -121,7 +121,7 @@ def answer_specs(
     kind: type[Result],
     question: Callable[..., Any],
     options: EncodingOptions,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     *,
     check: Callable[[Page, Results], Page] = lambda page, _: page,

@@ -18,12 +18,12 @@ from pefourier.cli.answers import (
     write_text,
 )
 from pefourier.cli.options import (
+    AnswerOptions,
     EncodingOptions,
     FigureOptions,
     File,
     Gates,
     Lattice,
-    OutputOptions,
     Points,
     Sides,
     Sigma,
@@ -60,7 +60,7 @@ class DensityOptions:
 @register("spectrum")
 def spectrum(
     options: EncodingOptions,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     density: DensityOptions,
     axis: Annotated[
@@ -88,7 +88,7 @@ def spectrum(
 @register("reconstruct")
 def reconstruct(
     options: EncodingOptions,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     density: DensityOptions,
     pos: Points = None,
@@ -114,7 +114,7 @@ def reconstruct(
 @register("check-faithful")
 def check_faithful(
     options: EncodingOptions,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     required: Requirements,
     require: Annotated[Rung | None, "Exit with status 1 if a verdict is lower."] = None,
@@ -162,7 +162,7 @@ def check_faithful(
 @register("compare")
 def compare(
     options: EncodingOptions,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     tolerance: Annotated[
         float | None,
@@ -237,7 +237,7 @@ def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
 
 
 @register("relations")
-def relations(options: EncodingOptions, output: OutputOptions, figure: FigureOptions) -> None:
+def relations(options: EncodingOptions, output: AnswerOptions, figure: FigureOptions) -> None:
     """Show how the vectors of positions relate to each other.
 
     Shows inner products by lag, whether one matrix maps every vector to the next, and whether

@@ -16,13 +16,13 @@ from pefourier.cli.answers import (
 )
 from pefourier.cli.options import (
     SHORT_NAMES,
+    AnswerOptions,
     Count,
     Dimension,
     FigureOptions,
     File,
     Gates,
     Length,
-    OutputOptions,
     Paths,
     Prefix,
     Sides,
@@ -85,7 +85,7 @@ class Reach:
 @register("context")
 def context(
     *,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     required: ModelRequirements,
     reach: Reach,
@@ -180,7 +180,7 @@ class Batch:
 
 @register("positions")
 def positions(
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     batch: Batch,
     ids: Annotated[
@@ -243,7 +243,7 @@ class Weights:
 @register("usage")
 def usage(
     *,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     weights: Weights,
     model: Annotated[
@@ -314,7 +314,7 @@ class Extent:
 
 @register("design")
 def design(
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     extent: Extent,
     choice: Criteria,
@@ -359,7 +359,7 @@ def design(
 @register("resize")
 def resize(
     *,
-    output: OutputOptions,
+    output: AnswerOptions,
     figure: FigureOptions,
     spec: Annotated[str, Argument(metavar="TABLE"), "Table on a grid, or SPEC of such a table."],
     old: Annotated[

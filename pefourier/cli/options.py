@@ -241,6 +241,10 @@ class OutputOptions:
         """Name of the form, a key of `forms.FORMS`."""
         return [*self.forms, "text"][0]
 
+    def words(self, page: "Page") -> str:
+        """Return the text of a page, below its conclusion."""
+        return page.words()
+
     def print(self, page: "Page") -> None:
         """Print a page in its form; on a terminal, curves precede the numbers."""
         from pefourier.report.forms import FORMS
@@ -249,11 +253,24 @@ class OutputOptions:
             say(FORMS[self.name](page))
             return
         colour = takes_colours(sys.stdout)
-        conclusion, words = map(printable_lines, (page.conclusion(), page.words()))
+        conclusion, words = map(printable_lines, (page.conclusion(), self.words(page)))
         if conclusion:
             conclusion += "\n"  # followed by an empty line
         chart = page.chart(colour=colour) if page.chart and draws_dots(sys.stdout) else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
+
+
+@dataclass(eq=False, repr=False)
+class AnswerOptions(OutputOptions):
+    """Form of an answer with measurements."""
+
+    full: Annotated[bool, "Print all measurements, not only those that the verdict rests on."] = (
+        False
+    )
+
+    def words(self, page: "Page") -> str:
+        """Return the text of a page, below its conclusion: short unless all is requested."""
+        return page.words() if self.full or page.short is None else page.short()
 
 
 class Sizes(TypedDict):

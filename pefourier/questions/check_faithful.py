@@ -127,6 +127,22 @@ class Faithfulness(Result):
             "phase error (rad)": "loss.max_phase_error",
         }
     }
+    short: ClassVar[dict[str, tuple[str, ...]]] = {
+        "shown": (
+            "identified as",
+            "grid",
+            "positions",
+            "dimensions",
+            "distinct vectors",
+            "distinct up to (positions)",
+            "period of the vectors",
+            "smallest distance",
+            "closest pair",
+            "rank",
+            "condition number",
+            "error of reading rows and columns",
+        ),
+    }
 
     length: int
     dimension: int

@@ -205,6 +205,30 @@ class Context(Result):
         "slope_lines": {"heads": "numbers", "slopes": "values"},
         "readings": {"cosine falls below": "level", "from position": "position"},
     }
+    short: ClassVar[dict[str, tuple[str, ...]]] = {
+        "shown": (
+            "positions",
+            "trained length",
+            "stated length",
+            "direct reach (widest window)",
+            "rows of the table",
+            "identical from distance",
+            "base",
+            "scaling",
+            "pairs at unseen angles",
+        ),
+        "all_bands": (
+            "rotation",
+            "band",
+            "pairs",
+            "wavelengths",
+            "divided by",
+        ),
+        "readings": (
+            "cosine falls below",
+            "from position",
+        ),
+    }
 
     layers: tuple[Layers, ...]
     rotations: tuple[Rotation, ...]

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, inf, pi
+from math import ceil, inf, log, pi
 from operator import ge, le
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -62,6 +62,7 @@ BY_TABLE: dict[
     "stable_rank": lambda c: (c.stable_rank,),
     "condition": lambda c: (-(c.condition_number or np.inf),),
 }
+MOST_NEIGHBOURS = 3  # of the best candidates, in the short answer
 ROWS = 15  # candidates in the printed table; a third of that for each axis of a grid
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -136,6 +137,16 @@ class Design(Result):
             "best by": "best_by",
         }
     }
+    short: ClassVar[dict[str, dict[str, str]]] = {
+        "nearest_rows": {
+            "base": "base",
+            "best by": "best_by",
+            "smallest distance": "min_distance",
+            "rank": "rank",
+            "condition number": "condition_number",
+            "first negative lag": "bound",
+        }
+    }
 
     length: int
     d: int
@@ -184,6 +195,14 @@ class Design(Result):
         """Candidates to print: first those that are best for a criterion, then others."""
         chosen = sorted(self.candidates, key=lambda c: not c.best_by)
         return sorted(chosen[: ROWS // 3 if self.axis else ROWS], key=lambda c: c.rho)
+
+    @property
+    def nearest_rows(self) -> list[Candidate]:
+        """The best candidates, and at most three others with the nearest bases."""
+        best = [c for c in self.candidates if c.best_by]
+        others = [c for c in self.candidates if not c.best_by]
+        near = sorted(others, key=lambda c: min((abs(log(c.rho / b.rho)) for b in best), default=0))
+        return sorted([*best, *near[:MOST_NEIGHBOURS]], key=lambda c: c.rho)
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each candidate."""

@@ -141,6 +141,20 @@ class Extensions(Result):
         },
         "scaled": {"way": "name", "spec": "spec"},
     }
+    short: ClassVar[dict[str, tuple[str, ...]]] = {
+        "shown": (
+            "layers",
+            "trained length",
+            "positions",
+        ),
+        "candidates": (
+            "scaling",
+            "factor",
+            "base",
+            "unseen angles",
+            "cosine < .99",
+        ),
+    }
 
     name: str  # the type of layer that is extended; empty for the whole model
     trained: int

@@ -195,6 +195,15 @@ class Reconstructions(Result):
             "linear inverse error": "inverse_error",
         }
     }
+    short: ClassVar[dict[str, tuple[str, ...]]] = {
+        "reconstructions": (
+            "position",
+            "peak",
+            "width",
+            "points at half height or more",
+            "error",
+        ),
+    }
 
     lattice: int | tuple[int, ...]
     sigma: float

@@ -186,6 +186,25 @@ class Resizing(Result):
         },
         "unseen": {"axis": "axis", "pairs": "pairs", "pairs at unseen angles": "unseen"},
     }
+    short: ClassVar[dict[str, tuple[str, ...]]] = {
+        "shown": (
+            "from",
+            "to",
+            "method",
+            "written to",
+        ),
+        "states": (
+            "table",
+            "RMS norm",
+            "distinct vectors",
+            "smallest distance / RMS norm",
+        ),
+        "unseen": (
+            "axis",
+            "pairs",
+            "pairs at unseen angles",
+        ),
+    }
 
     old: tuple[int, ...] = field(metadata={"told": "from"})
     new: tuple[int, ...] = field(metadata={"told": "to"})

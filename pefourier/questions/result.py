@@ -34,6 +34,8 @@ class Result:
     command: ClassVar[str]
     verdicts: ClassVar[Mapping[str, Verdict]]  # sentences of each verdict
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: field, labels, fields
+    # without --full: labels of rows ("shown"), labels or columns of tables; all if it is empty
+    short: ClassVar[Mapping[str, Iterable[str] | Mapping[str, str]]] = {}
     on_grid: ClassVar[bool] = False  # whether points have several axes
     encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata=HIDDEN)
 

@@ -160,6 +160,17 @@ class Spectrum(Result):
         "share of aliased frequencies": "aliased",
         "largest step (rad)": "largest_step",
     }
+    short: ClassVar[dict[str, tuple[str, ...]]] = {
+        "shown": (
+            "source of frequencies",
+            "frequencies",
+            "energy at frequency 0",
+            "mean frequency (rad)",
+            "95% of energy at or below (rad)",
+            "A2 (1 = aligned with one axis)",
+            "A4 (1 = aligned with two axes)",
+        ),
+    }
 
     lattice: int | tuple[int, ...]
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed

@@ -24,6 +24,7 @@ from pefourier.writing.text import (
     capital,
     fill,
     in_html,
+    is_for_document,
     number,
     paragraph,
     printable,
@@ -36,6 +37,8 @@ LEADING = ("error", "warning")  # severities of findings in a conclusion, worst 
 MOST_LEADING = 2
 SENTENCE = 180  # characters of a conclusion in one line
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
+MOST_LINES = 12  # of measurements of an encoding, without --full
+MORE = "Pass --full for all measurements.\n"
 
 
 @dataclass(frozen=True)
@@ -80,15 +83,92 @@ def cell_of(value: Any) -> Any:
 def text_of(answers: Sequence[Answer]) -> str:
     """Return the text of answers: rows with a column per encoding, tables, findings."""
     answers = list(map(with_all_names, answers))
-    rows = shown_rows(answers)
-    parts = []
+    tables = [*tables_of_rows(answers, shown_rows(answers)), *listed_tables(answers)]
+    return "\n".join(map(table_text, tables)) + "".join(map(findings_text, answers))
+
+
+def short_text_of(answers: Sequence[Answer]) -> str:
+    """Return the rows and tables that the verdict rests on, in few lines, and the findings.
+
+    The class of a result lists them in `short`: labels of rows under "shown", and columns of tables
+    by field, with the most important first. Rows that do not fit are left out.
+    """
+    answers = list(map(with_all_names, answers))
+    rows, kind = shown_rows(answers), type(answers[0].result)
+    short = kind.short or {"shown": rows, **kind.listed}
+    tables: list[Table] = []
+    for field, labels in short.items():
+        if field == "shown":
+            chosen = {label: rows[label] for label in labels if label in rows}
+            tables += tables_of_rows(answers, chosen)
+        else:
+            tables += listed_tables(answers, {field: labels})
+    parts, room, is_all = [], MOST_LINES * len(answers) - 1, not kind.short
+    for table in tables:
+        text, count = fitting_text(table, room)
+        is_all = is_all and count == len(table.rows)
+        parts += [text] if text else []
+        room -= text.count("\n")
+    more = "" if is_all else MORE
+    return "\n".join(parts) + more + "".join(map(findings_text, answers))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, the header first."""
+
+    rows: Sequence[Sequence[str]]
+    has_encodings: bool  # a column for each; otherwise the first column names the encoding
+    label: str | None  # of the only encoding, which the conclusion names
+
+
+def fitting_text(table: Table, room: int) -> tuple[str, int]:
+    """Return as much of a table as fits in some lines, without a second part; and its rows."""
+    text = table_text(table)
+    while "\n\n" in text and not table.has_encodings:
+        table = replace(table, rows=[row[:-1] for row in table.rows])
+        text = table_text(table)
+    for count in range(len(table.rows), 1, -1):
+        text = table_text(replace(table, rows=table.rows[:count]))
+        if text.count("\n") <= room:
+            return text, count
+    return "", 0
+
+
+def table_text(table: Table) -> str:
+    """Align a table; outside documents, what all rows have in common is named once above them."""
+    if is_for_document():
+        return aligned(table.rows)
+    if table.has_encodings:
+        return aligned(table.rows[table.label is not None :])
+    columns = [c for c in zip(*table.rows, strict=True) if set(c[1:]) != {table.label}]
+    common = [c for c in columns if len(set(c[1:])) == 1 and len(c) > 2]
+    varying = [c for c in columns if c not in common]
+    if len(varying) < 2:
+        common, varying = [], columns
+    said = ", ".join(f"{name}: {value}" for name, value, *_ in common)
+    rows = list(map(list, zip(*varying, strict=True)))
+    return paragraph(said, "  ") * bool(said) + aligned(rows, key_count(rows))
+
+
+def key_count(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of first columns that tell all rows apart, at most three.
+
+    >>> key_count([["layers", "band", "n"], ["all", "kept", "1"], ["all", "blended", "1"]])
+    2
+    """
+    counts = range(1, min(3, len(rows[0]) - 1) + 1)
+    return next((k for k in counts if len({tuple(row[:k]) for row in rows}) == len(rows)), 1)
+
+
+def tables_of_rows(answers: Sequence[Answer], rows: Mapping[str, Sequence[Any]]) -> Iterator[Table]:
+    """Yield tables with a column per encoding, a few side by side."""
+    label = answers[0].encoding.label if len(answers) == 1 else None
     for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
         columns = slice(start, start + COLUMNS_ACROSS)
         head = ["", *(a.encoding.label for a in answers[columns])]
-        body = ([label, *map(number, values[columns])] for label, values in rows.items())
-        parts.append(aligned([head, *body]))
-    parts += listed_tables(answers)
-    return "\n".join(parts) + "".join(map(findings_text, answers))
+        body = ([name, *map(number, values[columns])] for name, values in rows.items())
+        yield Table([head, *body], has_encodings=True, label=label)
 
 
 def with_all_names(answer: Answer) -> Answer:
@@ -118,23 +198,42 @@ def value_at(value: Any, path: str) -> Any:
     return value
 
 
-def listed_tables(answers: Sequence[Answer]) -> Iterator[str]:
+def listed_tables(
+    answers: Sequence[Answer], chosen: Mapping[str, Iterable[str]] | None = None
+) -> Iterator[Table]:
     """Yield tables of fields with several dataclasses, joined over encodings with equal columns.
 
-    Empty columns are left out.
+    Empty columns are left out. `chosen` has other columns by field: labels alone, or with fields.
     """
-    tables = ((field, tuple(c)) for a in answers for field, c in a.result.listed.items())
-    for field, labels in dict.fromkeys(tables):
-        rows = []
-        for a in answers:
-            columns = a.result.listed.get(field, {})
-            for item in getattr(a.result, field) if tuple(columns) == labels else ():
-                cells = (cell_of(value_at(item, path)) for path in columns.values())
+    label = answers[0].encoding.label if len(answers) == 1 else None
+    columns = [columns_of(a.result.listed, chosen) for a in answers]
+    for field, paths in dict.fromkeys(
+        (f, tuple(c.items())) for by in columns for f, c in by.items()
+    ):
+        rows = [["encoding", *(name for name, _ in paths)]]
+        for a, by_field in zip(answers, columns, strict=True):
+            is_same = tuple(by_field.get(field, {}).items()) == paths
+            for item in getattr(a.result, field) if is_same else ():
+                cells = (cell_of(value_at(item, path)) for _, path in paths)
                 rows.append([a.encoding.label, *map(number, cells)])
-        table = zip(*[["encoding", *labels], *rows], strict=True)
-        filled = [column for column in table if set(column[1:]) != {"–"}]
-        if rows:
-            yield aligned(list(map(list, zip(*filled, strict=True))), keys=2)
+        filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
+        if len(rows) > 1:
+            table = list(map(list, zip(*filled, strict=True)))
+            yield Table(table, has_encodings=False, label=label)
+
+
+def columns_of(
+    listed: Mapping[str, Mapping[str, str]], chosen: Mapping[str, Iterable[str]] | None
+) -> Mapping[str, Mapping[str, str]]:
+    """Return the columns of each table, or those that are chosen."""
+    return (
+        listed
+        if chosen is None
+        else {
+            field: labels if isinstance(labels, Mapping) else {k: listed[field][k] for k in labels}
+            for field, labels in chosen.items()
+        }
+    )
 
 
 def findings_text(answer: Answer) -> str:
@@ -210,6 +309,7 @@ def page_of(kind: type[Any], outcomes: Sequence[Answer | Refusal], **drawing: An
     return Page(
         kind.command,
         words=partial(text_of, answers),
+        short=partial(short_text_of, answers),
         records=lambda: (
             record_of(entry) if isinstance(entry, Answer) else fields_of(entry)
             for entry in outcomes
@@ -254,5 +354,5 @@ linear layer can read all positions back without amplifying noise.>
 def as_html(result: Any) -> str:
     """Return the output of the command as HTML, for notebooks."""
     answer = answer_of(result)
-    words = f"{conclusion_of(answer)}\n{text_of([answer])}"
+    words = f"{conclusion_of(answer)}\n{short_text_of([answer])}"
     return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))

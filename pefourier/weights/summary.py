@@ -12,6 +12,7 @@ from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import number, ranges
 
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
+STRONGEST = 3  # pairs in the short answer
 BANDS = 8  # rows of the table of pairs
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
 CHANCE = 3.0  # difference, in spreads of shuffled pairs, up to which it may be chance
@@ -64,6 +65,14 @@ class PairKind:
 
 
 @dataclass(frozen=True)
+class StrongPair:
+    """A pair with one of the largest shares of its rotation."""
+
+    rotation: str | None
+    pair: PairUse
+
+
+@dataclass(frozen=True)
 class RotationUse:
     """Use of rotary pairs by the heads of all layers of one rotation."""
 
@@ -96,6 +105,12 @@ class RotationUse:
             if portion.preference:
                 return f"{name} {verdicts[portion.preference]}"
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
+
+    @property
+    def strongest(self) -> list[StrongPair]:
+        """Return the pairs with the largest shares, of queries if keys are unknown."""
+        order = sorted(self.pairs, key=lambda p: -(p.share_q if p.share is None else p.share))
+        return [StrongPair(self.part, pair) for pair in order[:STRONGEST]]
 
     @property
     def kinds(self) -> Iterator[PairKind]:

@@ -211,6 +211,18 @@ class Usage(Result):
             "rounded after rotation": "after",
         },
     }
+    short: ClassVar[dict[str, tuple[str, ...] | dict[str, str]]] = {
+        "shown": ("positions", "trained length", "shares moved since"),
+        "main_kinds": listed["kinds"],
+        "strongest": {
+            "rotation": "rotation",
+            "strongest pairs": "pair.index",
+            "wavelength": "pair.wavelength",
+            "queries": "pair.share_q",
+            "keys": "pair.share_k",
+            "scores": "pair.share",
+        },
+    }
 
     model: str
     length: int
@@ -254,6 +266,16 @@ class Usage(Result):
     def kinds(self) -> list[summary.PairKind]:
         """Return the kinds of pairs of all rotations."""
         return [kind for rotation in self.rotations for kind in rotation.kinds]
+
+    @property
+    def main_kinds(self) -> list[summary.PairKind]:
+        """Return the pairs of each rotation with few and with many rotations."""
+        return [kind for rotation in self.rotations for kind in [*rotation.kinds][-2:]]
+
+    @property
+    def strongest(self) -> list[summary.StrongPair]:
+        """Return the three pairs of each rotation with the largest shares."""
+        return [pair for rotation in self.rotations for pair in rotation.strongest]
 
     @property
     def spared(self) -> str:

@@ -36,8 +36,9 @@ class Page:
     """The answer of a command."""
 
     command: str
-    words: Callable[[], str]
+    words: Callable[[], str]  # of documents, and of text with --full
     records: Callable[[], Iterable[Any]]  # JSON objects: mappings or dataclasses
+    short: Callable[[], str] | None = None  # of text without --full, if it differs
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
     chart: Callable[..., str] | None = None  # with colour=, drawn between them on a terminal
     conclusion: Callable[[], str] = str  # first lines of the text

@@ -152,8 +152,8 @@ SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables
 def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     """Align rows of cells in columns, two spaces apart, within the width of a terminal.
 
-    Cells that do not fit are broken between words. If that is not enough, the remaining columns
-    follow in further tables, each with the first `keys` columns.
+    Cells that do not fit are broken between words, never inside a word. If that is not enough, the
+    remaining columns follow in further tables, each with the first `keys` columns.
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
@@ -161,14 +161,21 @@ def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
     width = get_terminal_size((ANY_WIDTH, 24)).columns
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if breadth(widths) > width:
-        room = [max(int(width * KEY_SHARE) // keys - GAP, 4)] * keys
-        room += [max(width - breadth(room) - GAP, 4)] * (len(widths) - keys)
-        widths = list(map(min, widths, room))
+        words = [max(map(len, " ".join(c).split()), default=0) for c in zip(*rows, strict=True)]
+        room = max(int(width * KEY_SHARE) // keys - GAP, 4)
+        for k, (wide, word) in enumerate(zip(widths, words, strict=True)):
+            room = room if k < keys else max(width - breadth(widths[:keys]) - GAP, 4)
+            widths[k] = max(min(wide, room), word)
     texts = []
     for part in parts_within(widths, keys, width):
         table = [[*row[:keys], *row[part]] for row in rows]
         texts.append(in_columns(table, [*widths[:keys], *widths[part]]))
     return "\n".join(texts)
+
+
+def is_for_document() -> bool:
+    """Whether the text becomes a document, which keeps all columns of its tables."""
+    return SET_ASIDE.get() is not None
 
 
 def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
@@ -223,7 +230,7 @@ def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """Break a cell into lines of a width; only words longer than the width are cut.
+    """Break a cell into lines of a width, between words.
 
     >>> broken("95 % lie at or below", 9), broken("  between positions", 11)
     (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
@@ -231,7 +238,9 @@ def broken(text: str, width: int) -> list[str]:
     if len(text) <= width:
         return [text]
     indent = " " * (len(text) - len(text.lstrip()))
-    return wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+    return wrap(
+        text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
