@@ -131,7 +131,7 @@ def context(
     figure.draw(Context.draw, results.answers, results.refusals)
     if brief:
         lines = "".join(map(brief_line, results.answers))
-        page = replace(page, words=lambda: lines, conclusion=str, chart=None)
+        page = replace(page, words=lambda: lines, short=None, conclusion=str, chart=None)
     if require or (required.strict and reach.length is not None):
         unmet = misfits(results.answers, is_certain=require is None)
         page = replace(page, reasons=[*page.reasons, *unmet])

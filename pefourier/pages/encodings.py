@@ -122,7 +122,7 @@ class Inquiry:
             if value is not None:
                 typed = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words += [f"--{name}", typed]
-        return shlex.join(words)
+        return shlex.join([*words, *["--full"] * (question in HEADINGS)])
 
 
 def encodings_document(

@@ -46,15 +46,15 @@ def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
 
 def test_text_has_the_numbers(run):
     """Rebuilding from g = (1, 2, 2, 2, 1)/8 on 8 points gives delta - (1 + (-1)^t) / 16, scaled."""
-    done = run("reconstruct", "dft", "--pos", 3, "--d", 8)
+    done = run("reconstruct", "dft", "--pos", 3, "--d", 8, "--full")
     header, row = done.out.partition("\n\n")[2].splitlines()[:2]
-    assert header.split()[:3] == ["encoding", "position", "peak"]
+    assert header.split()[:3] == ["position", "peak", "width"]
     h = np.array([7 / 8, 0, -1 / 8, 0, -1 / 8, 0, -1 / 8, 0])
     h /= np.linalg.norm(h)
     error = np.linalg.norm(h - np.eye(8)[0])
-    assert row.split()[:3] == ["dft", "3", f"{h[0]:.4g}"]
-    assert row.split()[5:7] == [f"{-h[2]:.4g}", f"{error:.4g}"]
-    done = run("spectrum", "rope", "--d", 128, "--lattice", 4096, "--sigma", 0)
+    assert row.split()[:2] == ["3", f"{h[0]:.4g}"]
+    assert row.split()[4:6] == [f"{-h[2]:.4g}", f"{error:.4g}"]
+    done = run("spectrum", "rope", "--d", 128, "--lattice", 4096, "--sigma", 0, "--full")
     assert re.search(r"below the first bin \(2π/N\) +18\n", done.out)
 
 

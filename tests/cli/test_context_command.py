@@ -48,7 +48,8 @@ def test_context_of_two_rotations(run):
     assert layers == [(10, 0, 1024), (2, 1, None)]
     lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
     assert len(lines) == 1 + 64 + 2 * 128 + 256  # one row for each rotary pair and for each head
-    assert "0-4, 6-10" in run("context", "gemma.json", "--against", "local-for-global").out
+    misread = ("context", "gemma.json", "--against", "local-for-global", "--full")
+    assert "0-4, 6-10" in run(*misread).out
     requested = ("context", "gemma.json", "--against")
     (result,) = run(*requested, "scaling-ignored", "--json").results
     assert result["against"]["rotation"] == "full_attention"  # the rotation that is misread most
@@ -111,7 +112,7 @@ def test_extension_as_words_json_and_csv(run):
     assert (result["trained"], result["length"], result["original"]) == (131072, 262144, 8192)
     ways = {way["way"]: way for way in result["candidates"]}
     assert ways["llama3"]["factor"] == 16
-    assert "rope:rho=500000,scaling=linear,factor=16,d=128" in run(*requested).out
+    assert "rope:rho=500000,scaling=linear,factor=16,d=128" in run(*requested, "--full").out
     lines = run(*requested, "--csv").out.splitlines()
     assert len(lines) == 1 + 5
     requested = ["design", "--extend-from", "rope:rho=1e30,d=32", "--length", 64, "--to", 128]
@@ -208,7 +209,7 @@ def test_design_as_json_and_csv(run):
     assert result["verdict"] == "criteria disagree"
     lines = run(*requested, "--csv").out.splitlines()
     assert len(lines) == 1 + len(result["candidates"])
-    assert run(*requested, "--dtype", "bf16").out.count("rounded") == 1
+    assert run(*requested, "--dtype", "bf16", "--full").out.count("rounded") == 1
 
 
 def test_linear_scaling_reports_a_trained_length_that_it_ignores(run, tmp_path):

@@ -305,7 +305,7 @@ def test_names_are_shown_escaped_on_any_terminal(encoding):
     names = ["a\nb\x1b[31m\u202e.npy", os.fsdecode(b"\xff.npy")]
     for name in names:
         np.save(name, np.eye(3))
-    words, env = [*PROGRAM, "spectrum", "dft", *names], {"PYTHONIOENCODING": encoding}
+    words, env = [*PROGRAM, "spectrum", "dft", *names, "--full"], {"PYTHONIOENCODING": encoding}
     done = subprocess.run(words, capture_output=True, env=os.environ | env, check=True)
     text = done.stdout.decode(encoding)
     shown = ("a\\nb\\x1b[31m\\u202e.npy: ", "\\udcff.npy: ")

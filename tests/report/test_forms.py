@@ -21,7 +21,7 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documents_have_the_numbers_of_the_text(command, run):
     requested = [command, *COMMANDS[command]]
-    text = " ".join(run(*requested).out.split())
+    text = " ".join(run(*requested, "--full").out.split())
     markdown = run(*requested, "--format", "md").out
     table = [line for line in markdown.splitlines() if line.startswith("| ")]
     for line in table:

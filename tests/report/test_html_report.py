@@ -166,7 +166,7 @@ def test_options_are_part_of_the_commands_and_settings_stand_as_they_are_typed(p
     assert "rho=500000" in settings[0]
     assert {"grid=3x4", "prefix=1"} <= {*settings[1]}
     both = "rope:rho=5e5 axial --d 16 --grid 3x4 --prefix 1"
-    assert f"pefourier check-faithful {both}" in found.text["code"]
+    assert f"pefourier check-faithful {both} --full" in found.text["code"]
     assert "13 × 16" in found.text["td"]
     found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
     plain = "dft --d 8 --seed 3"
