@@ -154,7 +154,7 @@ def test_a_dataset_reader_reads(required):
     )
     (plan,) = json.loads(planned[1])["results"]
     assert (plan["classes"], plan["length"]) == (["class 0", "class 1"], 3)
-    assert "a .npz or .csv or .jsonl or .tsv file, a .ts folder" in refused[2]
+    assert "a .npz or .npy or .jsonl or " in refused[2]
 
 
 def test_a_picture_a_term_and_a_form_are_there(complete):

@@ -170,8 +170,8 @@ def test_options_are_part_of_the_commands_and_settings_stand_as_they_are_typed(p
     assert "13 × 16" in found.text["td"]
     found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
     plain = "dft --d 8 --seed 3"
-    named = dict.fromkeys(("spectrum", "reconstruct"), f"{plain} --lattice 32 --sigma 1.0")
-    named |= {"check-faithful": plain, "relations": plain}
+    named = dict.fromkeys(("spectrum", "reconstruct"), f"{plain} --lattice 32 --sigma 1.0 --full")
+    named |= {"check-faithful": f"{plain} --full", "relations": f"{plain} --full"}
     lines = {f"pefourier {command} {rest}" for command, rest in named.items()}
     assert lines <= {*found.text["code"]}
 
