@@ -236,6 +236,7 @@ def positions(
     *,
     shard: str | None = None,
     length: Count | None = None,
+    past: Count | None = None,
     mask: str | None = None,
     segments: Any = None,
     depth: Any = None,
@@ -259,6 +260,8 @@ def positions(
         the sequence: "every", "block" or "zigzag".
     length : int, optional
         Upper limit: all ids must be smaller.
+    past : int, optional
+        Tokens in the cache; an `attention_mask` (rows, past + n) and `cache_position` show them.
     segments, depth : array or path, optional
         Segment number of each token; depth of each token in a tree.
     **arrays
@@ -273,8 +276,8 @@ def positions(
 
     given = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens, **arrays}
     files = {"attention_mask": mask, "segment_ids": segments, "depth": depth}
-    (length,) = whole_numbers(length=length)
-    return judge_input(position_ids, given, files, config, rank, shard, length)
+    length, past = whole_numbers(length=length, past=past)
+    return judge_input(position_ids, given, files, config, rank, shard, length, past)
 
 
 def usage(

@@ -101,12 +101,13 @@ def explain(
     plain = agree(expected, observed)
     if plain.all():
         return Explanation((), plain)
-    tried: list[tuple[Cause[Data], Data]] = []
+    tried = []  # without their results, which may be large
     for cause, applied in proposals(expected, observed, kinds):
         if (reproduced := agree(applied, observed)).all():
             return Explanation((cause,), reproduced)
-        tried.append((cause, applied))
-    for first, remaining in tried:
+        tried.append(cause)
+    for first in tried:
+        remaining = first.apply(expected)
         for second, applied in proposals(remaining, observed, kinds):
             if (reproduced := agree(applied, observed)).all():
                 return Explanation((first, second), reproduced)

@@ -176,6 +176,9 @@ class Batch:
         "and its mirror (default: any of the three).",
     ] = None
     length: Annotated[Length, "Limit: ids must be below N (default: limit of the config)."] = None
+    past: Annotated[
+        int | None, Option(metavar="N"), "Tokens in the cache: ids are expected from N on."
+    ] = None
 
 
 @register("positions")
@@ -195,12 +198,15 @@ def positions(
         Argument(metavar="CONFIG"),
         "The model's config.json or folder, or a named encoding.",
     ] = None,
+    strict: Annotated[  # noqa: FBT002 an option
+        bool, "Exit with status 1 also if unexpected ids change no attention score, or on warnings."
+    ] = False,
 ) -> None:
     """Check the position ids of a batch.
 
     Reports counted padding, packed documents that do not restart, gaps and repeats in caches, ids
-    of another rank, and text ids for an image. Exit status 0: as expected; 1: unexpected or
-    undecided.
+    of another rank, and text ids for an image, each with its cause. Exit status 0: as expected, or
+    no attention score changes; 1: unexpected or undecided.
 
     \b
     Example:
@@ -210,7 +216,7 @@ def positions(
 
     result = api.positions(ids, config=config, **vars(batch))
     print_result(result, output, figure)
-    if result.verdict != "as expected":
+    if not result.is_fine(strict=strict):
         raise typer.Exit(1)
 
 

@@ -11,18 +11,31 @@ ernie4_5_vl_moe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pefourier.causes.explain import Explanation, explain
+from pefourier.causes.rows import (
+    HIDDEN,
+    KINDS,
+    CauseOfRows,
+    Gap,
+    Given,
+    Numbers,
+    Recounted,
+    Shifted,
+    agree,
+)
 from pefourier.errors import PefourierError
-from pefourier.ids.spans import EXPECTED, Facts, Span, displaced
+from pefourier.ids.spans import Document, Fault, Span, describe, rank_of
 
 BY_FRAME = ("qwen3_vl", "qwen3_5", "glm4v", "glm46v", "glm_ocr")  # types that split videos by frame
 AUTHORS, LIBRARY = "largest id + 1", "start + max(rows, columns)"
+KINDS_OF_TOKENS = {1: "image", 2: "video"}
 
 
 @dataclass(frozen=True)
@@ -39,21 +52,30 @@ class Vision:
 class Block:
     """Tokens of one image, video or frame."""
 
-    frames: int
+    times: tuple[int, ...]  # of its frames, from 0
     rows: int
     columns: int
-    interval: float = 1.0  # time from frame to frame
+    by_columns: bool = False  # whether the tokens of a frame go down its columns
 
     @property
     def tokens(self) -> int:
         """Tokens of the block."""
-        return self.frames * self.rows * self.columns
+        return len(self.times) * self.rows * self.columns
 
-    def ids(self) -> np.ndarray:
+    def ids(self) -> Numbers:
         """Time, row and column (3, tokens), from 0."""
-        times = np.floor(np.arange(self.frames) * self.interval).astype(np.int64)
-        axes = np.meshgrid(times, np.arange(self.rows), np.arange(self.columns), indexing="ij")
-        return np.stack(axes).reshape(3, -1)
+        axes = np.array(
+            np.meshgrid(self.times, np.arange(self.rows), np.arange(self.columns), indexing="ij")
+        )
+        return (axes.swapaxes(2, 3) if self.by_columns else axes).reshape(3, -1)
+
+
+Layout = Sequence[int | Block]  # of a document: numbers of text tokens, and blocks
+
+
+def times_of(frames: int, interval: float) -> tuple[int, ...]:
+    """Return the times of frames that are `interval` apart, rounded down."""
+    return tuple(np.floor(np.arange(frames) * interval).astype(int).tolist())
 
 
 def blocks_of(
@@ -63,130 +85,220 @@ def blocks_of(
     for i, (frames, rows, columns) in enumerate([] if grids is None else grids.tolist()):
         sides = rows // vision.merge, columns // vision.merge
         if video and vision.by_frame:
-            yield from [Block(1, *sides)] * frames
-        elif video:
-            second = 1.0 if seconds is None else float(seconds[i])
-            interval = (
-                1.0 if vision.tokens_per_second is None else vision.tokens_per_second * second
-            )
-            yield Block(frames // vision.frames_merged, *sides, interval)
-        else:
-            yield Block(frames, *sides)
+            yield from [Block((0,), *sides)] * frames
+            continue
+        rate = vision.tokens_per_second if video else None
+        second = 1.0 if seconds is None or not video else float(seconds[i])
+        count = frames // vision.frames_merged if video else frames
+        yield Block(times_of(count, 1.0 if rate is None else rate * second), *sides)
 
 
-def expected_axes(
-    kinds: np.ndarray, blocks: dict[int, Iterator[Block]], rule: str = AUTHORS
-) -> np.ndarray:
-    """Return the ids (3, n) of the tokens of one document (0: text, 1: image, 2: video).
-
-    >>> expected_axes(np.array([0, 1, 1, 0]), {1: iter([Block(1, 1, 2)])}).tolist()
-    [[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 2, 3]]
-    """
-    parts: list[NDArray[np.int64]] = []
-    token = start = 0
+def layout_of(kinds: np.ndarray, blocks: dict[int, Iterator[Block]]) -> Layout:
+    """Return the layout of the tokens of one document (0: text, 1: image, 2: video)."""
+    parts: list[int | Block] = []
+    token = 0
     for kind, group in groupby(kinds.tolist()):
         count = len(list(group))
-        if kind == 0:
-            parts.append(np.tile(start + np.arange(count), (3, 1)))
-            start += count
+        parts += [count] if kind == 0 else []
         end = token + count
         while kind and token < end:
             block = next(blocks[kind], None) if kind in blocks else None
             if block is None or block.tokens > end - token:
                 raise PefourierError(
-                    f"{count} {KINDS.get(kind, 'unknown')} tokens at token {token} do not fit a "
-                    f"grid of {block.tokens if block else 'no'} tokens; check grids and token types"
+                    f"{count} {KINDS_OF_TOKENS.get(kind, 'unknown')} tokens at token {token} do "
+                    f"not fit a grid of {block.tokens if block else 'no'} tokens; check grids and "
+                    "token types"
                 )
-            ids = start + block.ids()
-            parts.append(ids)
-            taller = start + max(block.rows, block.columns)
-            start = int(ids.max()) + 1 if rule == AUTHORS else taller
+            parts.append(block)
             token += block.tokens
         token = end
+    return parts
+
+
+def ids_of(layout: Layout, rule: str = AUTHORS, start: int = 0) -> Numbers:
+    """Return the ids (3, n) of a document.
+
+    >>> ids_of([1, Block((0,), 1, 2), 1]).tolist()
+    [[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 2, 3]]
+    """
+    parts = [np.zeros((3, 0), np.int64)]
+    for part in layout:
+        if isinstance(part, int):
+            ids = start + np.tile(np.arange(part), (3, 1))
+            start += part
+        else:
+            ids, taller = start + part.ids(), start + max(part.rows, part.columns)
+            start = taller if rule == LIBRARY else int(ids.max()) + 1
+        parts.append(ids)
     return np.concatenate(parts, axis=1)
 
 
-KINDS = {1: "image", 2: "video"}
+@dataclass(frozen=True)
+class OnAxis:
+    """A cause on one of several axes."""
+
+    inner: CauseOfRows = field(metadata=HIDDEN)
+    axis: int
+
+    @property
+    def finding(self) -> str:
+        return self.inner.finding
+
+    @property
+    def words(self) -> str:
+        return f"on axis {self.axis}, {self.inner.words}"
+
+    @property
+    def undo(self) -> str:
+        return self.inner.undo
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
+        for axis in np.flatnonzero((expected != observed).any(axis=1)).tolist():
+            for kind in KINDS:
+                for cause in kind.propose(expected[axis], observed[axis]):
+                    yield cls(cause, axis)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        ids = expected.copy()
+        ids[self.axis] = self.inner.apply(expected[self.axis])
+        return ids
 
 
-def judge_axes(facts: Facts, axes: np.ndarray, due: Sequence[np.ndarray]) -> Span:
-    """Judge a document on three axes (3, n) against the expected ids of each rule.
+@dataclass(frozen=True)
+class AxesExchanged:
+    """Two axes are exchanged."""
 
-    `facts` describe the time axis and locate tokens; without `due`, only consistency is checked.
+    code: str = field(default="axes-exchanged", init=False)
+    axes: tuple[int, int]
+    finding: ClassVar[str] = "ids-backwards"
+    undo: ClassVar[str] = "exchange them back"
+
+    @property
+    def words(self) -> str:
+        return f"axes {self.axes[0]} and {self.axes[1]} exchanged (0: time, 1: row, 2: column)"
+
+    @classmethod
+    def propose(cls, _: Numbers, __: Numbers) -> Iterator[Any]:
+        yield from map(cls, ((1, 2), (0, 1), (0, 2)))
+
+    def apply(self, expected: Numbers) -> Numbers:
+        order = np.arange(3)
+        order[list(self.axes)] = self.axes[::-1]
+        return np.asarray(expected[order])
+
+
+@dataclass(frozen=True)
+class BlockStart(Gap):
+    """From a token on, ids on all axes are larger, or smaller."""
+
+    code: str = field(default="block-start", init=False)
+    finding: ClassVar[str] = "ids-block-start"
+    undo: ClassVar[str] = "go on at the largest id + 1"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
+        for turned in (observed, 2 * expected - observed):
+            sign = 1 if turned is observed else -1
+            for cause in Gap.propose(expected, turned):
+                yield cls(cause.at, sign * cause.by)
+
+
+def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounted]:
+    """Yield what the ids are if blocks are read in another way."""
+    blocks = [part for part in layout if isinstance(part, Block)]
+    if not blocks:
+        return
+    text = np.tile(np.arange(axes.shape[1]), (3, 1))
+    words, undo = "the same positions on all axes, as for text", "use the model's get_rope_index"
+    yield Recounted("text-only", "ids-text-only", words, undo, text)
+    turned = [replace(p, by_columns=True) if isinstance(p, Block) else p for p in layout]
+    words = "the tokens of an image in the order of its columns"
+    yield Recounted("column-major", "ids-backwards", words, undo, ids_of(turned, rule))
+    for interval in intervals(layout, axes):
+        timed = [
+            replace(p, times=times_of(len(p.times), interval)) if isinstance(p, Block) else p
+            for p in layout
+        ]
+        is_shared = interval < 1
+        code = "times-shared" if is_shared else "times-scaled"
+        reported = "ids-times-shared" if is_shared else "ids-gap"
+        words = f"frames of a video {'that share times' if is_shared else 'apart'} ({interval:.3g})"
+        undo = "check second_per_grid_ts, tokens_per_second, and the rounding of their product"
+        yield Recounted(code, reported, words, undo, ids_of(timed, rule))
+
+
+def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
+    """Return the intervals from frame to frame that the first times of videos suggest."""
+    token, found = 0, []
+    for part in layout:
+        if isinstance(part, Block) and len(part.times) > 1:
+            frames = axes[0, token : token + part.tokens : part.rows * part.columns]
+            steps = np.arange(1, len(frames))
+            found.append(float(((frames[1:] - frames[0]) / steps).max()))
+        token += part if isinstance(part, int) else part.tokens
+    return dict.fromkeys(interval for interval in found if interval >= 0)
+
+
+def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, list[str]]:
+    """Judge a document on three axes (3, n); return also the rules that its ids follow.
+
+    Without a layout, that of the ids is read from them: then they follow one, or break it.
     """
-    if not due:
-        return replace(judge_structure(facts, axes), due=None)
-    nearest = min(due, key=lambda ids: tokens_apart(axes - ids))
-    return replace(judge_against(facts, axes, nearest), due=nearest)
+    axes, start = document.ids, document.start
+    known = layout is not None
+    layout = layout if layout is not None else read_layout(axes)
+    is_flat = bool((axes == axes[0]).all())
+    due = {rule: ids_of(layout, rule, start) for rule in (AUTHORS, LIBRARY)}
+    tries = []
+    for rule, ids in due.items():
+        named: list[Any] = [
+            replace(other, numbers=other.numbers + start)
+            for other in other_layouts(layout, rule, axes - start)
+        ]
+        kinds = (Shifted, Given(named + document.shifts()), AxesExchanged, BlockStart, OnAxis)
+        tries.append((explain(ids, axes, kinds, agree), ids))
+    found, expected = min(tries, key=rank_of)
+    followed = [rule for rule, ids in due.items() if (ids == axes).all()]
+    span = describe(document, expected, found)
+    if not known and is_flat:
+        words = "the same positions on all axes, as for text; use the model's get_rope_index"
+        fault = Fault("ids-text-only", words, span.start, span.first_id, span.first_id)
+        found = Explanation((), np.zeros(axes.shape, dtype=bool))
+        span = describe(document, expected, found, "ids-text-only")
+        span = replace(span, explained=None, expected_first=None, due=None, faults=(fault,))
+    return span, followed if (due[AUTHORS] != due[LIBRARY]).any() else []
 
 
-def tokens_apart(shift: np.ndarray) -> int:
-    """Count the tokens that differ from the expected ids, or are not shifted like the first."""
-    moved = (shift != shift[:, :1]).any(axis=0).sum() + 1
-    return int(min(shift.any(axis=0).sum(), moved))
-
-
-def judge_against(facts: Facts, axes: np.ndarray, ids: np.ndarray) -> Span:
-    """Judge a document on three axes against the expected ids (3, n)."""
-    wrong = (axes != ids).any(axis=0)
-    if not wrong.any():
-        return facts.span(EXPECTED)
-    token = int(wrong.argmax())
-    shift = axes - ids
-    expected = int(ids[(axes != ids)[:, token].argmax(), token])
-    if (shift == shift[0, 0]).all():
-        return facts.span(displaced(facts), 0, expected)
-    if (axes == axes[0]).all():
-        return facts.span("text only", token, expected)
-    is_time_alone = (axes[1:] == ids[1:]).all(axis=0)[wrong].all()
-    if is_time_alone and len(np.unique(axes[0])) < len(np.unique(ids[0])):
-        return facts.span("times shared", token, expected)
-    if (shift[:, token] == shift[0, token]).all():
-        return facts.span("block start", token, expected)
-    return facts.span("backwards" if axes[:, token].max() < expected else "gap", token, expected)
-
-
-def judge_structure(facts: Facts, axes: np.ndarray) -> Span:
-    """Judge ids alone: text increases by one, and blocks are grids that begin at the next id."""
-    if (axes == axes[0]).all():
-        return facts.span("text only", 0)
-    allowed, token = {0}, 0
+def read_layout(axes: Numbers) -> Layout:
+    """Read text and blocks from ids (3, n): text is equal on all axes, and blocks are grids."""
+    parts: list[int | Block] = []
+    token = 0
     while token < axes.shape[1]:
-        first, block = axes[:, token], block_at(axes, token)
-        start = int(first[0])
-        if (first != start).any() or start not in allowed:
-            due = min(allowed, key=lambda value: abs(value - start))
-            if token == 0 and (first == start).all():
-                return facts.span("offset", 0, 0)
-            return facts.span("block start", token, due)
-        if block is None:
-            allowed, token = {start + 1}, token + 1
-            continue
-        ids = axes[:, token : token + block.tokens]
-        if len(np.unique(ids[0])) < block.frames:
-            second = token + block.rows * block.columns
-            return facts.span("times shared", second, start + 1)
-        allowed = {int(ids.max()) + 1, start + max(block.rows, block.columns)}
-        token += block.tokens
-    return facts.span(EXPECTED)
+        block = block_at(axes, token)
+        parts.append(block or 1)
+        token += block.tokens if block else 1
+    return parts
 
 
-def block_at(axes: NDArray[np.int64], token: int) -> Block | None:
+def block_at(axes: Numbers, token: int) -> Block | None:
     """Return the grid of patches that begins at a token; None for text.
 
     >>> block_at(np.array([[4, 4, 4, 4, 6], [4, 4, 5, 5, 6], [4, 5, 4, 5, 6]]), 0)
-    Block(frames=1, rows=2, columns=2, interval=1.0)
+    Block(times=(0,), rows=2, columns=2, by_columns=False)
     """
     time, row, column = axes[:, token:]
     columns = run_length((column[0], row[0], time[0]), column, row, time)
     rows = 1
     while matches(axes, token, rows * columns, columns, (0, rows)):
         rows += 1
-    frames = 1
-    while matches(axes, token, frames * rows * columns, rows * columns, None):
-        frames += 1
-    is_text = frames * rows * columns == 1
-    return None if is_text else Block(frames, rows, columns)
+    times = [0]
+    while matches(axes, token, len(times) * rows * columns, rows * columns, None):
+        times.append(int(time[len(times) * rows * columns] - time[0]))
+    if len(times) * rows * columns == 1:
+        return None
+    is_shared = len(set(times)) < len(times)
+    return Block(tuple(range(len(times)) if is_shared else times), rows, columns)
 
 
 def run_length(start: tuple[int, int, int], *axes: np.ndarray) -> int:
@@ -198,7 +310,7 @@ def run_length(start: tuple[int, int, int], *axes: np.ndarray) -> int:
 
 
 def matches(
-    axes: NDArray[np.int64], token: int, skip: int, count: int, shift: tuple[int, int] | None
+    axes: Numbers, token: int, skip: int, count: int, shift: tuple[int, int] | None
 ) -> bool:
     """Whether the patches of a block repeat `skip` tokens later, shifted in (time, row).
 

@@ -10,21 +10,24 @@ of a row. Names of arrays follow Transformers, FlashAttention or Mamba (`NAMES`)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.checks import check_size
 from pefourier.encodings.sources.json_object import parse_digits
-from pefourier.encodings.sources.tables import ArrayFile, open_arrays
+from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
+from pefourier.ids.visibility import documents_in
 from pefourier.writing.files import label, os_errors, suffix_of
 
 NAMES = {  # an array, and the names under which it is dumped
     "position_ids": ("position_ids", "positions", "pos_ids", "input_pos", "ids"),
     "attention_mask": ("attention_mask", "padding_mask", "attn_mask", "mask"),
+    "cache_position": ("cache_position",),
     "cu_seqlens": ("cu_seqlens", "cu_seq_lens_q", "cu_seqlens_q", "cu_seq_lens", "query_start_loc"),
     "seq_idx": ("seq_idx",),
     "segment_ids": ("segment_ids", "document_ids"),
@@ -38,8 +41,10 @@ NAMES = {  # an array, and the names under which it is dumped
     "parents": ("parents", "parent"),
 }
 COSINES, SINES = ("cos", "cosines"), ("sin", "sines")
+USED = {*COSINES, *SINES, *(name for names in NAMES.values() for name in names)}
 LARGEST = 2**53  # largest id; above it, floats skip integers
-LONGEST_JSON = 2**28  # bytes
+LONGEST_JSON = 2**26  # bytes
+MOST_IDS, MOST = 2**24, 2**26  # numbers in ids, and in masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,10 @@ class Batch:
 
     ids: np.ndarray  # (axes, rows, tokens)
     segments: np.ndarray | None = None  # (rows, tokens): 0 padding, 1, 2, … documents
+    knows_documents: bool = False  # whether the input shows where documents begin
+    past: np.ndarray | None = None  # (rows,) tokens in the cache, without padding
+    hidden: np.ndarray | None = None  # (rows,) padding in the cache
+    stated: np.ndarray | None = None  # (rows, tokens): ids that a dump should follow
     visible: np.ndarray | None = None  # (…, queries, keys): whether a query sees a key
     depth: np.ndarray | None = None  # (rows, tokens), for nodes of a tree
     kinds: np.ndarray | None = None  # (rows, tokens): 0 text, 1 image, 2 video
@@ -68,18 +77,25 @@ class Batch:
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray]:
-    """Read the arrays of a file by name; "" is the name of a single unnamed array."""
+    """Read the arrays of a file by name; "" is the name of a single unnamed array.
+
+    Arrays with other names than those of a batch are left empty. Sizes are checked first.
+    """
     if suffix_of(path) == ".json":
         return read_json_lists(path)
     with open_arrays(path) as file:
-        return dict(numeric_arrays(file))
+        arrays = {}
+        for name, stored in file.arrays.items():
+            if stored.kind == "bool" or "int" in stored.kind or "float" in stored.kind:
+                is_used = len(file.arrays) == 1 or last_part(name) in USED
+                check_size(file.label, *(stored.shape if is_used else ()), limit=MOST)
+                arrays[name] = file.load(name) if is_used else np.zeros(0)
+    return arrays
 
 
-def numeric_arrays(file: ArrayFile) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the numeric arrays of a file."""
-    for name, stored in file.arrays.items():
-        if stored.kind == "bool" or "int" in stored.kind or "float" in stored.kind:
-            yield name, file.load(name)
+def last_part(name: str) -> str:
+    """Return the name of an array without the modules that hold it."""
+    return name.rpartition(".")[2].lower()
 
 
 def read_json_lists(path: str) -> dict[str, np.ndarray]:
@@ -118,9 +134,9 @@ def arrays_by_role(
     """Return arrays by role (`NAMES`), and the names of unused arrays."""
     roles, used = {}, set()
     for role, spellings in NAMES.items():
-        present = [name for name in arrays if name.rpartition(".")[2] in spellings]
+        present = [name for name in arrays if last_part(name) in spellings]
         if len(present) > 1:
-            present = [name for name in present if name.rpartition(".")[2] == role] or present
+            present = [name for name in present if last_part(name) == role] or present
         if present:
             roles[role] = np.asarray(arrays[present[0]])
             used.add(present[0])
@@ -146,7 +162,7 @@ def as_ids(array: np.ndarray, subject: str) -> np.ndarray:
         raise PefourierError(
             f"{subject} must hold integers; got an array {array.shape} of {array.dtype}"
         )
-    if np.abs(array.astype(float)).max() > LARGEST:
+    if max(int(array.max()), -int(array.min())) > LARGEST:
         raise PefourierError(f"{subject} must be below 2^53; got {int(array.max())}")
     return array.astype(np.int64)
 
@@ -170,11 +186,14 @@ def batch_of(
     *,
     has_axes: bool = False,
     vision_tokens: tuple[int | None, int | None] = (None, None),
+    past: int | None = None,
+    stated: np.ndarray | None = None,
 ) -> Batch:
     """Build a batch from named arrays (see `NAMES`).
 
     With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision_tokens` are the
-    token ids of images and videos in `input_ids`.
+    token ids of images and videos in `input_ids`. `past` tokens are in the cache. `stated` ids are
+    those that ids recovered from a dump should equal.
     """
     roles, ignored = arrays_by_role(arrays, source)
     if "position_ids" not in roles:
@@ -182,12 +201,27 @@ def batch_of(
             f"{source} has no position ids: looked for {', '.join(NAMES['position_ids'])}"
         )
     stored = roles["position_ids"]
+    check_size(source, *stored.shape, limit=MOST_IDS)
     if has_axes and stored.ndim == 2 and stored.shape[0] in (3, 4):
         stored = stored[:, None]
     ids = ids_by_axis(stored, "position_ids")
     shape = ids.shape[1:]
-    mask = roles.get("attention_mask")
-    visible = as_visible(mask, shape) if mask is not None and is_matrix(mask, shape) else None
+    mask, visible = roles.get("attention_mask"), None
+    if mask is not None and is_matrix(mask, shape):
+        visible, mask = as_visible(mask, shape), None
+        if visible.shape[1] < visible.shape[2]:  # of a chunk: a token is a key that is seen
+            mask = np.asarray(by_row(visible, shape[0]).any(axis=1))
+    cached, mask = cached_tokens(roles, mask, shape, past)
+    segments, knows_documents = segments_of(roles, mask, shape)
+    if visible is not None and visible.shape[1] < visible.shape[2]:
+        visible = None
+    elif visible is not None and segments is None:
+        segments, knows_documents = documents_in(by_row(visible, shape[0]), shape)
+    if stated is not None:
+        stated = ids_by_axis(stated, "position_ids")[0]
+        if segments is None:
+            segments = 1 + np.cumsum(np.diff(stated, axis=1, prepend=stated[:, :1]) < 0, axis=1)
+        knows_documents = True
     kinds = roles.get("mm_token_type_ids")
     if kinds is None and "input_ids" in roles and any(token is not None for token in vision_tokens):
         kinds = sum(
@@ -195,15 +229,25 @@ def batch_of(
             for i, t in enumerate(vision_tokens)
             if t is not None
         )
+    if kinds is not None:
+        kinds = fitted(as_ids(np.asarray(kinds), "token types"), shape, "token types")
+    if has_axes and len(ids) == 1 and kinds is not None and kinds.any():
+        ids = np.repeat(ids, 3, axis=0)  # as the model reads them
+    if len(ids) > 1 and cached is not None and cached[0].any():
+        raise PefourierError(
+            "ids on several axes after a cache depend on its images; pass the whole sequence"
+        )
     seconds = roles.get("second_per_grid_ts")
     return Batch(
         ids=ids,
-        segments=segments_of(roles, None if visible is not None else mask, shape),
+        segments=segments,
+        knows_documents=knows_documents,
+        past=None if cached is None else cached[0],
+        hidden=None if cached is None else cached[1],
+        stated=stated,
         visible=visible,
         depth=depth_of(roles, shape),
-        kinds=None
-        if kinds is None
-        else fitted(as_ids(np.asarray(kinds), "token types"), shape, "token types"),
+        kinds=kinds,
         images=grids_of(roles, "image_grid_thw"),
         videos=grids_of(roles, "video_grid_thw"),
         seconds=None if seconds is None else np.asarray(seconds, dtype=float).ravel(),
@@ -211,18 +255,61 @@ def batch_of(
     )
 
 
+def cached_tokens(
+    roles: Mapping[str, np.ndarray],
+    mask: np.ndarray | None,
+    shape: tuple[int, ...],
+    past: int | None,
+) -> tuple[tuple[np.ndarray, np.ndarray] | None, np.ndarray | None]:
+    """Return tokens and padding in the cache of each row, and the mask of the other tokens."""
+    rows, tokens = shape
+    if "cache_position" in roles:
+        places = as_ids(roles["cache_position"], "cache_position").ravel()
+        past = int(places[0]) if past is None else past
+        if len(places) != tokens or (places != past + np.arange(tokens)).any():
+            raise PefourierError(
+                f"cache_position must be {past} to {past + tokens - 1} for {tokens} tokens after "
+                f"{past} in the cache; got {runs_of_few(places)}"
+            )
+    width = 0 if mask is None else mask.shape[-1]
+    if past is None and width > tokens and mask is not None and mask.size == rows * width:
+        past = width - tokens
+    if past is None:
+        return None, mask
+    if mask is None or width == tokens:
+        return (np.full(rows, past), np.zeros(rows, np.int64)), mask
+    if width < past + tokens or ("cache_position" not in roles and width > past + tokens):
+        raise PefourierError(
+            f"the mask {mask.shape} does not fit {past} tokens in the cache and {tokens} more"
+        )
+    seen = as_ids(mask, "the mask").reshape(rows, width)
+    known = np.count_nonzero(seen[:, :past], axis=1)
+    return (known, past - known), seen[:, past : past + tokens]
+
+
+def runs_of_few(numbers: np.ndarray) -> str:
+    """List the first few numbers."""
+    return ", ".join(map(str, numbers[:4].tolist())) + (", …" if len(numbers) > 4 else "")
+
+
+def by_row(visible: np.ndarray, rows: int) -> np.ndarray:
+    """Return one matrix (queries, keys) for each row, or one for all rows: what any head sees."""
+    heads = max(1, len(visible) // rows)
+    return np.asarray(visible.reshape(-1, heads, *visible.shape[1:]).any(axis=1))
+
+
 def fitted(array: np.ndarray, shape: tuple[int, ...], subject: str) -> np.ndarray:
     """Broadcast an array (n,) or (rows, n) to the shape of the ids."""
     if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
-        raise PefourierError(f"{subject} {array.shape} do not fit position ids of shape {shape}")
+        raise PefourierError(f"{subject} of shape {array.shape} must have that of the ids, {shape}")
     return array.reshape(shape)
 
 
 def is_matrix(mask: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Whether a mask has one number for each query and key."""
-    return (mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2] and mask.ndim != 2) or (
-        mask.ndim == 2 and mask.shape[0] == mask.shape[1] and mask.shape != shape
-    )
+    is_square = mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2]
+    is_chunk = mask.ndim > 2 and mask.shape[-2] == shape[1] <= mask.shape[-1]
+    return (is_square and (mask.ndim > 2 or mask.shape != shape)) or is_chunk
 
 
 def as_visible(mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -232,11 +319,9 @@ def as_visible(mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.nda
     number for hidden ones.
     """
     mask = np.asarray(mask)
-    if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
-        raise PefourierError(f"a mask of queries and keys must be square; got {mask.shape}")
-    if shape is not None and mask.shape[-1] != shape[1]:
+    if shape is not None and mask.shape[-2] != shape[1]:
         raise PefourierError(f"a mask {mask.shape} does not fit position ids of shape {shape}")
-    if np.isnan(mask.astype(float)).any():
+    if mask.dtype.kind == "f" and np.isnan(mask).any():
         raise PefourierError("a mask must not hold NaN")
     is_additive = mask.dtype.kind == "f" and mask.min() < 0
     visible = mask > HIDDEN if is_additive else mask != 0
@@ -248,8 +333,11 @@ HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay a
 
 def segments_of(
     roles: Mapping[str, np.ndarray], mask: np.ndarray | None, shape: tuple[int, ...]
-) -> np.ndarray | None:
-    """Return segment numbers, from cu_seqlens, seq_idx, segment numbers, or a mask of 0 and 1."""
+) -> tuple[np.ndarray | None, bool]:
+    """Return segment numbers, and whether they show documents.
+
+    They come from cu_seqlens, seq_idx or segment numbers; a mask of 0 and 1 shows padding alone.
+    """
     segments = None
     if "cu_seqlens" in roles:
         segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
@@ -257,12 +345,14 @@ def segments_of(
         segments = fitted(as_ids(roles["seq_idx"], "seq_idx"), shape, "seq_idx") + 1
     elif "segment_ids" in roles:
         segments = fitted(as_ids(roles["segment_ids"], "segment ids"), shape, "segment ids")
+    knows_documents = segments is not None
     if mask is not None:
         tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
+        knows_documents = knows_documents or int(tokens.max()) > 1
         segments = tokens if segments is None else np.where(tokens == 0, 0, segments)
     if segments is not None and segments.min() < 0:
         raise PefourierError(f"segment numbers must be at least 0; got {int(segments.min())}")
-    return segments
+    return segments, knows_documents
 
 
 def segments_between(bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

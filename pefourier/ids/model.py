@@ -16,8 +16,9 @@ from pefourier.errors import PefourierError, shown
 from pefourier.ids.axes import BY_FRAME, Vision
 from pefourier.ids.spans import Rules
 
-LAGS = 4096  # lags per pair of runs at which changes of scores are computed
-PAIRS_OF_RUNS = 64
+LAGS = 4096  # vectors, or lags in a block
+MOST_LAGS = 2**21  # at which changes of scores are computed
+LEAST = 1e-12  # change of a mean cosine that is no rounding
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Consequence:
     largest_change: float | None  # in the kernel, a bias, or a vector relative to its norm
 
 
-NOT_KNOWN = Consequence(None, None)
+NOT_KNOWN, UNCHANGED = Consequence(None, None), Consequence(False, 0.0)  # noqa: FBT003
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,59 +95,71 @@ class Model:
             start=first if among else 0, added=0 if among else first, limit=length or limit
         )
 
-    def consequence(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
-        """Compute the effect of ids (…, n) that replace the expected ones, by document."""
+    def consequence(self, ids: np.ndarray, due: np.ndarray) -> Consequence:
+        """Compute the effect of the ids (axes, n) of a document that replace the expected ones."""
         if self.encoding.injection == "add":
-            return self.change_of_vectors(pairs)
-        changes = [c for ids, due in pairs for c in self.changes_of_scores(ids, due)]
-        return Consequence(bool(changes), max(changes, default=0.0))
+            return self.change_of_vectors(ids[0], due[0])
+        old, new = changed_lags(ids, due)
+        if not old.shape[1]:
+            return UNCHANGED
+        for wave in (np.cos, np.sin):  # reversed ids change no cosine
+            change = np.abs(self.kernel(new, wave) - self.kernel(old, wave)).max()
+            if change > LEAST:
+                return Consequence(scores_change=True, largest_change=float(change))
+        return UNCHANGED
 
-    def change_of_vectors(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Consequence:
+    def change_of_vectors(self, ids: np.ndarray, due: np.ndarray) -> Consequence:
         """Return the largest distance between added vectors, relative to the RMS norm."""
-        ids, due = (np.concatenate([np.zeros(0, int), *(p[i][0] for p in pairs)]) for i in (0, 1))
-        ids, due = ids[ids != due], due[ids != due]
-        if not len(ids):
-            return Consequence(scores_change=False, largest_change=0.0)
-        rows = len(self.encoding)
-        inside = (ids >= 0) & (ids < rows) & (due >= 0) & (due < rows)
-        if not inside.any() or (
-            self.encoding.name == "learned" and self.encoding.origin == "formula"
-        ):
+        enc, start = self.encoding, self.rules(None).start
+        rows = len(enc)
+        moved = ids != due
+        beyond = (ids < start) | (ids >= start + rows)  # the table has no such row
+        known = moved & ~beyond & (due >= start) & (due < start + rows)
+        if not (moved | beyond).any():
+            return UNCHANGED
+        if not known.any() or beyond.any() or (enc.name == "learned" and enc.origin == "formula"):
             return Consequence(scores_change=True, largest_change=None)
-        a, b = (self.encoding.table(x[inside][:LAGS]) for x in (ids, due))
-        norm = float(np.sqrt((np.asarray(b, float) ** 2).sum(axis=1).mean()))
+        a, b = (np.asarray(enc.table(x[known][:LAGS] - start), float) for x in (ids, due))
+        norm = float(np.sqrt((b**2).sum(axis=1).mean()))
         largest = float(np.linalg.norm(a - b, axis=1).max())
         return Consequence(scores_change=True, largest_change=largest / norm if norm else None)
 
-    def changes_of_scores(self, ids: np.ndarray, due: np.ndarray) -> list[float]:
-        """Return changes for rotations and biases, between runs with different shifts."""
-        moves, inverse = np.unique(ids - due, axis=1, return_inverse=True)
-        if moves.shape[1] < 2:
-            return []
-        changes = []
-        for a in range(min(moves.shape[1], PAIRS_OF_RUNS)):
-            for b in range(a):
-                queries, keys = (np.flatnonzero(inverse.ravel() == group) for group in (a, b))
-                step = max(1, len(keys) // LAGS)
-                lag = due[:, queries[:1]] - due[:, keys[::step]]
-                changes.append(self.change_at(lag, moves[:, a] - moves[:, b]))
-        return changes
-
-    def change_at(self, lags: np.ndarray, move: np.ndarray) -> float:
-        """Return the largest change of the kernel, or of a bias, at shifted lags (axes, n)."""
+    def kernel(self, lags: np.ndarray, wave: Any = np.cos) -> np.ndarray:
+        """Return the mean cosine over pairs, or the bias of each head, at lags (axes, n)."""
         enc = self.encoding
         if enc.injection == "bias":
-            old, new = (
-                np.asarray(enc.vectors(-np.abs(x)[0]), float) for x in (lags, lags + move[:, None])
-            )
-            return float(np.abs(new - old).max())
+            distances, inverse = np.unique(np.abs(lags[0]), return_inverse=True)
+            return np.asarray(enc.vectors(-distances), float)[inverse]
         if enc.measure is None or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.label)} has no frequencies that give scores by lag")
         omega, axis = enc.measure.frequencies, axis_in(enc) if len(lags) > 1 else None
         place = np.zeros(len(omega), int) if axis is None else np.minimum(axis, len(lags) - 1)
-        weights = np.full(len(omega), 1 / len(omega))
-        old, new = (np.cos(x[place].T * omega) @ weights for x in (lags, lags + move[:, None]))
-        return float(np.abs(new - old).max())
+        total = np.zeros(lags.shape[1])
+        for i, lag in enumerate(lags):
+            values, inverse = np.unique(lag, return_inverse=True)
+            parts = np.array_split(values, len(values) // LAGS + 1)
+            waves = [wave(np.multiply.outer(x, omega[place == i])).sum(axis=1) for x in parts]
+            total += np.concatenate(waves)[inverse]
+        return total / len(omega)
+
+
+def changed_lags(ids: np.ndarray, due: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the expected lags (axes, k) that change, and those in their place.
+
+    Runs of ids that are shifted alike keep their lags. All pairs of a query and an earlier key
+    have a lag that the first token of a run has with some token. Beyond `MOST_LAGS` some runs are
+    left out.
+    """
+    n, shift = ids.shape[1], np.diff(ids - due, axis=1)
+    if not shift.any():
+        return due[:, :0], ids[:, :0]
+    cuts = np.flatnonzero(((shift != 0) | (np.diff(due, axis=1) != 1)).any(axis=0)) + 1
+    first = np.r_[0, cuts]
+    first = first[:: len(first) * n // MOST_LAGS + 1]
+    query, key = (f(first[:, None], np.arange(n)).ravel() for f in (np.maximum, np.minimum))
+    old, new = (x[:, query] - x[:, key] for x in (due, ids))
+    moved = (old != new).any(axis=0)
+    return old[:, moved], new[:, moved]
 
 
 def read_model(spec: str) -> Model:

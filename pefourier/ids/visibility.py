@@ -27,8 +27,7 @@ def describe_mask(visible: np.ndarray, segments: np.ndarray | None = None) -> Vi
     3
     """
     n = visible.shape[-1]
-    query, key = np.indices((n, n))
-    lag = query - key
+    lag = np.subtract.outer(np.arange(n, dtype=np.int32), np.arange(n, dtype=np.int32))
     causal = not (visible & (lag < 0)).any()
     numbers = segments_by_matrix(segments, len(visible))
     documents = pads = None
@@ -55,3 +54,35 @@ def segments_by_matrix(segments: np.ndarray | None, count: int) -> np.ndarray | 
         return None
     per_row = max(1, count // len(segments))
     return np.repeat(segments, per_row, axis=0)[:count] if count > 1 else segments[:1]
+
+
+def documents_in(visible: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray | None, bool]:
+    """Return segment numbers (rows, n) that masks show, or None, and whether they show documents.
+
+    >>> documents_in(np.kron(np.eye(2), np.tri(2))[None] > 0, (1, 4))
+    (array([[1, 1, 2, 2]]), True)
+    """
+    numbers = np.array([segments_in(seen) for seen in visible])
+    if (numbers == 1).all():
+        return None, False  # as without a mask
+    return np.broadcast_to(numbers, shape), bool(numbers.max() > 1)
+
+
+def segments_in(seen: np.ndarray) -> np.ndarray:
+    """Return the segment number of each token of a mask (n, n); 0: padding.
+
+    A token sees itself, and another token or is seen by it. Documents are blocks of tokens of
+    which none sees another block. A query of padding may see everything.
+    """
+    n = len(seen)
+    unattended = seen.all(axis=1) & (np.arange(n) < n - 1) & (not seen.all())
+    seen = seen & ~unattended[:, None]
+    others = seen & ~np.eye(n, dtype=bool)
+    at = np.flatnonzero(seen.diagonal() & (others.any(axis=0) | others.any(axis=1)))
+    joined = seen[at[1:], at[:-1]] | seen[at[:-1], at[1:]]
+    numbers = np.zeros(n, np.int64)
+    numbers[at] = 1 + np.cumsum(np.r_[False, ~joined])[: len(at)]
+    real = numbers > 0
+    if (seen & np.not_equal.outer(numbers, numbers))[np.ix_(real, real)].any():
+        numbers[at] = 1  # as in a tree
+    return numbers

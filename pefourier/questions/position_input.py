@@ -26,6 +26,7 @@ from pefourier.ids.batch import (
     Batch,
     as_visible,
     batch_of,
+    last_part,
     path_of,
     read_arrays,
     read_role,
@@ -51,6 +52,7 @@ def judge_input(
     rank: str | tuple[int, int] | None = None,
     shard: str | None = None,
     length: int | None = None,
+    past: int | None = None,
 ) -> Positions:
     """Check the ids of an input, with `arrays` by name and `files` by content."""
     spec = path_of(config)
@@ -58,14 +60,15 @@ def judge_input(
     rank = "/".join(map(str, rank)) if isinstance(rank, tuple) else rank
     rules = parse_rank(rank, shard, model.rules(length) if model else Rules(limit=length))
     name = path_of(source) or "ids"
-    params = {"config": spec, "rank": rank, "shard": shard, "length": rules.limit}
+    rules = replace(rules, past=past)
+    params = {"config": spec, "rank": rank, "shard": shard, "length": rules.limit, "past": past}
     params = {key: value for key, value in params.items() if value is not None}
     content = arrays_of(source) | {k: numbers(v) for k, v in arrays.items() if v is not None}
     if is_dump(content):
         return judge_dump(name, content, files, model, rules, params)
     if (mask := mask_alone(content)) is not None:
         return judge_mask(mask, model, spec=name, params=params)
-    batch = with_files(content, files, name, model)
+    batch = with_files(content, files, name, model, past=past)
     return judge_positions(batch, model, rules, spec=name, params=params)
 
 
@@ -94,7 +97,11 @@ def numbers(value: Any) -> np.ndarray:
 
 
 def with_files(
-    content: Mapping[str, np.ndarray], files: Mapping[str, Any], source: str, model: Model | None
+    content: Mapping[str, np.ndarray],
+    files: Mapping[str, Any],
+    source: str,
+    model: Model | None,
+    **facts: Any,
 ) -> Batch:
     """Build a batch from arrays and further files."""
     content = dict(content)
@@ -109,7 +116,7 @@ def with_files(
     tokens = model.vision_tokens if model else (None, None)
     has_axes = model.has_axes if model else False
     label = shown(Path(source).name) if source != "ids" else "the batch"
-    return batch_of(content, label, has_axes=has_axes, vision_tokens=tokens)
+    return batch_of(content, label, has_axes=has_axes, vision_tokens=tokens, **facts)
 
 
 def mask_alone(content: Mapping[str, np.ndarray]) -> np.ndarray | None:
@@ -129,36 +136,72 @@ def mask_alone(content: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
 
 def is_dump(content: Mapping[str, np.ndarray]) -> bool:
-    """Whether an input holds cosines and sines."""
-    names = {name.rpartition(".")[2].lower() for name in content}
+    """Whether an input holds cosines and sines, or angles."""
+    names = {last_part(name) for name in content}
     if names & {*COSINES} and names & {*SINES}:
         return True
     if len(content) != 1:
         return False
     (array,) = content.values()
-    is_wave = array.dtype.kind == "f" and array.ndim >= 2 and bool((np.abs(array) <= 4).all())
+    is_wave = array.dtype.kind == "f" and array.ndim >= 2 and bool(np.isfinite(array).all())
     return is_wave and bool((np.rint(array) != array).any())
 
 
 def judge_dump(
     name: str,
-    content: Mapping[str, np.ndarray],
+    content: dict[str, np.ndarray],
     files: Mapping[str, Any],
     model: Model | None,
     rules: Rules,
     params: Mapping[str, Any],
 ) -> Positions:
-    """Recover the positions of the rows of a dump and check them."""
+    """Recover the positions of the rows of a dump and check them.
+
+    Position ids beside cosines and sines are those that the rows should have.
+    """
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
-    table = load(name) if name != "ids" else from_table(table_of_dump(content))
-    is_added = model.encoding.injection == "add"
-    recovered = matched_rows(table, model) if is_added else recover_ids(table, model)
-    batch = with_files({"position_ids": recovered.ids}, files, name, model)
+    names = [name for name in content if last_part(name) in {*COSINES, *SINES}] or list(content)
+    waves, rows = joined_waves([content.pop(name) for name in sorted(names, key=last_part)])
+    is_rotated = model.encoding.injection != "add"
+    if is_rotated and np.abs(waves).max() > 1.01 * factor_of(model):
+        recovered = ids_of_angles(waves, model, name)
+    else:
+        is_table = rows == 1 and not content and name != "ids"
+        table = load(name) if is_table else from_table(waves, name, eps=eps_of(waves))
+        recovered = recover_ids(table, model) if is_rotated else matched_rows(table, model)
+    axes, ids = len(recovered.uncertainty), recovered.ids
+    ids = ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
+    role = next((n for n in content if last_part(n) in NAMES["position_ids"]), None)
+    stated = None if role is None else content.pop(role)
+    content["position_ids"] = ids
+    batch = with_files(content, files, name, model, past=rules.past, stated=stated)
     result = judge_positions(
         batch, model, rules, spec=name, params=params, uncertainty=recovered.uncertainty
     )
     return replace(result, findings=(*result.findings, *map(with_place, recovered.findings)))
+
+
+def factor_of(model: Model) -> float:
+    """Return the factor on cosines and sines."""
+    return float(model.encoding.params.get("attention_factor", 1.0))
+
+
+def ids_of_angles(angles: np.ndarray, model: Model, name: str) -> Recovered:
+    """Return the positions of rows of angles, position times frequency, as Megatron keeps them."""
+    measure = model.encoding.measure
+    omega = np.ones(1) if measure is None else measure.frequencies
+    half = angles[:, : len(omega)]
+    ids = np.rint(half[:, 0] / omega[0])
+    due = np.multiply.outer(ids, omega)
+    is_angle = half.shape == due.shape and angles.shape[1] in (len(omega), 2 * len(omega))
+    near = is_angle and np.allclose(half, due, rtol=1e-2, atol=1e-3)
+    if not near or (angles[:, len(omega) :] != half[:, : angles.shape[1] - len(omega)]).any():
+        raise PefourierError(
+            f"{shown(name)} reaches {np.abs(angles).max():.4g}: these are not cosines, nor the "
+            f"angles of {shown(model.spec)}"
+        )
+    return Recovered(ids.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,12 +234,21 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
     return Recovered(nearest)
 
 
-def table_of_dump(content: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Table of one array of cosines and sines, or of two separate arrays."""
-    arrays = {name.rpartition(".")[2].lower(): array for name, array in content.items()}
-    parts = [next((arrays[n] for n in names if n in arrays), None) for names in (COSINES, SINES)]
-    waves = list(arrays.values())[:1] if parts[0] is None or parts[1] is None else parts
-    return np.concatenate([np.squeeze(np.asarray(part, dtype=float)) for part in waves], axis=-1)
+def joined_waves(parts: list[np.ndarray]) -> tuple[np.ndarray, int]:
+    """Return cosines and sines (…, n, d) as (rows * n, d), and the number of rows of a batch.
+
+    Axes of length 1 are dropped.
+    """
+    joined = np.concatenate(parts, axis=-1)
+    sides = [side for side in joined.shape[:-1] if side > 1]
+    if len(sides) > 2:
+        raise PefourierError(f"cosines must be (n, d) or (rows, n, d); got {joined.shape}")
+    return joined.reshape(-1, joined.shape[-1]), sides[0] if len(sides) > 1 else 1
+
+
+def eps_of(array: np.ndarray) -> float:
+    """Return the resolution of an array's type."""
+    return float(np.finfo(array.dtype).eps)
 
 
 def recover_ids(table: Encoding, model: Model) -> Recovered:

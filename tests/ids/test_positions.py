@@ -90,7 +90,7 @@ def test_a_planted_fault_is_found_with_its_row_token_and_value(kind):
         row, token, value, expected = plant(kind, ids, segments, rng)
         found = pefourier.positions(ids, segments=segments)
         assert found.verdict == kind
-        (fault,) = found.findings
+        (fault,) = [f for f in found.findings if f.code != "ids-lone-documents"]
         assert (fault.row, fault.token, fault.value) == (row, token, value)
         assert fault.expected == expected
         assert [span.verdict for span in found.rows].count(kind) == 1

@@ -159,6 +159,7 @@ BATCHES = {  # position ids, by verdict
     "block start": {"ids": VIDEO[:, None] + [[[0, 3, 3, 3, 3, 3]]], **KINDS},
     "times shared": {"ids": VIDEO[:, None], **KINDS},
     "index for depth": {"ids": [[0, 1, 2]], "depth": [[0, 1, 1]]},
+    "unexplained": {"ids": [[0, 5, 3, 9, 1, 7, 4, 2]]},
     "wrong mask": {"ids": [[0, 0]], "attention_mask": np.ones((1, 1, 2, 2)), "segments": [[1, 2]]},
     "mask read": {"ids": np.tril(np.ones((3, 3), bool))},
     "several": {"ids": [[0, 1, 1], [0, 1, 5]]},
