@@ -35,6 +35,8 @@ FEW = 64  # rows on which candidate matches of columns are tested first
 PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
 EXPLAINED = 0.1  # largest share of the differences that a rotation may leave unexplained
+SUMMED = 4  # factor on the tolerance of rotated numbers, for rounding of the rotation
+ROTATED = 2.0**-25  # of the largest number: columns this small have no rotation from squares
 SQUARES_EPS = 1e-12  # relative resolution of sums of squares
 
 
@@ -164,9 +166,9 @@ def find_affine_columns(
     if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
         return None, 0.0
     a, b, own = read(a, slice(None)), read(b, slice(None)), allowed(np.arange(len(a)))
-    parts, limit = [x - x.mean(axis=0) for x in (a, b)], float(own.max())
+    parts, limit = [x - x.mean(axis=0) for x in (a, b)], own.max(axis=0)
     sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
-    rounding = [16 * eps * largest_number(x) * np.sqrt(len(x)) for x in (a, b)]
+    rounding = [16 * eps * np.abs(x).max(axis=0) * np.sqrt(len(x)) for x in (a, b)]
     constant = [sizes[k] <= rounding[k] for k in (0, 1)]
     units = [x / np.where(c, np.inf, n) for x, c, n in zip(parts, constant, sizes, strict=True)]
     correlation = units[0].T @ units[1]
@@ -183,6 +185,7 @@ def find_affine_columns(
     squares = np.where(varying, (own_part**2).sum(axis=0), np.inf)
     scales += signs * (own_part * (unexplained - unexplained.mean(axis=0))).sum(axis=0) / squares
     middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
+    limit = (limit[columns] + eps * np.abs(b).max(axis=0))[varying]
     if (np.abs(scales - middle)[varying] * sizes[0][columns][varying] <= 4 * limit).all():
         scales[:] = middle
     del own_part
@@ -191,23 +194,25 @@ def find_affine_columns(
     del unexplained, signed
     limits = np.empty(a.shape)
     limits[:, columns] = own[:, columns] * np.maximum(1.0, scales)
-    limits += eps * np.abs(b).max(axis=1, keepdims=True)
+    limits[:, columns] += eps * (np.abs(b) + np.abs(added))
     residual = largest_left(a, b - added, lambda rows: limits[rows], columns, signs * scales)
     if residual is None:
         return None, 0.0
-    return describe_affine(columns, signs, scales, added, float(limits.max())), residual
+    change = describe_affine(columns, signs, scales, added, limits.max(axis=0)[columns])
+    return change or None, residual
 
 
 def describe_affine(
-    columns: Places, signs: Floats, scales: Floats, added: Floats, slack: float
+    columns: Places, signs: Floats, scales: Floats, added: Floats, slack: Floats
 ) -> dict[str, Any]:
     """Describe a transformation with one scale and constant, or one for each column."""
     is_one = not np.ptp(scales)
     change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
     change |= {} if is_one else {"scales": scales.tolist()}
     if (np.abs(added) > slack).any():
-        middle = fewest_digits(float(np.median(added)), slack)
-        change["offset_row"] = middle if np.ptp(added) <= slack else added.tolist()
+        middle = fewest_digits(float(np.median(added)), float(slack.min()))
+        is_one = bool((np.abs(added - middle) <= slack).all())
+        change["offset_row"] = middle if is_one else added.tolist()
     return change
 
 
@@ -358,7 +363,8 @@ def find_rotation(
     they agree, a rotation or reflection of the columns maps one table to the other. Such a rotation
     moves almost every row, so the search stops if half of the rows are unchanged. The limits allow
     the worst rounding, which noise may also satisfy. Therefore the best rotation (Schönemann, 1966)
-    must also explain most of the difference.
+    must also explain most of the difference, and give every number within the sum of the tolerances
+    that it adds up: no small column hides behind larger ones.
     """
     moved, parts, index = 0, [], np.arange(len(a))
     for rows in blocks_of(a):
@@ -376,12 +382,18 @@ def find_rotation(
         limit = near * np.linalg.norm(far) + far * np.linalg.norm(near)
         if (np.abs(x - y).max(axis=1) > 2 * limit).any():
             return None, 0.0
-    share = 1 / (norms[0] * norms[1])
     products = sum(read(a, rows).T @ read(b, rows) for rows in blocks_of(a))
-    unrotated = 1 - share * float(np.trace(products))  # squares left without a rotation
-    signed = 1 - share * float(np.linalg.svd(products, compute_uv=False).sum())  # with the best
+    unrotated = 1 - float(np.trace(products)) / (norms[0] * norms[1])  # without a rotation
+    left, sums, right = np.linalg.svd(products)
+    signed = 1 - float(sums.sum()) / (norms[0] * norms[1])  # squares left by the best rotation
     if signed > EXPLAINED**2 * unrotated - SQUARES_EPS:
         return None, 0.0
+    rotation, sharpest = scale * left @ right, ROTATED * largest_number(b)
+    for rows in blocks_of(a):
+        residual = np.abs(read(a, rows) @ rotation - b[rows])
+        limits = allowed(index[rows]) @ np.abs(rotation) + eps * np.abs(read(b, rows))
+        if (residual > SUMMED * limits + sharpest).any():
+            return None, 0.0
     short = float(f"{scale:.6g}")
     change = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})
     return change, float(np.abs(x - y).max() / np.abs(x).max())
