@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.causes.pairs import frequencies_apart
+from pefourier.causes.rows import explain_rows
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.domain import Bools, Places
 from pefourier.encodings.encoding import Floats, largest_number, row_blocks
 from pefourier.encodings.findings import finding
-from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table
+from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table, first_duplicate
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.geometry.waves import fit
-from pefourier.questions.moved_rows import is_matched, match_rows
+from pefourier.questions.moved_rows import is_matched, with_rows
 from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
 
@@ -36,7 +37,7 @@ PROBES = 8  # random directions in which inner products are compared
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
 EXPLAINED = 0.1  # largest share of the differences that a rotation may leave unexplained
 SUMMED = 4  # factor on the tolerance of rotated numbers, for rounding of the rotation
-ROTATED = 2.0**-25  # of the largest number: columns this small have no rotation from squares
+ROTATED = 2.0**-25  # of the largest singular value; smaller parts have no rotation from squares
 SQUARES_EPS = 1e-12  # relative resolution of sums of squares
 
 
@@ -52,15 +53,25 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
     on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
+    if transform == {}:  # rounding explains every number, a given tolerance does not
+        return outcome
     is_reversed = transform == {"rows": "reversed"}  # matching rows in any order covers this
     if transform is None or is_reversed or (on_grid and "offset" in transform):
-        return outcome if outcome.cause else match_rows(outcome, a, b, allowed)
+        return outcome if outcome.cause else match_rows(outcome, encodings)
     if {"rotation", "scales", "offset_row"} & transform.keys():
         waves = fit(a, first.eps), fit(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
             return outcome
     is_rotated = transform.pop("rotation", False)
-    aligned = replace(outcome, transform=transform, max_difference=difference, pairs=(), cause=None)
+    aligned = replace(
+        outcome,
+        transform=transform,
+        max_difference=difference,  # after the transformation
+        first_difference=None,
+        largest_difference=None,
+        pairs=(),
+        cause=None,
+    )
     if is_rotated:
         return replace(aligned, verdict="same geometry")
     if outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
@@ -72,6 +83,55 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     if is_rotation and {"scale", "scales", "offset_row"} & transform.keys():
         return replace(outcome, transform=transform)
     return replace(aligned, verdict="equivalent")
+
+
+def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
+    """Match each row of the shorter table to a row of the longer one, if most rows match."""
+    is_swapped = len(encodings[1]) > len(encodings[0])
+    whole, part = encodings[::-1] if is_swapped else encodings
+    a, b = whole.table(), part.table()
+    if a.shape[1] != b.shape[1] or not is_matched(a):
+        return outcome
+    allowed, _ = stored_tolerance(a, b, whole, part)
+    rows, fits = nearest_rows(np.asarray(a, dtype=float), np.asarray(b, dtype=float), allowed)
+    moved = fits & (rows != np.arange(len(b)))
+    if fits.mean() <= 0.5 or not moved.any():
+        differing = int((~fits | moved).sum())
+        tried = {"rows": differing, "n": len(b), "shift": max(1, len(b) // 4)}
+        return replace(outcome, tried=tried)
+    matched = with_rows(outcome, "first" if is_swapped else "second", rows, fits, noun="row")
+    if not fits.all():
+        return matched
+    explanation = explain_rows(np.arange(len(a)), rows)
+    return replace(
+        matched,
+        expected="second" if is_swapped else "first",
+        causes=explanation.causes,
+        explained=explanation.share,
+    )
+
+
+def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]:
+    """Return the nearest row of a for each row of b, and whether rounding explains all numbers.
+
+    The nearest rows are found by projection on a few random directions, which separate different
+    rows, and are then compared in full. Of equal rows, the one with the index of the row counts,
+    and repeated rows are matched one to one.
+    """
+    from scipy.spatial import KDTree  # slow import, rarely needed
+
+    index = np.arange(len(b))
+    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
+    rows = np.asarray(KDTree(a @ directions).query(b @ directions)[1])
+    rows[np.all(np.abs(a[: len(b)] - b) <= allowed(index), axis=1)] = -1
+    rows = np.where(rows < 0, index, rows)
+    fits = np.all(np.abs(a[rows] - b) <= allowed(rows), axis=1)
+    if fits.all() and len(a) == len(b):
+        leaders = first_duplicate(a)
+        orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
+        if (leaders[orders[0]] == leaders[rows][orders[1]]).all():
+            rows[orders[1]] = orders[0]
+    return rows, fits
 
 
 def find_transformation(
@@ -388,7 +448,7 @@ def find_rotation(
     signed = 1 - float(sums.sum()) / (norms[0] * norms[1])  # squares left by the best rotation
     if signed > EXPLAINED**2 * unrotated - SQUARES_EPS:
         return None, 0.0
-    rotation, sharpest = scale * left @ right, ROTATED * largest_number(b)
+    rotation, sharpest = scale * left @ right, ROTATED * float(np.sqrt(scale * sums[0]))
     for rows in blocks_of(a):
         residual = np.abs(read(a, rows) @ rotation - b[rows])
         limits = allowed(index[rows]) @ np.abs(rotation) + eps * np.abs(read(b, rows))

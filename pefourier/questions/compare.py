@@ -100,7 +100,8 @@ class Comparison(Outcome, Result):
         "compared": "compared_names",
         "positions compared": "length",
         "largest difference": "max_difference",
-        "tolerance (rounding)": "tolerance",
+        "tolerance (rounding)": "rounding_tolerance",
+        "tolerance (given)": "given_tolerance",
         "first difference at": "first_place",
         "transform": "transform_names",
         "permutation of rows": "operator.name",
@@ -146,6 +147,11 @@ class Comparison(Outcome, Result):
         values = {k: number(v, 7) for k, v in self.transform.items() if not isinstance(v, list)}
         texts = (f"{key} {values.get(key, '')}".strip() for key in self.transform)
         return ", ".join(texts).replace("_", " ") or None
+
+    @property
+    def rounding_tolerance(self) -> float | None:
+        """Largest difference that rounding explains, if no tolerance was given."""
+        return self.tolerance if self.given_tolerance is None else None
 
     @property
     def order_name(self) -> str:
@@ -263,13 +269,12 @@ def compare(
     if on_grids and first.domain.sides != second.domain.sides:
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
         return conclude(compare_tables(numbers, encodings), encodings, tolerance)
-    numbers = compare_numbers(first, second, MOST_ROWS if is_long else None)
+    numbers = compare_numbers(first, second, MOST_ROWS if is_long else None, tolerance)
     if numbers.max_difference is None and pairs is not None:
         numbers = compare_waves(numbers, pairs)
     numbers = replace(numbers, lengths=lengths)
-    worst = numbers.max_difference
-    if tolerance is not None and worst is not None and worst <= tolerance:
-        return conclude(replace(numbers, verdict="the same"), encodings, tolerance)
+    if tolerance is not None and numbers.verdict == "the same":
+        return conclude(numbers, encodings, tolerance)
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs is not None and drift_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
@@ -402,6 +407,10 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
             outcome = replace(
                 outcome, max_difference=None, first_difference=None, largest_difference=None
             )
+    if verdict == "equivalent" and outcome.first_difference:  # numbers before the transformation
+        outcome = replace(
+            outcome, max_difference=None, first_difference=None, largest_difference=None
+        )
     outcome = replace(outcome, verdict=verdict)
     facts = vars(outcome) | {"same": verdict == "the same", "given_tolerance": tolerance}
     result = Comparison(encodings=encodings, **facts)

@@ -28,13 +28,11 @@ from pefourier.encodings.domain import Bools, Places
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
-from pefourier.geometry.precision import FLOAT32_EPS, Table, first_duplicate
-from pefourier.geometry.tolerance import Allowed
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import Waves, fit
 from pefourier.questions.outcome import Outcome, Two
 from pefourier.writing.text import ranges
 
-PROBES = 8  # random directions in which rows are matched
 LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
 FACTOR = 1e-3  # relative tolerance of the factors of tables
 SAMPLE = 64  # rows tested before all rows are matched
@@ -220,34 +218,6 @@ def with_rows(
         pairs=(),
         cause=None,
     )
-
-
-def match_rows(outcome: Outcome, a: Table, b: Table, allowed: Allowed) -> Outcome:
-    """Match each row of b to a row of a, if most rows match.
-
-    The nearest rows are found by projection on a few random directions, which separate different
-    rows, and are then compared in full.
-    """
-    if not is_matched(a):
-        return outcome
-    from scipy.spatial import KDTree  # slow import, rarely needed
-
-    n, limits = len(a), allowed(np.arange(len(a)))
-    a, b = (np.asarray(x, dtype=float) for x in (a, b))
-    equal = np.all(np.abs(a - b) <= limits, axis=1)
-    tried = {"rows": int((~equal).sum()), "n": n, "shift": max(1, n // 4)}
-    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
-    nearest = KDTree(a @ directions).query(b @ directions)[1]
-    near = np.abs(a[nearest] - b) <= limits[nearest]
-    fits = equal | np.all(near, axis=1)
-    rows = np.where(equal, np.arange(n), nearest)
-    if fits.mean() <= 0.5 or equal[fits].all():
-        return replace(outcome, tried=tried)
-    leaders = first_duplicate(a)
-    orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
-    if fits.all() and (leaders[orders[0]] == leaders[rows][orders[1]]).all():
-        rows[orders[1]] = orders[0]  # repeated rows are matched one to one
-    return with_rows(outcome, "second", rows, fits, noun="row")
 
 
 def is_matched(table: NDArray[Any]) -> bool:

@@ -122,20 +122,26 @@ def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int])
     )
 
 
-def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
-    """Compare two tables number by number over their common rows, at most `limit` rows."""
+def compare_numbers(
+    first: Encoding, second: Encoding, limit: int | None = None, tolerance: float | None = None
+) -> Outcome:
+    """Compare two tables number by number over their common rows, at most `limit` rows.
+
+    A `tolerance` replaces the differences that rounding explains.
+    """
     outcome = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
     if outcome.differing:
         return outcome
     n = min(outcome.length, limit or outcome.length)
     a, b = (enc.table(enc.domain.x[:n]) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
-    differs, tolerance, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
+    differs, largest, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
     places: list[tuple[int, int] | None] = [None, None]  # of the first and the largest difference
     for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
         residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
-        limits = allowed(np.arange(part.start, part.stop))
-        beyond, tolerance = residual > limits, max(tolerance, float(limits.max()))
+        rows = np.arange(part.start, part.stop)
+        limits = allowed(rows) if tolerance is None else np.full(residual.shape, tolerance)
+        beyond, largest = residual > limits, max(largest, float(limits.max()))
         differs |= beyond.any(axis=0)
         places[0] = places[0] or first_place(beyond, part.start)
         if residual.max() > worst:
@@ -146,7 +152,7 @@ def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None)
         verdict="different" if differs.any() else "the same",
         differing=int(differs.sum()),
         bitwise=not worst,
-        tolerance=tolerance,
+        tolerance=largest,
         max_difference=worst,
         first_difference=places[0],
         largest_difference=places[1],
