@@ -30,9 +30,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.chance import Chance
 from pefourier.train.options import LEVEL, WITHOUT_VECTORS
-from pefourier.train.statistics import LEAST_UNITS, Difference
+from pefourier.train.statistics import LEAST_UNITS, Chance, Difference
 from pefourier.writing.text import Verdict
 
 CONCLUSIONS = {  # verdicts on the encodings of a dataset

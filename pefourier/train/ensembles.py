@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,12 @@ from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import REMARKS, Task
-from pefourier.train.device_data import batch_and_steps, device_memory
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
 from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_VECTORS, Options, seeds_of
-from pefourier.train.program import AT_ONCE
-from pefourier.train.ranks import has_meeting_point
+from pefourier.train.program import AT_ONCE, batch_and_steps, device_memory
 from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
-from pefourier.train.store import NOT_NUMBERS, Key, Store
+from pefourier.train.store import NOT_NUMBERS, Key, Store, store_of
 from pefourier.version import __version__
 from pefourier.writing.text import fill, first_few, join
 
@@ -367,18 +364,6 @@ def choose_device(device: str) -> torch.device:
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     return torch.device(device)
-
-
-def store_of(options: Options, rank: int, ranks: int) -> Store:
-    """Choose where a rank writes: only the first of ranks that meet, otherwise a file per rank."""
-    meets = has_meeting_point(ranks)
-    if ranks > 1 and options.out is None and not meets:
-        raise PefourierError(
-            f"several ranks need a shared folder; pass --out DIR, or unset RANK={rank} and "
-            f"WORLD_SIZE={ranks} to train alone"
-        )
-    path = None if options.out is None or (meets and rank) else Path(options.out)
-    return Store(path, 0 if meets else rank)
 
 
 def count_processes(experiment: Experiment, ranks: int) -> int:

@@ -12,20 +12,18 @@ from functools import partial
 
 import numpy as np
 
-from pefourier.train import device_data, ensembles
-from pefourier.train.chance import chance_of
+from pefourier.train import ensembles
 from pefourier.train.data.split import REMARKS, Dropped, Task
 from pefourier.train.ensembles import Experiment, ResolvedTask
 from pefourier.train.injection import NOTHING
 from pefourier.train.options import Options
-from pefourier.train.program import Program, Replica
-from pefourier.train.progress import Note
-from pefourier.train.ranks import read_rank
+from pefourier.train.program import Program, Replica, put_on_device
 from pefourier.train.report import tables_in_words
 from pefourier.train.request import without_new_folders
 from pefourier.train.run import settle_options
-from pefourier.train.statistics import units_needed
-from pefourier.train.store import Key, key_of
+from pefourier.train.statistics import chance_of, units_needed
+from pefourier.train.store import Key, key_of, read_rank
+from pefourier.train.work import Note
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, paragraph, printable
 
@@ -131,7 +129,7 @@ def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
     size, injections = experiment.description["stack"], resolved.injections
     runs = next(stack.runs for stack in ensembles.plan_ensembles(resolved, size))
     members = [Replica(r.arm.name, injections.get(r.arm.spec, NOTHING), 0, r.fold) for r in runs]
-    data = device_data.put_on_device(resolved.task, experiment.device)
+    data = put_on_device(resolved.task, experiment.device)
     program = Program(data, resolved.model, members, resolved.schedule, eager=True)
     program.train(1).cpu()  # waits for a GPU
     began = time.perf_counter()

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from pefourier.train.decision import BY_RANK, CONCLUSIONS, ON_SEVERAL, Decision
-from pefourier.train.metrics import TERMS
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import MEASURES
@@ -31,7 +30,7 @@ DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", 
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, equal for all of its encodings
 MUST_AGREE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
-OF_ENCODINGS = ("confusion", "terms")
+OF_ENCODINGS = ("confusion",)
 MORE_DATA = {  # ways to detect a smaller difference, by what is repeated
     "runs": "Use --seeds {needed} or more.",
     "folds": ("Use more folds ({needed}): --resamples for data with a test part, or more series."),
@@ -228,21 +227,19 @@ def tables(summary: Summary) -> list[Table]:
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
-    """Tables of a dataset: scores, differences, scores at other lengths, terms, chosen settings."""
+    """Tables of a dataset: scores, differences, scores at other lengths, chosen settings."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
     over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
     heads = {
         scores_title(data): [CAPTIONS.get(measure, measure) for measure in MEASURES],
         f"{name}, differences over {over}": DIFFERENCES,
         f"{name}, trained on {data.length} rows: F1 / accuracy by length": [data.length, *longer],
-        f"{name}, shares of terms in the variance of first-layer scores": TERMS,
         f"{name}, chosen on validation": ["setting", "value", "runs"],
     }
     bodies = [
         [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()],
         [difference_row(data, e) for e in data.differences],
         [length_row(data, e) for e in data.lengths],
-        [[e, *(f"{share:.2f}" for share in shares)] for e, shares in data.terms.items()],
         [[e, *map(str, row.values())] for e, rows in data.chosen.items() for row in rows],
     ]
     return [

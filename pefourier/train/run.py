@@ -16,14 +16,17 @@ from pefourier.train.store import (
     NOT_NUMBERS,
     Store,
     read_configuration,
+    read_rank,
+    start_workers,
+    store_of,
     stored_options,
     write_json,
 )
 from pefourier.writing.files import write_whole
 
 if TYPE_CHECKING:
-    from pefourier.train.progress import Note
     from pefourier.train.summary import Summary
+    from pefourier.train.work import Note
 
 
 def run_comparison(
@@ -37,18 +40,18 @@ def run_comparison(
     which a full disk may prevent. `note` receives messages during training, one line at a time.
     """
     options = settle_options(options)  # before torch is loaded, which takes seconds
-    from pefourier.train import ensembles, ranks, work
+    from pefourier.train import ensembles, work
 
-    rank, count = ranks.read_rank()
-    store = ensembles.store_of(options, rank, count)
+    rank, count = read_rank()
+    store = store_of(options, rank, count)
     note = None if rank else note
     with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
         whole = ensembles.resolve(options, rank, count)
         processes = ensembles.count_processes(whole, count)
         if processes > 1:
-            single, is_noted = replace(options, processes=None), note is not None
-            start = partial(work.start_rank, single, is_noted=is_noted)
-            result = ranks.launch(processes, start)
+            start = partial(work.start_rank, replace(options, processes=None))
+            with start_workers(processes, start) as watch:
+                result = work.train_rank(replace(whole, ranks=processes), note, watch)
         else:
             result = work.train_rank(whole, note)
         if result is not None:

@@ -4,24 +4,36 @@ A folder holds config.json with the options and all that numbers depend on, resu
 line per run (a job array adds results.rank1.jsonl, …), and checkpoints of stacks in training. A
 line is written by one call in append mode. A last line cut by a crash is dropped when results are
 read, and lines that are not a `Row` are rejected.
+
+Ranks divide the stacks of a comparison: rank i trains those whose number is i modulo the number of
+ranks. Ranks started by torchrun or --processes, or with MASTER_ADDR and MASTER_PORT set, meet in
+the store of torch.distributed's rendezvous, without a process group. Rank 0 plans, and receives
+finished rows and traces as JSON. It alone writes the folder, so no shared file system is needed.
+Ranks with only RANK and WORLD_SIZE set, such as jobs of an array, share a folder: each writes a
+file of results, and the last to finish writes the summary.
 """
 
 import errno
 import json
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from socket import socket
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
 from pefourier.train.options import MOST_SEEDS, Options
 from pefourier.writing.files import reason, write_whole
+from pefourier.writing.text import printable
 
 if sys.platform != "win32":
     import fcntl
@@ -37,22 +49,12 @@ NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
 GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
-FACTS: dict[str, Any] = dict.fromkeys(("data", "tables"), dict[str, list[float]])
-FACTS |= {"windows": dict[str, list[int]], "splits": dict[str, str], "stack": int}
-FACTS |= {"versions": dict[str, Any]}
+FACTS: dict[str, Any] = dict.fromkeys(KNOWN, dict[str, list[float]])  # of a configuration
+FACTS |= {"splits": dict[str, str], "versions": dict[str, Any], "stack": int}
+RETIRED = ("step_seconds", "terms")  # of earlier versions, in lines of results
+CHECK = 0.1  # seconds between checks of the other ranks
+TIMEOUT = 300.0  # seconds that ranks wait for one another
 CLOSE = 1e-4  # larger than rounding of logarithms and shares on other machines
-
-
-class ScoresAtLength(TypedDict):
-    """Scores at another length, or the reason why they are missing."""
-
-    length: int
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    auprc: float | None
-    accuracy: float | None
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -82,56 +84,51 @@ class Row:
     positive: str | None  # class; None: scores are means over classes
     shortest: int | None  # rows of the shortest window; full windows have `length`
     uneven: bool  # rows have uneven times
-    tested: list[ScoresAtLength]  # at other lengths
+    tested: list[dict[str, Any]]  # measures at other lengths, or the reason why they are missing
     chosen: dict[str, float | str]  # settings selected on validation
-    terms: list[list[float]]  # shares of the four score terms, by head; for added vectors
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Row).items():
             check_type(name, getattr(self, name), kind)
         for scores in (vars(self), *self.tested):
             for name in MEASURES if not scores.get("reason") else ():
-                if not 0 <= (-1 if scores[name] is None else scores[name]) <= 1:
-                    raise ValueError(f"{name} must be from 0 to 1, got {scores[name]}")
-        if not 0 <= self.seed < MOST_SEEDS or min(self.fold, self.step, self.seconds) < 0:
-            raise ValueError("seed, fold, step and seconds must be 0 or more")
-        if min(self.length, self.windows, self.trained) < 1:
-            raise ValueError("length, windows and trained must be 1 or more")
+                check_type(name, scores[name], float)
+                if not 0 <= scores[name] <= 1:
+                    raise ValueError(f"{name} must be from 0 to 1, got {shown(scores[name])}")
+        counts = self.seed, self.fold, self.step, self.seconds, *(self.budget or {}).values()
+        if not all(0 <= n < LARGEST for n in counts) or self.seed >= MOST_SEEDS:
+            raise ValueError("seed, fold, step, seconds and budget must be 0 or more")
+        lengths = self.length, self.shortest or 1, *(scores["length"] for scores in self.tested)
+        if not all(1 <= n < LARGEST for n in (*lengths, self.windows, self.trained)):
+            raise ValueError("lengths, windows and trained must be 1 or more")
         cells = [count for counts in self.confusion for count in counts]
         square = {len(counts) for counts in self.confusion} == {len(self.confusion)}
         if not square or min(cells) < 0 or sum(cells) != self.windows:
             raise ValueError(f"confusion must be a square table of {self.windows} windows")
-        if any(len(head) != 4 for head in self.terms):
-            raise ValueError("terms must have four shares per head")
 
 
 def check_type(name: str, value: Any, kind: Any) -> None:
-    """Reject a JSON value of a wrong type.
+    """Reject a JSON value of a wrong type."""
+    if not fits(value, kind):
+        raise ValueError(f"{name} must be {getattr(kind, '__name__', kind)}, got {shown(value)}")
 
-    >>> check_type("seed", True, int)
-    Traceback (most recent call last):
-    ValueError: seed must be int; got True
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a JSON value fits a type, at every depth; a list fits a tuple.
+
+    >>> fits(["dft"], tuple[str, ...]), fits("8", int), fits(None, int | None)
+    (True, False, True)
     """
-    if not is_of_type(value, kind):
-        raise ValueError(f"{name} must be {getattr(kind, '__name__', kind)}; got {shown(value)}")
-
-
-def is_of_type(value: Any, kind: Any) -> bool:
-    """Whether a JSON value has a type: numbers in range, lists and objects at every depth."""
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is float or kind is int:  # booleans are neither
-        return type(value) in (int, kind) and abs(value) < LARGEST
-    if is_typeddict(kind):
-        hints = get_type_hints(kind)
-        fits = isinstance(value, dict) and value.keys() == hints.keys()
-        return fits and all(is_of_type(value[key], hint) for key, hint in hints.items())
-    if origin in (list, tuple):
-        return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(is_of_type(v, inner[1]) for v in value.values())
-    if inner:  # a literal or a union
-        return value in inner if origin is Literal else any(is_of_type(value, k) for k in inner)
-    return kind is Any or isinstance(value, kind)
+    if origin is Literal:
+        return value in inner
+    if origin in (tuple, list, dict):
+        values = value.values() if isinstance(value, dict) else value
+        same = isinstance(value, dict if origin is dict else list)
+        return same and all(fits(item, inner[origin is dict]) for item in values)
+    if inner:  # a union
+        return any(fits(value, one) for one in inner)
+    return kind is Any or type(value) in ((int, float) if kind is float else (kind,))
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -154,10 +151,10 @@ def parse_row(line: str | bytes) -> dict[str, Any]:
     row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError(f"a line must be an object, got {shown(row)}")
-    row.pop("step_seconds", None)  # of an earlier version
-    if odd := sorted(row.keys() ^ {field.name for field in fields(Row)}):
-        raise ValueError(f"a line lacks {shown(odd[0])}, or must not have it")
-    return asdict(Row(**row))
+    try:
+        return asdict(Row(**{key: row[key] for key in row if key not in RETIRED}))
+    except (TypeError, AttributeError, KeyError) as error:
+        raise ValueError(str(error).removeprefix("Row.__init__() ")) from error
 
 
 @dataclass(frozen=True)
@@ -272,13 +269,12 @@ def read_configuration(file: Path) -> dict[str, Any]:
     """Read the configuration in a folder; missing options had their defaults."""
     try:
         config: dict[str, Any] = parse_json(file.read_bytes())
-        check_type("it", config, dict[str, Any])
         for name, kind in (get_type_hints(Options) | FACTS).items():
             if name in config:
                 check_type(name, config[name], kind)
         if not config.get("dataset") or not config.get("encoding"):
             raise ValueError("it names no dataset or no encoding")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise PefourierError(
             f"{file} was not written by pefourier train: {error}; choose another --out"
         ) from error
@@ -411,3 +407,179 @@ class Checkpoint:
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # other checkpoints remain
                 self.path.parent.rmdir()
+
+
+# Ranks
+
+
+def read_rank() -> tuple[int, int]:
+    """Read this process's rank and the number of ranks from the environment."""
+    numbers = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
+    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in numbers)
+    if not 0 <= rank < ranks:
+        raise PefourierError(
+            f"RANK={printable(numbers[0])} must be a whole number from 0 to below "
+            f"WORLD_SIZE={printable(numbers[1])}; unset both, or let torchrun set them"
+        )
+    return rank, ranks
+
+
+def has_meeting_point(ranks: int) -> bool:
+    """Whether ranks have an address to meet at; otherwise they share a folder."""
+    return ranks > 1 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
+
+
+def store_of(options: Options, rank: int, ranks: int) -> Store:
+    """Choose where a rank writes: only the first of ranks that meet, otherwise a file per rank."""
+    meets = has_meeting_point(ranks)
+    if ranks > 1 and options.out is None and not meets:
+        raise PefourierError(
+            f"several ranks need a shared folder; pass --out DIR, or unset RANK={rank} and "
+            f"WORLD_SIZE={ranks} to train alone"
+        )
+    path = None if options.out is None or (meets and rank) else Path(options.out)
+    return Store(path, 0 if meets else rank)
+
+
+@dataclass(eq=False)
+class Group:
+    """The group of all ranks, as seen from one rank."""
+
+    rank: int
+    ranks: int
+    store: Any  # torch.distributed.Store
+    watch: Callable[[], object] = lambda: None  # raises an error if a worker has died
+
+    def publish(self, plan: Mapping[str, Any]) -> None:
+        """Publish the plan to other ranks."""
+        self.store.set("plan", json.dumps(plan))
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plan of rank 0."""
+        try:
+            self.store.wait(["plan"], timedelta(seconds=TIMEOUT))
+        except RuntimeError as error:  # includes DistError
+            raise PefourierError(
+                f"rank {self.rank}: no plan from rank 0 in {TIMEOUT:g} s; check its messages"
+            ) from error
+        plan: dict[str, Any] = json.loads(self.store.get("plan"))
+        return plan
+
+    def send(self, number: int, rows: Sequence[Any], traces: Sequence[bytes]) -> None:
+        """Send the rows and traces of a finished stack to rank 0."""
+        texts = [b64encode(trace).decode() for trace in traces]
+        self.store.set(f"finished/{number}", json.dumps([list(rows), texts]))
+
+    def receive(self, number: int) -> tuple[list[dict[str, Any]], list[bytes]] | None:
+        """Return the rows and traces of a stack of another rank; None before it is finished."""
+        if not self.store.check([f"finished/{number}"]):
+            return None
+        rows, texts = json.loads(self.store.get(f"finished/{number}"))
+        self.store.delete_key(f"finished/{number}")
+        return rows, [b64decode(text) for text in texts]
+
+    def report_look(self) -> None:
+        """Report that this rank is at work."""
+        self.store.add("looks", 1)
+
+    def wait_for(self, missing: Collection[int], take_over: Callable[[], object]) -> None:
+        """Take over results until no stack is missing, while some rank is at work."""
+        since, looks = time.monotonic(), -1
+        while take_over() or missing:
+            self.watch()
+            if self.store.check(["failed"]):
+                raise PefourierError(self.store.get("failed").decode())
+            if (now := self.store.add("looks", 0)) > looks:
+                since, looks = time.monotonic(), now
+            if time.monotonic() - since > TIMEOUT:
+                raise PefourierError(
+                    f"{len(missing)} stacks are unfinished, and no rank was at work for "
+                    f"{TIMEOUT:g} s; finished runs are kept, continue with --resume"
+                )
+            time.sleep(CHECK)
+
+    def leave(self) -> None:
+        """Leave the group; rank 0, which may hold the store, waits for other ranks for a while."""
+        self.store.set(f"left/{self.rank}", "")
+        until = time.monotonic() + (TIMEOUT if self.rank == 0 else 0)
+        goodbyes = [f"left/{rank}" for rank in range(1, self.ranks)]
+        while time.monotonic() < until and not self.store.check(goodbyes):
+            time.sleep(CHECK)
+
+
+@contextmanager
+def join_group(
+    rank: int, ranks: int, watch: Callable[[], object] = lambda: None
+) -> Iterator[Group]:
+    """Join the other ranks, and leave at the end of the context."""
+    from torch.distributed import DistError
+    from torch.distributed.rendezvous import rendezvous
+
+    try:
+        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=TIMEOUT)))
+    except (DistError, ValueError) as error:
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise PefourierError(
+            f"rank {rank} of {ranks} has not reached the others at {where} within {TIMEOUT:g} s; "
+            "start every rank (torchrun does), and check the network"
+        ) from error
+    group = Group(rank, ranks, store, watch)
+    try:
+        yield group
+        group.leave()
+    except PefourierError as error:
+        store.set("failed", str(error))
+        raise
+    except DistError as error:
+        raise PefourierError(
+            f"rank {rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); "
+            "results written by rank 0 are kept, continue with --resume"
+        ) from error
+
+
+@contextmanager
+def start_workers(count: int, work: Callable[[], object]) -> Iterator[Callable[[], object]]:
+    """Start ranks 1 to `count` - 1 on this machine; in the context, this process is rank 0.
+
+    Yield a function that raises an error if a worker has died. Workers end with this process.
+    """
+    import torch
+    from torch.multiprocessing.spawn import spawn
+
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    places |= {"WORLD_SIZE": str(count), "RANK": "0"}
+    threads, before = torch.get_num_threads(), os.environ.copy()
+    share = max(1, threads // count), places, work
+    workers = spawn(take_part, share, count - 1, join=False)  # type: ignore[no-untyped-call]
+
+    def watch() -> None:
+        if any(worker.exitcode for worker in workers.processes):
+            raise PefourierError(
+                "a worker process ended early; finished runs are kept, continue with --resume; "
+                "--processes 1 starts no workers"
+            )
+
+    try:
+        os.environ.update(places)
+        torch.set_num_threads(share[0])
+        yield watch
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        torch.set_num_threads(threads)
+        for worker in workers.processes:
+            worker.terminate()
+
+
+def take_part(
+    number: int, threads: int, places: Mapping[str, str], work: Callable[[], object]
+) -> None:
+    """Run `work` as rank `number` + 1 started by `start_workers`, which reports its errors."""
+    import torch
+
+    os.environ.update({**places, "RANK": str(number + 1)})
+    torch.set_num_threads(threads)
+    with suppress(PefourierError):
+        work()

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.chance import chance_of
 from pefourier.train.decision import (
     CONCLUSIONS,
     Decision,
@@ -25,7 +24,7 @@ from pefourier.train.decision import (
     verdict_on,
 )
 from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
-from pefourier.train.statistics import Difference, Mean
+from pefourier.train.statistics import Difference, Mean, chance_of
 from pefourier.train.store import MEASURES
 from pefourier.writing.text import Verdict
 
@@ -108,8 +107,6 @@ class DatasetSummary(Decision):
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
     positive: str | None = None  # class that scores describe; None: means over classes
     shortest: int | None = None  # rows of the shortest window
-    # mean shares of the four score terms in the variance of scores, for added vectors
-    terms: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def chance(self) -> dict[str, float]:
@@ -292,7 +289,6 @@ def facts_of_runs(rows: Rows) -> dict[str, Any]:
         **{key: row[key] for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
         "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
-        "terms": {e: terms for e, of in groups.items() if (terms := mean_terms(of))},
         "diverged": {e: count for e, count in first.items() if count},
         "last_kept": {e: count for e, count in last.items() if count},
         "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
@@ -303,16 +299,6 @@ def keeps_last(row: Mapping[str, Any]) -> bool:
     """Whether a run keeps the weights of its last possible step and may have been cut short."""
     budget = row.get("budget")
     return bool(budget and row["step"] >= budget["steps"])
-
-
-def mean_terms(rows: Rows) -> list[float]:
-    """Mean shares of the four score terms over runs and heads; [] without shares.
-
-    >>> mean_terms([{"terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}, {"terms": []}])
-    [0.5, 0.5, 0.0, 0.0]
-    """
-    heads = [shares for row in rows for shares in row.get("terms", ())]
-    return np.mean(heads, axis=0).tolist() if heads else []
 
 
 def count_choices(rows: Rows) -> list[dict[str, Any]]:

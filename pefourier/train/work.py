@@ -15,8 +15,8 @@ import json
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
@@ -24,41 +24,96 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.markup import escape
 
 from pefourier.errors import PefourierError, shown
 from pefourier.train import baselines, ensembles, lengths, request, run_artifacts, saved_models
-from pefourier.train.compiling import Compiler, seconds_of_step
 from pefourier.train.data.split import Task
-from pefourier.train.device_data import Resident, batch_and_steps, put_on_device
 from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
 from pefourier.train.fit import Outcome, fit, score_and_loss
 from pefourier.train.injection import NOTHING, Injection, scale_to_rms
-from pefourier.train.metrics import count_confusions, decide, score, score_terms
+from pefourier.train.metrics import count_confusions, decide, score
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.program import AT_ONCE, Replica
-from pefourier.train.progress import Note, Reporter, report_progress
-from pefourier.train.ranks import Group, has_meeting_point, join_group, read_rank
-from pefourier.train.store import FOLDER, Checkpoint, Key, check_handed_over, check_same, key_of
+from pefourier.train.program import (
+    Compiler,
+    Replica,
+    Resident,
+    batch_and_steps,
+    put_on_device,
+    seconds_of_step,
+)
+from pefourier.train.store import (
+    FOLDER,
+    Checkpoint,
+    Group,
+    Key,
+    check_handed_over,
+    check_same,
+    has_meeting_point,
+    join_group,
+    key_of,
+    read_rank,
+)
 from pefourier.train.summary import Summary, summarize_runs
 from pefourier.writing.files import remove_old_drafts
 
 Rows = list[dict[str, Any]]  # of results.jsonl
+LINE_EVERY = 10.0  # seconds between notes
+Note = Callable[[str], None]  # shows a line to the user during training
 
 
-def start_rank(options: Options, *, is_noted: bool) -> Summary | None:
-    """Train as a rank that was started on this machine."""
-    rank, ranks = read_rank()
-    note = (lambda line: print(f"pefourier: {line}", file=sys.stderr)) if is_noted else None
-    return train_rank(ensembles.resolve(options, rank, ranks), None if rank else note)
+@dataclass(eq=False)
+class Reporter:
+    """Reports the progress of the stacks of a comparison."""
+
+    ensembles: int  # unfinished stacks of all processes that share them
+    note: Note | None = None
+    interval: float = 0.0  # seconds between two notes
+
+    def __post_init__(self) -> None:
+        self.after_look: Callable[[], None] = lambda: None  # called after each look
+        self.finished = self.steps = 0  # finished stacks, and the step limit of the current stack
+        self.began = self.shown = time.perf_counter()
+
+    def count_steps(self, steps: int, members: int, loss: float) -> None:
+        """Report the step that a stack, or a part of it, has reached."""
+        self.after_look()
+        moment = time.perf_counter()
+        if self.note is not None and moment - self.shown >= self.interval:
+            share = min(1.0, (self.finished + steps / self.steps) / max(self.ensembles, 1))
+            minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
+            self.shown = moment
+            self.note(
+                f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
+                f"{loss:.3f} · {minutes}:{seconds:02d} left"
+            )
 
 
-def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
+@contextmanager
+def report_progress(ensembles: int, note: Note | None) -> Iterator[Reporter]:
+    """Yield a `Reporter` for a number of stacks: one line on a terminal, notes elsewhere."""
+    if note is None or sys.stderr is None or not sys.stderr.isatty():
+        yield Reporter(ensembles, note, LINE_EVERY)
+        return
+    with Console(stderr=True).status("training") as status:
+        yield Reporter(ensembles, lambda line: status.update(escape(line)))
+
+
+def start_rank(options: Options) -> None:
+    """Train as a rank that was started on this machine by rank 0."""
+    train_rank(ensembles.resolve(options, *read_rank()), None)
+
+
+def train_rank(
+    experiment: Experiment, note: Note | None, watch: Callable[[], object] = lambda: None
+) -> Summary | None:
     """Train the missing runs as one rank; the last rank to finish summarizes the results."""
     options, store, begun = experiment.options, experiment.store, time.time()
     say: Note = note or (lambda _: None)
     meets = has_meeting_point(experiment.ranks)
-    meeting = join_group(experiment.rank, experiment.ranks) if meets else nullcontext()
+    meeting = join_group(experiment.rank, experiment.ranks, watch) if meets else nullcontext()
     with meeting as group:
         config, done = agree_on_configuration(experiment, group)
         for line in experiment.remarks:
@@ -66,11 +121,12 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
         planned = [
             e for r in experiment.resolved for e in ensembles.plan_ensembles(r, config["stack"])
         ]
-        first, step = (0, 1) if meets else (experiment.rank, experiment.ranks)
-        share = range(first, len(planned), step)  # of stacks, as known in advance
-        unfinished = sum(not done.issuperset(planned[number].keys) for number in share)
-        with report_progress(unfinished, note) as reporter:
-            work = Work(experiment, group, planned, done, reporter)
+        missing = [*range(len(planned))]
+        if group is not None:  # whose ranks agree on finished runs
+            missing = [i for i in missing if not done.issuperset(planned[i].keys)]
+        share = missing[experiment.rank :: experiment.ranks]
+        with report_progress(sum(not done.issuperset(planned[i].keys) for i in share), note) as r:
+            work = Work(experiment, group, planned, done, r, {*missing} - {*share})
             work.train_share(share)
         if options.save_models is not None:
             note_lost_models(options.save_models, planned, done, say)
@@ -124,6 +180,7 @@ class Work:
     ensembles: Sequence[Ensemble]
     done: set[Key]  # runs that were finished before
     reporter: Reporter
+    awaited: set[int]  # stacks of other ranks that have not arrived on rank 0
 
     def __post_init__(self) -> None:
         self.options, self.store = self.experiment.options, self.experiment.store
@@ -136,26 +193,25 @@ class Work:
         self.longer = {name: draw(name) for name in self.options.dataset}
 
     def train_share(self, share: Iterable[int]) -> None:
-        """Train this rank's unfinished stacks in sequence."""
-        group, count = self.group, len(self.ensembles)
-        if group is None:
-            for number in share:
-                self.train(number)
-            return
-        take_over = partial(self.take_over, group)
-        if group.rank == 0:
-            self.reporter.after_look = take_over
-        for number in group.claims(count):
-            group.finish(number, *self.train(number))
-        if group.rank == 0:
-            group.wait_for_all(count, take_over)
+        """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
+        group = self.group
+        if group is not None:
+            self.reporter.after_look = group.report_look if group.rank else self.take_over
+        for number in share:
+            rows, traces = self.train(number)
+            if group is not None and group.rank:
+                group.send(number, rows, traces)
+        if group is not None and group.rank == 0:
+            group.wait_for(self.awaited, self.take_over)
 
-    def take_over(self, group: Group) -> None:
-        """Store results from other ranks, on rank 0."""
-        for number, rows, traces in group.arrived(len(self.ensembles)):
-            check_handed_over(rows, self.ensembles[number].keys)
-            self.reporter.finished += bool(rows)
-            self.put_away(rows, traces)
+    def take_over(self) -> None:
+        """Store results that have arrived from other ranks, on rank 0."""
+        for number in sorted(self.awaited):
+            sent = self.group and self.group.receive(number)
+            if sent:
+                self.awaited.remove(number)
+                check_handed_over(sent[0], self.ensembles[number].keys)
+                self.put_away(*sent)
 
     def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
         """Store rows and traces of runs."""
@@ -278,17 +334,5 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
         "device": str(experiment.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "chosen": {name: getattr(member.tuning, name) for name in searched},
-        "terms": terms_of(stack, outcome),
         "tested": [],
     }
-
-
-def terms_of(stack: Ensemble, outcome: Outcome) -> list[list[float]]:
-    """Shares of the four score terms on some test windows; [] unless vectors are added."""
-    task, injection = stack.task, outcome.member.injection
-    added = injection.act == "add" and injection.has_vectors and task.lengths is task.times is None
-    if not isinstance(stack.model, Transformer) or not added:
-        return []
-    fold = task.folds[outcome.member.fold]
-    windows = (task.windows_at(fold.test[:AT_ONCE]) - fold.mean) / fold.scale
-    return score_terms(stack.model, outcome.parameters, outcome.vectors, windows)

@@ -10,7 +10,7 @@ from training import of_datasets, result
 
 from pefourier.report.forms import as_json
 from pefourier.train import decision, report, statistics, summary
-from pefourier.train.chance import Chance
+from pefourier.train.statistics import Chance
 from pefourier.writing.text import fill
 
 ARMS = ("none", "sinusoidal", "dft", "rope", "t5", "learned")

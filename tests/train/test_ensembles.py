@@ -32,9 +32,7 @@ def test_what_to_know_of_data_and_vectors_is_stated(tmp_path, rng):
         (list_remarks(first), ("groups", "4 to 10", "few has only 9", "dft has 8 distinct")),
         (list_remarks(second), ("dft has 8 distinct vectors for 10",)),
     ):
-        assert [word in text for word, text in zip(words, reported, strict=True)] == [True] * len(
-            words
-        )
+        assert all(any(word in text for text in reported) for word in words)
 
 
 @pytest.mark.parametrize("folds", [None, 1])
@@ -53,7 +51,8 @@ def test_an_arm_is_resolved_once_for_each_task_and_seed(tmp_path, rng, monkeypat
         "encoding": ("py:counting:table", "py:counting:table@rms=0.5", "none", "dft@rms=0.25")
     }
     run_comparison(Options(**given, folds=folds, out=str(tmp_path / "o")))
-    assert calls == [(6, 8), (4, 8), (6, 8), (4, 8)]  # seed 0 of each task, then seed 1
+    # seed 0 of each task, then seed 1; each source is called twice, to see whether it varies
+    assert calls[::2] == calls[1::2] == [(6, 8), (4, 8), (6, 8), (4, 8)]
 
 
 def test_tokens_are_as_many_as_fit_and_cover_the_rows():

@@ -18,11 +18,11 @@ from torch.utils._pytree import tree_leaves
 from training import CPU, SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import device_data, fit, program
+from pefourier.train import fit, program
 from pefourier.train.data.load import load_task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.injection import load_injection
 from pefourier.train.model import OrderFree
+from pefourier.train.program import put_on_device
 from pefourier.train.request import Tuning
 
 META = torch.device("meta")
@@ -173,12 +173,12 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     for name, number in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda number=number: number)
     for count, expected in ((2, 2), (9, 4), (3, 3)):
-        assert device_data.count_fitting(torch.device("cuda"), count, requested.append) == expected
-    assert (requested, device_data.count_fitting(CPU, 99, None)) == ([2, 2], 99)
+        assert program.count_fitting(torch.device("cuda"), count, requested.append) == expected
+    assert (requested, program.count_fitting(CPU, 99, None)) == ([2, 2], 99)
     held = data_on("cpu")
     members, reported = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
     whole = fit.fit(held, SIZES, members, epochs(1))
-    monkeypatch.setattr(device_data, "count_fitting", lambda *_: 3)
+    monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
     parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: reported.append(now[1]))
     assert reported == [3, 3, 2]
     for one, other in zip(whole, parts, strict=True):

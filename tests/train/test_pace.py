@@ -10,8 +10,8 @@ from training import CPU, EPOCH, SIZES, epochs, injection
 from pefourier.errors import PefourierError
 from pefourier.train import fit, model
 from pefourier.train.data.load import load_task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.options import flag_of
+from pefourier.train.program import put_on_device
 from pefourier.train.request import Tuning
 
 PLAIN = epochs(1)

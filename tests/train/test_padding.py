@@ -11,8 +11,8 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train import model
 from pefourier.train.data.load import load_task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.options import Options
+from pefourier.train.program import put_on_device
 from pefourier.train.run import run_comparison
 from pefourier.train.saved_models import load_classifier
 

@@ -15,7 +15,7 @@ from forked import Forked
 from training import SMALL, lines, numbers, train_aside
 
 from pefourier.errors import PefourierError
-from pefourier.train import ranks, work
+from pefourier.train import store
 from pefourier.train.ensembles import count_processes, resolve
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -113,16 +113,6 @@ def test_a_rank_that_was_requested_otherwise_or_meets_nobody_says_so(tmp_path, p
     assert "epochs" in first.stated or first.process.exitcode == 0  # it may have finished alone
 
 
-def test_a_rank_answers_with_a_result_or_an_error(monkeypatch):
-    def refuse():
-        raise PefourierError("no")
-
-    monkeypatch.setattr(ranks, "leave_with", lambda _: None)
-    threads = torch.get_num_threads()
-    assert ranks.take_part(0, threads, partial(divmod, 7, 2)) == (3, 1)
-    assert str(ranks.take_part(0, threads, refuse)) == "no"
-
-
 @pytest.mark.long
 def test_torchrun_answers_once(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -137,23 +127,26 @@ def test_torchrun_answers_once(tmp_path):
     assert len(lines(tmp_path)) == 4
 
 
-def test_stacks_are_claimed_once_and_handed_over_and_none_is_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(ranks, "TIMEOUT", 0.2)
-    store = dist.HashStore()
-    first, second = (ranks.Group(rank, 2, store) for rank in (0, 1))
-    theirs, mine, seen = second.claims(3), first.claims(3), []
-    assert [next(theirs), next(mine), next(theirs)] == [0, 1, 2]
-    assert [*mine, *theirs] == []
-    second.finish(0, [{"seed": 3}], [b"\x00trace"])
-    first.finish(1, [{"seed": 4}], [b"own"])
-    first.wait_for_all(2, lambda: seen.extend(first.arrived(3)))
-    assert seen == [(0, [{"seed": 3}], [b"\x00trace"])]
-    assert list(first.arrived(3)) == []
-    with pytest.raises(PefourierError, match="1 of 3 stacks are unfinished"):
-        first.wait_for_all(3, lambda: None)
-    second.fail("no memory")
+def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(store, "TIMEOUT", 0.2)
+    shared, missing, seen = dist.HashStore(), {0, 2}, []
+    first, second = (store.Group(rank, 2, shared) for rank in (0, 1))
+    second.send(0, [{"seed": 3}], [b"\x00trace"])
+    second.send(2, [], [])
+
+    def take_over():
+        for number in sorted(missing):
+            seen.append((number, first.receive(number)))
+            missing.remove(number)
+
+    first.wait_for(missing, take_over)
+    assert seen == [(0, ([{"seed": 3}], [b"\x00trace"])), (2, ([], []))]
+    assert first.receive(0) is None
+    with pytest.raises(PefourierError, match="1 stacks are unfinished"):
+        first.wait_for({1}, lambda: None)
+    shared.set("failed", "no memory")
     with pytest.raises(PefourierError, match=r"^no memory$"):
-        first.wait_for_all(3, lambda: None)
+        first.wait_for({1}, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +196,3 @@ def test_two_processes_give_the_answer_of_one_or_its_error(tmp_path, rng, alone,
     np.save(path, 1e30 * rng.normal(size=(6, 8)))
     with pytest.raises(PefourierError, match=r"own.npy, seed \d, fold 0: non-finite logits"):
         run_comparison(Options(**{**SMALL, "encoding": (path, "none")}, processes=2))
-
-
-def test_a_rank_notes_on_stderr_and_leaves_stdout_to_the_answer(capsys, monkeypatch):
-    monkeypatch.setattr(work, "train_rank", lambda _, note: note("begun"))
-    work.start_rank(Options(**SMALL), is_noted=True)
-    out, err = capsys.readouterr()
-    assert (out, "begun" in err) == ("", True)

@@ -11,7 +11,7 @@ from scipy import stats
 from pefourier.errors import PefourierError
 from pefourier.report.terms import find_terms, read_terms
 from pefourier.train import statistics
-from pefourier.train.chance import Chance, chance_of, window_variance
+from pefourier.train.statistics import Chance, chance_of, window_variance
 
 ONE_FOLD, FIVE = Chance(np.zeros(6)), np.arange(5)
 

@@ -58,16 +58,15 @@ FOREIGN = [
     *(({"seed": wrong}, "seed") for wrong in (True, 10**4, -1, 0.5)),
     *(({name: -1}, name) for name in ("fold", "step", "seconds")),
     *(({name: 0}, name) for name in ("length", "windows", "trained", "leaky")),
-    *(({name: [1]}, name) for name in ("dataset", "note", "chosen", "terms", "budget")),
+    *(({name: [1]}, name) for name in ("dataset", "note", "chosen", "budget")),
     *(({"budget": {"steps": "9"}}, "budget"), ({"chosen": {"rate": [1]}}, "chosen")),
-    ({"terms": [[0.5, 0.5]]}, "terms"),
     *(
         ({"confusion": wrong}, "confusion")
         for wrong in ([], [12], [[12, 0], [1]], [[12, 0], [1, 0]], [[13, -1], [0, 0]], [[6.0, 6]])
     ),
     *(
-        ({"tested": [{"length": 9, "reason": "", **SCORES, **wrong}]}, "f1|tested")
-        for wrong in ({"f1": 2}, {"f1": None}, {"more": 1}, {"reason": None})
+        ({"tested": [{"length": 9, "reason": "", **SCORES, **wrong}]}, "f1|length")
+        for wrong in ({"f1": 2}, {"f1": None}, {"length": 0})
     ),
 ]
 

@@ -14,9 +14,9 @@ from training import SMALL, of_datasets, result
 from pefourier.pages.training import read_train_folder
 from pefourier.report.forms import as_json
 from pefourier.train import metrics, report, statistics, summary
-from pefourier.train.chance import TEST_TO_TRAIN, Chance
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
+from pefourier.train.statistics import TEST_TO_TRAIN, Chance
 from pefourier.train.store import NOT_NUMBERS, Store
 
 BUDGET = {"steps": 90, "patience": 30, "every": 10}

@@ -10,7 +10,7 @@ from training import CPU, SIZES, numbers
 
 from pefourier.encodings.families.absolute import stream
 from pefourier.errors import PefourierError
-from pefourier.train import device_data, fit, lengths, model
+from pefourier.train import fit, lengths, model, program
 from pefourier.train.data.load import load_task
 from pefourier.train.data.synthetic import draw_examples
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for, token_rate
@@ -166,7 +166,7 @@ LINES = ("mtan", "time2vec")
 @pytest.fixture(scope="module")
 def held():
     task = load_task("irregular:count=60,length=8", Options(positions="time"))
-    return device_data.put_on_device(task, CPU, torch.float64)
+    return program.put_on_device(task, CPU, torch.float64)
 
 
 def member_of(held, spec, rms=None):
