@@ -112,7 +112,8 @@ class Shifted:
     @classmethod
     def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
         shift = shift_of(expected, observed).ravel()
-        candidates = shift[[0, len(shift) // 2, -1]].tolist()
+        lowest = int(observed.min() - expected.min())
+        candidates = [lowest, *shift[[0, len(shift) // 2, -1]].tolist()]
         yield from (cls(by) for by in dict.fromkeys(candidates) if by)
 
     def apply(self, expected: Numbers) -> Numbers:
@@ -158,8 +159,9 @@ class Step:
     def propose(cls, _: Numbers, observed: Numbers) -> Iterator[Any]:
         steps = np.diff(observed)
         if len(steps) > 1:
-            candidates = steps[[0, len(steps) // 2, -1]].tolist()
-            yield from (cls(by) for by in dict.fromkeys(candidates) if by not in (0, 1))
+            candidates = steps[[0, len(steps) // 2, -1]]
+            both = [*(-candidates).tolist(), *candidates.tolist()]  # before a reversal, or alone
+            yield from (cls(by) for by in dict.fromkeys(both) if by not in (0, 1))
 
     def apply(self, expected: Numbers) -> Numbers:
         return np.full_like(expected, expected[0]) + self.by * np.arange(len(expected))
@@ -180,9 +182,15 @@ class Clamped:
 
     @classmethod
     def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        to = int(observed.max())
-        if (expected[: len(observed)] > to).sum() > 1:
-            yield cls(to)
+        last = int((observed != observed[-1])[::-1].argmax())  # numbers equal to the last one
+        candidates = (
+            int(observed.max()),
+            int(observed[-1]),
+            int(expected[len(observed) - max(last, 1)]),
+        )
+        for to in dict.fromkeys(candidates):
+            if (expected[: len(observed)] > to).sum() > 1:
+                yield cls(to)
 
     def apply(self, expected: Numbers) -> Numbers:
         return np.asarray(np.minimum(expected, self.to))
@@ -231,9 +239,13 @@ class Restarted:
 
     @classmethod
     def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        for at in changes(shift_of(expected, observed)):
-            if observed[at] in (0, expected[0]) and observed[at] != observed[at - 1]:
-                yield cls(at, int(observed[at]))
+        shift, first = shift_of(expected, observed), int(expected[0])
+        for at in changes(shift):
+            start = int(observed[at])
+            if shift[at] - shift[at - 1] == first - expected[at]:
+                start = first
+            if start in (0, first) and observed[at] != observed[at - 1]:
+                yield cls(at, start)
 
     def apply(self, expected: Numbers) -> Numbers:
         again = expected[: len(expected) - self.at] - expected[0] + self.start
@@ -440,6 +452,6 @@ class Given:
 
 
 KINDS = (  # the likeliest first; of two that give the same numbers, the earlier is reported
-    *(Shifted, Reversed, Step, Restarted, Clamped, Repeated),
+    *(Reversed, Step, Shifted, Restarted, Clamped, Repeated),
     *(Gap, Backwards, Wrong, Exchanged),
 )

@@ -188,6 +188,7 @@ def describe(
         verdict = kind_of(given) if given else EXPECTED
     elif len(kinds) > 1:
         verdict = OF_PAIRS.get(frozenset(kinds), "several")
+        code = next((c.finding for c in causes if kind_of(c.finding) == verdict), code)
     places = [(rows != due, code, words + hint)]
     if (rows < 0).any():
         places = [] if causes else places

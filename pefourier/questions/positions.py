@@ -304,6 +304,8 @@ def judge_positions(
     if model and bad and not is_unread and all(is_harmless(spans[i], changes[i]) for i in bad):
         what = "rotary scores" if model.encoding.injection == "rotate" else "biases"
         harmless = f" This is harmless for this model: {what} depend on lags alone."
+        is_open = batch.segments is None and batch.past is None and batch.visible is None
+        harmless += " Pass --past N if keys are cached." * is_open
     return Positions(
         shape=tuple(batch.ids.shape if batch.ids.shape[0] > 1 else batch.ids.shape[1:]),
         rows=tuple(spans),
