@@ -12,6 +12,7 @@ from itertools import chain
 
 import numpy as np
 
+from pefourier.causes.explain import Difference
 from pefourier.encodings.columns import Wave
 from pefourier.encodings.domain import Bools, Places
 from pefourier.encodings.encoding import FLOAT64_EPS, Floats, row_blocks
@@ -44,14 +45,14 @@ class PairDifference:
     ratio: float | None  # second over first
 
 
-def waves_differ(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> Bools:
-    """Return which pairs (m,) of b differ from `waves` at some position by more than rounding.
+def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> Floats:
+    """Return the largest difference (m,) of pairs of b from `waves`, in units of rounding.
 
-    `a` is the source of `waves`; with `stop`, the comparison ends at the first difference.
+    `a` is the source of `waves`; with `stop`, the comparison ends at the first above 1.
     """
     n = min(a.length, b.length)
     eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
-    differs = np.zeros(len(b), bool)
+    largest = np.zeros(len(b))
     omega = np.maximum(np.abs(a.frequency), np.abs(b.frequency))
     factor = max(a.factor, b.factor)
     blocks = row_blocks(n, BLOCK, len(omega))
@@ -59,13 +60,14 @@ def waves_differ(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> B
     parts = chain([np.arange(min(8, n))], odd, (np.arange(k.start, k.stop) for k in blocks))
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
-        residual = apart(waves(positions), b.numbers(positions))
+        observed = b.numbers(positions)
+        residual = apart(waves(positions), observed)
         limit = wave_tolerance(positions, omega, factor, eps)
-        limit = limit + (np.abs(b.numbers(positions).real) * eps if b.has_angles else 0.0)
-        differs |= (residual > limit).any(axis=0)
-        if stop and differs.any():
+        limit = limit + (np.abs(observed.real) * eps if b.has_angles else 0.0)
+        largest = np.maximum(largest, (residual / limit).max(axis=0))
+        if stop and (largest > 1).any():
             break
-    return differs
+    return largest
 
 
 def pairs_apart(a: Waves, b: Waves) -> Bools:
@@ -86,10 +88,35 @@ def pairs_apart(a: Waves, b: Waves) -> Bools:
         scaled = replace(second, numbers=lambda p: unit * second.numbers(p), amplitude=a.amplitude)
         scaled = second if abs(unit - 1) < NEAR / 10 else scaled
         expected = offset_waves(first, scaled)
-        differs[:common] = waves_differ(first, scaled, expected)
+        differs[:common] = excess(first, scaled, expected) > 1
     if a.axis and b.axis:
         differs[:common] |= np.array(a.axis[:common]) != np.array(b.axis[:common])
     return differs
+
+
+def first_difference(a: Waves, b: Waves) -> Difference | None:
+    """Return the first row and pair that differ by more than rounding, and both numbers.
+
+    The number is the cosine, or the sine where cosines agree.
+    """
+    count, omega = min(len(a), len(b)), np.maximum(*(np.abs(x.frequency).max() for x in (a, b)))
+    eps, chosen = (
+        max(FLOAT32_EPS, a.eps, b.eps),
+        next((x.rows for x in (a, b) if x.rows is not None), np.arange(min(a.length, b.length))),
+    )
+    expected = offset_waves(a, b)
+    for block in row_blocks(len(chosen), BLOCK, max(len(a), len(b))):
+        rows = chosen[block]
+        first, second = expected(rows)[:, :count], b.numbers(rows)[:, :count]
+        limit = wave_tolerance(rows, np.array([omega]), max(a.factor, b.factor), eps)
+        beyond = apart(first, second) > limit
+        if beyond.any():
+            i, k = (int(n) for n in np.unravel_index(beyond.argmax(), beyond.shape))
+            x, y = first[i, k], second[i, k]
+            is_sine = np.isnan(y.real) or np.isnan(x.real) or abs(x.real - y.real) <= limit[i, 0]
+            numbers = (x.imag, y.imag) if is_sine else (x.real, y.real)
+            return Difference((int(rows[i]), k), float(numbers[0]), float(numbers[1]))
+    return None
 
 
 def frequencies_apart(a: Waves, b: Waves) -> bool:
@@ -110,16 +137,16 @@ def offset_waves(a: Waves, b: Waves) -> Numbers:
     shift = b.offset - a.offset
     needs_angles = b.has_angles and not a.has_angles
     if needs_angles or (a.is_declared and np.isfinite(shift) and shift):
-        return shifted_waves(a, a.frequency, b)
+        return shifted_waves(a, b)
     return a.numbers
 
 
-def shifted_waves(a: Waves, omega: Floats, b: Waves, divisor: int = 1) -> Numbers:
-    """Return sinusoids of other frequencies, with the factor of a and the start of b."""
+def shifted_waves(a: Waves, b: Waves) -> Numbers:
+    """Return sinusoids with the frequencies and the factor of a and the start of b."""
     begin = b.offset if np.isfinite(b.offset) else 0.0
 
     def waves(positions: Places) -> Complex:
-        phases = np.multiply.outer(positions // divisor + begin, omega)
+        phases = np.multiply.outer(positions + begin, a.frequency)
         return evaluate(phases, a.factor, b.form)
 
     return waves

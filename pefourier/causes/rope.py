@@ -11,8 +11,9 @@ number, as the factors in a .gguf file may.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, TypeGuard, cast
 
 import numpy as np
@@ -36,6 +37,7 @@ from pefourier.errors import PefourierError
 ROUNDED = 1e-6  # relative tolerance, for numbers in float32
 BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
+LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 OWN = ("d", "rho", "partial", "scaling", "layout", "attention_factor")  # of every rotation
 
 
@@ -179,6 +181,17 @@ def lengths_of_interest(length: int, *ropes: Rope) -> list[int]:
     """Return a length and the lengths around which scalings change frequencies."""
     originals = [rope.scaled_by["original"] for rope in ropes if rope.scaling in BY_LENGTH]
     return sorted({length, *(int(n * k + extra) for n in originals for k, extra in BEYOND)})
+
+
+def usual_scalings(
+    factors: Iterable[float], originals: Iterable[int] = LENGTHS
+) -> Iterator[dict[str, Any]]:
+    """Yield scalings by given factors and trained lengths."""
+    for factor, original in product(factors, originals):
+        lengths: dict[str, Any] = {"factor": factor, "original": original}
+        yield {"scaling": "llama3"} | lengths
+        yield {"scaling": "yarn"} | lengths
+        yield {"scaling": "yarn"} | lengths | {"truncate": False}
 
 
 def spelled(value: Any) -> str:

@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.causes.biases import in_words
+from pefourier.causes.misreadings import known_mistakes
+from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference, frequencies_apart
 from pefourier.causes.rope import is_rotation
-from pefourier.diagnosis.config_errors import CONFIG_ERRORS, Cause
-from pefourier.diagnosis.row_positions import PositionRun
-from pefourier.diagnosis.settings import (
+from pefourier.causes.row_positions import PositionRun
+from pefourier.causes.settings import (
     describe_changes,
     lengths_apart,
     parameters_cause,
@@ -57,7 +58,6 @@ from pefourier.questions.outcome import (
 )
 from pefourier.questions.result import Result
 from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
-from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
 if TYPE_CHECKING:
@@ -443,7 +443,7 @@ def difference_findings(result: Comparison) -> list[Finding]:
         facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
         messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
     messages += differing_units(result)
-    if result.causes:
+    if result.causes and not result.cause:
         words = ", and ".join(cause.words for cause in result.causes)
         messages.append(finding("explained", result.expected, words=words))
     if result.cause and not result.layers:
@@ -524,7 +524,7 @@ def sizes_findings(result: Comparison) -> list[Finding]:
 
 def cause_finding(cause: Cause) -> Finding:
     """Report the mistake that explains a difference, or the settings that differ."""
-    errors = read_toml(CONFIG_ERRORS)
+    errors = known_mistakes()
     order = -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
     causes = [errors[code] for code in cause.misreadings if code in errors]

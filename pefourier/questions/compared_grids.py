@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference
-from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.grid_formulas import (
     SAME,
     Changes,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pefourier.causes.rope import is_rotation
-from pefourier.diagnosis.settings import describe_changes, describe_sides, settings_cause
+from pefourier.causes.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.mistakes import SEARCHED, Cause, base_of_grid, list_at
 from pefourier.causes.pairs import exchanged_waves
-from pefourier.diagnosis.config_errors import SEARCHED, Cause, base_of_grid, list_at
-from pefourier.diagnosis.row_positions import (
+from pefourier.causes.row_positions import (
     RowPositions,
     describe_runs,
     mistake_of,

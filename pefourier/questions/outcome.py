@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.causes import explain
+from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference
-from pefourier.diagnosis.config_errors import Cause
-from pefourier.diagnosis.row_positions import PositionRun
+from pefourier.causes.row_positions import PositionRun
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.causes.pairs import exchanged_waves
-from pefourier.diagnosis.row_positions import RowPositions, recover_positions
+from pefourier.causes.row_positions import RowPositions, recover_positions
 from pefourier.encodings import load
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, Finding, from_table

@@ -14,15 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.pairs import in_one_order, list_differences, pairs_apart
+from pefourier.causes.mistakes import Cause, cause_of, find_mistake, geometric_rotation
+from pefourier.causes.pairs import first_difference, in_one_order, list_differences, pairs_apart
 from pefourier.causes.rope import Rope, is_rotation
-from pefourier.diagnosis.config_errors import (
-    Cause,
-    find_misreading,
-    geometric_rotation,
-)
-from pefourier.diagnosis.row_positions import PositionRun
-from pefourier.diagnosis.settings import settings_cause
+from pefourier.causes.row_positions import PositionRun
+from pefourier.causes.settings import settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import Encoding, OperatorEncoding
 from pefourier.encodings.findings import finding
@@ -48,6 +44,7 @@ from pefourier.questions.operators import (
 from pefourier.questions.outcome import Outcome, Two
 
 PARTS = {"cos": "cosines", "sin": "sines"}
+SIDES = {"a": "second", "b": "first"}  # what was observed
 Pairs = tuple[Waves, Waves]
 
 
@@ -153,15 +150,15 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     outcome = replace(outcome, compared=compared)
     if not differs.any():
         return compare_equal_pairs(outcome, encodings, a, b)
+    listed = list_differences(a, b, differs)
+    paired = outcome.with_differences("pairs", int(differs.sum()), len(differs), pairs=listed)
+    if (explained := with_cause(paired, encodings, pairs, plain=True)).cause is not None:
+        return explained
     if (moved := compare_rows(outcome, encodings, pairs)) is not None:
         return moved
-    return outcome.with_differences(
-        "pairs",
-        int(differs.sum()),
-        len(differs),
-        pairs=list_differences(a, b, differs),
-        cause=cause_of(encodings, pairs),
-    )
+    if (explained := with_cause(paired, encodings, pairs)).cause is not None:
+        return explained
+    return replace(paired, first=first_difference(a, b), explained=1 - float(differs.mean()))
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
@@ -219,24 +216,31 @@ def are_known(first: Encoding, second: Encoding) -> bool:
     return all(is_rotation(enc) and Rope.of(enc) for enc in (first, second))
 
 
-def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
-    """Find a single mistake that explains the difference, or the settings that differ."""
+def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = False) -> Outcome:
+    """Add the mistake that explains all rows, the settings that differ, or the first difference.
+
+    A config or a SPEC is the expected side; of two tables, the first.
+    """
     if are_known(*encodings):
-        return settings_cause(*encodings)
-    sides: tuple[tuple[Literal["a", "b"], Encoding, Waves, Waves], ...] = (
-        ("a", encodings[0], pairs[0], pairs[1]),
-        ("b", encodings[1], pairs[1], pairs[0]),
-    )
-    for of, enc, waves, counterpart in sides:
+        return replace(outcome, cause=settings_cause(*encodings))
+    sides: list[tuple[Literal["a", "b"], Encoding, Waves, Waves]] = [
+        ("a", encodings[0], *pairs),
+        ("b", encodings[1], *pairs[::-1]),
+    ]
+    known = [side for side in sides if side[2].is_declared]
+    for of, enc, waves, counterpart in known or sides:
         rotation = enc if waves.is_declared else geometric_rotation(waves)
-        pairs_meant = rotation and declared(rotation)
-        if (
-            rotation
-            and pairs_meant
-            and (cause := find_misreading(rotation, pairs_meant, counterpart))
-        ):
-            return replace(cause, of=of)
-    return None
+        meant = None if rotation is None else declared(rotation)
+        if rotation is None or meant is None:
+            continue
+        if (found := find_mistake(rotation, meant, counterpart, plain=plain)) is not None:
+            expected: Literal["first", "second"] = "first" if of == "a" else "second"
+            facts: dict[str, Any] = {"causes": (found,), "explained": 1.0, "expected": expected}
+            if found.angles is not None:  # rounded angles have no frequency
+                unknown: dict[str, Any] = {SIDES[of]: None, "ratio": None}
+                facts["pairs"] = tuple(replace(pair, **unknown) for pair in outcome.pairs)
+            return replace(outcome, cause=cause_of(found, meant, of), **facts)
+    return outcome
 
 
 def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:

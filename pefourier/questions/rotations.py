@@ -11,7 +11,7 @@ fraction of a step beyond the last trained position.
 
 Vectors of two readings of a rotation have equal length. Their cosine at p is the mean over pairs of
 cos p (w - w') and measures their agreement (`pefourier.encodings.attention_decay`). Mistakes are
-named as in `pefourier.diagnosis.misreadings` and separated by commas; ``layout`` pairs neighbours
+named as in `pefourier.causes.misreadings` and separated by commas; ``layout`` pairs neighbours
 in place of halves.
 """
 
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pefourier.causes.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.causes.rope import Rope
-from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     first_below,

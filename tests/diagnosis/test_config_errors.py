@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pefourier.diagnosis.config_errors import Misreading, explains
-from pefourier.diagnosis.settings import describe_changes
+from pefourier.causes.mistakes import Misreading
+from pefourier.causes.settings import describe_changes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
@@ -40,8 +40,8 @@ def test_one_column_out_of_step_hides_no_other(wave):
 def test_declared_frequencies_are_explained_by_equal_ones_alone():
     pairs = declared(load("rope", N, D))
     twice = replace(pairs, frequency=2 * pairs.frequency)
-    assert explains(Misreading("step", {}, twice.frequency), pairs, twice)
-    assert not explains(Misreading("step", {}, twice.frequency * (1 + 1e-5)), pairs, twice)
+    assert Misreading("step", {}, twice.frequency).residual(pairs, twice) <= 1
+    assert Misreading("step", {}, twice.frequency * (1 + 1e-5)).residual(pairs, twice) > 1
 
 
 def dump(omega, form="halves", places=None, factor=1.0, dtype=np.float32):

@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from pefourier.causes.explain import Cause as CauseOfDifference
-from pefourier.diagnosis.config_errors import Cause
+from pefourier.causes.mistakes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.questions.check_faithful import (
     GridFaithfulness,
@@ -47,7 +47,7 @@ GROUPS = {  # groups of terms by the room of a dataclass; the first group with a
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
     **dict.fromkeys(
-        "config_errors outcome pairs biases model_layers operators row_positions".split(),
+        "mistakes outcome pairs biases model_layers operators row_positions".split(),
         ("compare",),
     ),
     **dict.fromkeys(

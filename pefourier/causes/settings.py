@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pefourier.causes.misreadings import known_mistakes
+from pefourier.causes.mistakes import SEARCHED, Cause
 from pefourier.causes.rope import (
     ROUNDED,
     Rope,
@@ -18,16 +20,10 @@ from pefourier.causes.rope import (
     is_rotation,
     lengths_of_interest,
 )
-from pefourier.diagnosis.config_errors import (
-    CONFIG_ERRORS,
-    SEARCHED,
-    Cause,
-)
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
-from pefourier.writing.files import read_toml
 
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
@@ -45,9 +41,7 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     changes = changed_settings(a, b)
     if not changes:
         return None
-    code_of = {
-        error["key"]: code for code, error in read_toml(CONFIG_ERRORS).items() if "key" in error
-    }
+    code_of = {entry["key"]: code for code, entry in known_mistakes().items() if "key" in entry}
     codes = [code_of[key] for key in changes if key in code_of]
     if kinds := changes.get("scaling"):
         kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
