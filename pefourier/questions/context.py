@@ -152,16 +152,16 @@ class Context(Result):
             "All distances from {r.far} on share one bias or vector; shorter ones are "
             "distinguished up to their buckets.",
         ),
-        "fixed length": Verdict("The embedding table has {r.held:,} rows."),
+        "fixed length": Verdict("The embedding table has {r.rows_in_words}."),
         "too few rows": Verdict(
-            "The embedding table has {r.held:,} rows; {r.lost:,} of the {r.length:,} requested "
+            "The embedding table has {r.rows_in_words}; {r.lost:,} of the {r.length:,} requested "
             "positions have no row.",
             "If `pefourier check-faithful` names a formula for the table, compute more rows. "
             "Otherwise lengthen it with `pefourier resize`, then fine-tune the model.",
         ),
         "a grid": Verdict(
             "Positions are points of a grid; their vectors come from one formula of the "
-            "coordinates at every size.",
+            "coordinates at every size{r.table_beside}.",
             "Use `pefourier resize` to compare sizes.",
         ),
         "codes repeat": Verdict(
@@ -357,8 +357,24 @@ class Context(Result):
     def held_text(self) -> Any:
         """Rows of the only table, or of the table of each side."""
         if self.held is None or len(self.tables) < 2:
-            return self.held
+            return self.encoding.params.get("rows", self.held)
         return self.tables
+
+    @property
+    def rows_in_words(self) -> str:
+        """Rows of the table, and the first id if the rows before it belong to no position."""
+        params, held = self.encoding.params, self.held or 0
+        first, rows = params.get("offset"), params.get("rows", held)
+        if not first or rows == held:
+            return f"{rows:,} rows"
+        return f"{rows:,} rows, and ids begin at {first}, so {held:,} positions have a row"
+
+    @property
+    def table_beside(self) -> str:
+        """Words on a learned table that the model adds beside a rotation on a grid."""
+        sides = self.encoding.params.get("table_beside", ())
+        words = f", and a learned table of {'x'.join(map(str, sides))} points is resized to them"
+        return words if sides else ""
 
     @property
     def all_bands(self) -> list[Band]:

@@ -175,6 +175,22 @@ def test_learned_tables_lie_on_the_grid_behind_their_prefix(weights, kind, name,
     assert not [f for f in enc.findings if f.severity == "warning"]
 
 
+def test_a_learned_table_beside_a_rotation_is_named_and_read_by_its_tensor(folder, config):
+    inner = {
+        "model_type": "qwen3_vl",
+        "hidden_size": 8,
+        "num_heads": 2,
+        "num_position_embeddings": 9,
+    }
+    path = config("qwen3_vl", vision_config=inner, text_config={"model_type": "qwen3_vl_text"})
+    tensor, table = "model.visual.pos_embed.weight", np.arange(72.0).reshape(9, 8)
+    safetensors(folder / "model.safetensors", {tensor: table})
+    rotation, added = load(f"{path}#vision_config"), load(f"{path}#{tensor}")
+    assert (rotation.name, rotation.params["table_beside"]) == ("axial-rope", (3, 3))
+    assert (added.domain.grid, added.params["model_type"]) == ((3, 3), "qwen3_vl_vision")
+    np.testing.assert_array_equal(added.table(), table)
+
+
 def test_a_table_of_another_size_wants_a_grid(weights):
     name = "embeddings.position_embeddings"
     path = weights("vit", name, RANDOM[None, :13], **SMALL)

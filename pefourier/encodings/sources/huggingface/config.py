@@ -159,6 +159,10 @@ LONGEST = (
     *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
     *("max_seq_len", "seq_length", "context_length"),
 )
+LENGTHS = (  # other names of the longest sequence, in configs of unknown types
+    *("max_sequence_length", "max_seq_length", "sequence_length", "seq_len", "max_context_length"),
+    *("max_context_len", "context_len", "context_window", "context_size", "n_ctx", "block_size"),
+)
 
 
 @dataclass(frozen=True)
@@ -222,14 +226,16 @@ class ModelConfig:
         if tables:
             return tables.get(self.part, next(iter(tables.values())))
         key, default = self.row.get("length", (LONGEST[0], None))
-        return self.config.count(key, *LONGEST) or default
+        others = () if self.row else LENGTHS
+        return self.config.count(key, *LONGEST, *others) or default
 
     @property
     def length_key(self) -> str | None:
         """Return the key of the longest sequence; None if the model type or tables set it."""
         key, _ = self.row.get("length", (LONGEST[0], None))
         values = self.config.untracked.values
-        return next((name for name in (key, *LONGEST) if values.get(name)), None)
+        others = () if self.row else LENGTHS
+        return next((name for name in (key, *LONGEST, *others) if values.get(name)), None)
 
     @property
     def settles_original(self) -> bool:
@@ -297,6 +303,8 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
         name, _, remainder = part.partition(".")
         if name and (name in inner or (name.endswith("_config") and name in config.values)):
             part = remainder
+        elif part.endswith(("pos_embed", "pos_embed.weight")) and "vision_config" in inner:
+            name = "vision_config"  # a tensor of the tower
         else:
             inside = (
                 k for k in NESTED if k in config.values and isinstance(config.values[k], dict)

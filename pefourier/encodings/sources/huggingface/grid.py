@@ -15,6 +15,7 @@ factor by which training stretches coordinates.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isqrt
 from typing import Any
 
 from pefourier.encodings.domain import lattice
@@ -34,6 +35,8 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     block = block_of(model)
     if block is None:
         return None
+    if "table_beside" in model.row and model.part and weights.grid_tensors(model):
+        return read_grid(model, {"encoding": "learned"})
     is_learned = block["encoding"] == "learned"
     if is_learned or block.get("stored"):
         enc = read_grid(model, block)
@@ -80,6 +83,11 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     if "rescaled" in block:
         key, usual = block["rescaled"]
         noted["rescaled"] = model.config.number(key) if key in model.config.values else usual
+    if "table_beside" in model.row:
+        key = model.row["table_beside"][0]
+        noted["table_beside"] = (isqrt(value_of(model, model.row["table_beside"])),) * 2
+        beside = finding("table-beside", key=key, grid=size_of(noted["table_beside"]))
+        findings = (*findings, beside)
     enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
     return replace(enc, params={**enc.params, **noted})
 

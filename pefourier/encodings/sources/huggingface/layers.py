@@ -265,7 +265,7 @@ def known_temperature(model: ModelConfig) -> Temperature | None:
         if scale is None or floor is None:
             return None
         return Temperature("without positions", scale, floor, 1)
-    if model.kind == "qwen" and model.config.values.get("use_logn_attn"):
+    if model.kind == "qwen" and model.config.values.get("use_logn_attn", True):
         n = model.config.count("seq_length") or 0
         return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
     key, section = TUNED.get(model.kind), model.config.section(model.rope_key)

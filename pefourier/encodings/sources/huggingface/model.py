@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.encodings.checks import is_count
 from pefourier.encodings.columns import axes_of_sections, exchanged
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
@@ -55,7 +56,11 @@ from pefourier.encodings.sources.huggingface.rope import (
     rotates,
     sections_of,
 )
-from pefourier.encodings.sources.huggingface.scaling import NAMED, SEEN
+from pefourier.encodings.sources.huggingface.scaling import (
+    NAMED,
+    SEEN,
+    trained_as_stated,
+)
 from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import inside, is_folder, read_toml, split_spec
@@ -151,7 +156,7 @@ class ModelFile:
             if enc is not None:
                 named, inner = split_spec(self.spec)[1], model.config.key
                 notes = () if named else tower_notes(self.spec, self.section, inner)
-                enc = note_unread(enc, model, own.section)
+                enc = note_unread(with_trained(enc, model), model, own.section)
                 notes = (*enc.findings, *notes, *source_notes(model.config))
                 return replace(enc, spec=self.spec, file=self, findings=notes)
         raise no_answer(model)
@@ -276,15 +281,18 @@ def read_sinusoid(model: ModelConfig) -> Encoding | None:
 
 
 OF_POSITIONS = re.compile(
-    "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk_|relative_att|"
-    "local_attention|attention_chunk|max_pos"
+    "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk|logn_attn|relative_att|"
+    "local_attention|attention_chunk|max_pos|(context|seq(uence)?)_len"
 )
+TRAINING = {"train", "trained", "training", "pretrain", "pretrained", "pretraining", "native"}
+OF_LENGTHS = {"length", "len", "positions", "position", "context", "seq", "seqlen", "sequence"}
 HARMLESS = {*LONGEST} | set(
     """_sliding_window_pattern decoder_positional_dropout_rate dropout_positions
-    encoder_positional_dropout_rate keep_window_size max_relative_positions model_max_length n_ctx
-    num_position_embeddings num_sliding_attention_heads original_max_position_embeddings
-    position_id_per_seconds positionwise_conv_kernel_size positionwise_layer_type qk_nope_head_dim
-    qk_rope_head_dim rope_interleave sliding_window_pattern""".split()
+    encoder_positional_dropout_rate image_seq_length keep_window_size max_relative_positions
+    model_max_length n_ctx num_position_embeddings num_sliding_attention_heads
+    original_max_position_embeddings position_id_per_seconds positionwise_conv_kernel_size
+    positionwise_layer_type qk_nope_head_dim qk_rope_head_dim rope_interleave
+    segment_means_seq_len sliding_window_pattern video_seq_length""".split()
 )
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
 SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # ignored if use_sliding_window is false
@@ -301,6 +309,27 @@ STATING = (  # keys that repeat a parameter of the encoding
     ("dim", "rotated"),
     ("factor|rotary_p|rope_p|fraction", "partial"),
 )
+
+
+def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
+    """Add the trained length that a config states under another name, such as train_seq_len."""
+    stated = {k: n for k, n in model.config.untracked.values.items() if states_training(k, n)}
+    if len(set(stated.values())) != 1 or trained_as_stated(enc.params) or enc.domain.grid:
+        return enc
+    key, trained = next((key, int(n)) for key, n in stated.items() if model.config.values.get(key))
+    note = finding("trained-key", key=key, config=model.config.label, n=trained)
+    params = {**enc.params, "trained": trained}
+    return replace(enc, params=params, findings=(*enc.findings, note))
+
+
+def states_training(key: str, value: object) -> bool:
+    """Return whether a key states the length of the sequences in training.
+
+    >>> states_training("max_trained_positions", 4096), states_training("train_batch_size", 8)
+    (True, False)
+    """
+    words = set(re.split("[^a-z]+", key.lower()))
+    return bool(words & TRAINING and words & OF_LENGTHS) and is_count(value, 2)
 
 
 def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str, ...]:
@@ -367,7 +396,9 @@ def read_the_rest(model: ModelConfig) -> None:
 def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
     """Return whether an unread key repeats a parameter of the rotation."""
     value = values[key]
-    return any(re.search(names, key) and value == enc.params.get(name) for names, name in STATING)
+    is_length = key.endswith(("_len", "_length")) and value == enc.params.get("length")
+    stated = (re.search(names, key) and value == enc.params.get(name) for names, name in STATING)
+    return is_length or any(stated)
 
 
 def near_key(key: str, values: Mapping[str, Any]) -> list[str]:

@@ -94,6 +94,11 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
             axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
             facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, layered=bool(layer))
+    if model.kind == "qwen":
+        stated = model.config.count("seq_length")
+        if stated and model.config.values.get("use_dynamic_ntk", True):
+            findings = [finding("rope-by-length", "steps", n=stated, length=len(enc))]
+            enc = replace(enc, findings=(*enc.findings, *findings))
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **facts})

@@ -95,6 +95,8 @@ def read_scaling(
     model: ModelConfig, section: Section, *, layered: bool
 ) -> tuple[str, dict[str, Any], set[str]]:
     """Return the scaling of a section, its parameters for `rope`, and the keys that it may have."""
+    if model.kind == "qwen":
+        return *steps_of_qwen(model), set()
     kind = type_of_scaling(model, section)
     if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
         return "ntk", {"factor": section.number("alpha")}, set()
@@ -119,6 +121,17 @@ def read_scaling(
         if settings["factor"] is None and scaling in ("yarn", "longrope"):
             settings["factor"] = longest / settings["original"]
     return scaling, settings, allowed
+
+
+def steps_of_qwen(model: ModelConfig) -> tuple[str, dict[str, Any]]:
+    """Return the scaling of Qwen's first generation: its NTK factor doubles with the length.
+
+    Up to the trained length n the factor is 1, up to 2 n it is 3, then 7, 15, ….
+    """
+    trained, length = model.config.count("seq_length"), model.length or model.longest() or 0
+    if not model.config.values.get("use_dynamic_ntk", True) or not trained or length <= trained:
+        return "none", {}
+    return "ntk", {"factor": float(2 ** (((length - 1) // trained).bit_length() + 1) - 1)}
 
 
 def read_clipping(config: Section, scaling: str) -> str:

@@ -35,7 +35,7 @@ from pefourier.writing.files import inside, os_errors
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
-GRID_TENSOR = re.compile(r"(^|\.)pos_embed$")  # SAM
+GRID_TENSOR = re.compile(r"(^|\.)pos_embed(\.weight)?$")  # SAM, Qwen3-VL
 WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)\.0\.weight"
 DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # in vision models
 IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other configs
@@ -151,7 +151,7 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     model.dimension(shape[1], f"tensor {name}")
     vectors = rows_up_to(stored.vectors[offset:], model.length, f"{name} of {shown(path)}")
     params = {"length": len(vectors), "d": vectors.shape[1], "path": path, "array": name}
-    params |= {"offset": offset, "model_type": model.kind}
+    params |= {"offset": offset, "rows": shape[0], "model_type": model.kind}
     facts = {"eps": stored.eps, "findings": findings, "origin": "weights"}
     enc = from_table(vectors, "learned", params=params, **facts)
     return replace(enc, domain=lattice(stored.sides)) if stored.sides else enc
@@ -298,5 +298,6 @@ def declared_table(model: ModelConfig) -> Encoding | None:
     first = first_row(model)  # rows before position 0
     among = row.get("first") == "padding"
     length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
-    params = {"length": length, "rows": rows, "model_type": model.kind, "path": model.file}
+    params = {"length": length, "rows": rows, "offset": first, "path": model.file}
+    params["model_type"] = model.kind
     return replace(build("learned", length=length, d=1), params=params)
