@@ -10,159 +10,148 @@ installed and if it reads the same as the reader of this module, which names bad
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
-from pefourier.errors import PefourierError, shown
 from pefourier.writing.files import label as name_of_file
 
-Cells = np.ndarray | Sequence[str]  # of a column: numbers, or texts
-T = TypeVar("T")
 LARGEST = 2**30  # bytes of a file, and of the numbers in a parquet file
-LARGE = 2**20  # bytes from which on pandas, whose import takes half a second, reads a file
+LARGE = 2**20  # characters from which on pandas, whose import takes half a second, reads a text
 DELIMITERS = ",;\t"
 POINT = str.maketrans(",", ".")  # for decimal commas
 ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
-BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
-class Head:
-    """The columns of a file."""
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of a file: numbers, or texts as objects."""
 
-    path: Path
     names: list[str]
-    delimiter: str = ""  # "": blanks
-    is_named: bool = True  # the first line names the columns
+    cells: list[np.ndarray]  # of each column (n,)
+    lines: np.ndarray  # (n,) line numbers
+    delimiter: str  # "": blanks
+    is_named: bool  # the first line names the columns
 
 
-def read_or_refuse(path: Path, parse: Callable[[], T]) -> T:
-    """Run a parser, and report a damaged file in one line."""
+def read_columns(
+    path: Path,
+    as_texts: Callable[[Sequence[str]], Collection[int]] = lambda names: range(len(names)),
+    largest: int = LARGEST,
+) -> Columns:
+    """Read a file; `as_texts` chooses columns of text by the names of all columns."""
+    check_regular(str(path))
+    parse = partial(parse_columns, path, as_texts, largest)
     file, suffix = name_of_file(str(path)), path.suffix.lower()
     return parse_or_refuse(parse, file, suffix, "save it as UTF-8 again")
 
 
-def read_head(path: Path, largest: int = LARGEST) -> Head:
-    """Read the names of the columns of a file."""
-    check_regular(str(path))
-    parse = parse_schema if path.suffix.lower() == ".parquet" else parse_head
-    return read_or_refuse(path, partial(parse, path, largest))
-
-
-def read_columns(head: Head, texts: Collection[int] = ()) -> tuple[list[Cells], np.ndarray]:
-    """Read the columns of a file, those of `texts` as text, and the line number of each row."""
-    if head.path.suffix.lower() == ".parquet":
-        import pandas
-
-        frame = read_or_refuse(head.path, partial(pandas.read_parquet, head.path))
-        return cells_of_frame(frame.reset_index(drop=True), texts), np.arange(len(frame)) + 1
-    large = head.path.stat().st_size >= LARGE and head.delimiter != ""
-    found = parse_by_pandas(head, texts) if large else None
-    return found or read_or_refuse(head.path, partial(parse_lines, head))
-
-
-def parse_schema(path: Path, largest: int) -> Head:
-    """Read the names and the size of a parquet file."""
+def parse_columns(
+    path: Path, as_texts: Callable[[Sequence[str]], Collection[int]], largest: int
+) -> Columns:
+    """Read a file; damaged files raise ValueError."""
+    text = read_text(path, largest)
+    line = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=line.count) if set(line) & set(DELIMITERS) else ""
+    stream = io.StringIO(text, newline="")
+    reader: Any = csv.reader(stream, delimiter=delimiter) if delimiter else map(str.split, stream)
+    numbered = ((getattr(reader, "line_num", i), row) for i, row in enumerate(reader, 1) if row)
     try:
-        from pyarrow import parquet
+        number, first = next(numbered, (0, [""]))
+        names, is_named = names_in([cell.strip() for cell in first])
+        fast = len(text) >= LARGE and delimiter != "" and '"' not in text
+        cells = parse_by_pandas(text, names, delimiter, is_named, as_texts) if fast else None
+        if cells is not None:
+            lines = np.arange(len(cells[0])) + 1 + is_named
+            return Columns(names, cells, lines, delimiter, is_named)
+        rows = [*([] if is_named else [(number, first)]), *numbered]
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+    if not rows:
+        raise ValueError("there is no line below the column names")
+    for number, row in rows:
+        if len(row) != len(names):
+            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(names)}")
+    texts = zip(*(row for _, row in rows), strict=True)
+    cells = [np.array([*map(str.strip, column)], object) for column in texts]
+    return Columns(names, cells, np.array([n for n, _ in rows]), delimiter, is_named)
+
+
+def read_text(path: Path, largest: int) -> str:
+    """Read a text, or a parquet file as text."""
+    if path.suffix.lower() != ".parquet":
+        if path.stat().st_size > largest:
+            raise ValueError(f"the file has more than {largest} bytes")
+        return path.read_bytes().decode("utf-8-sig")
+    try:
+        from pandas import read_parquet
+        from pyarrow.parquet import read_metadata
     except ModuleNotFoundError as error:
-        install = "pip install 'pefourier[data]' pyarrow"
-        raise PefourierError(f"{shown(str(path))} needs pandas and pyarrow: {install}") from error
-    about = parquet.read_metadata(path)
+        raise ValueError("pip install pandas pyarrow, which read it") from error
+    about = read_metadata(path)
     if 8 * about.num_rows * about.num_columns > largest:
         raise ValueError(f"its {about.num_rows} rows have more than {largest} bytes")
-    return Head(path, [str(name) for name in about.schema.to_arrow_schema().names])
+    return str(read_parquet(path).to_csv(index=False))
 
 
-def cells_of_frame(frame: Any, texts: Collection[int]) -> list[Cells]:
-    """Convert the columns of a frame of pandas."""
-    columns = [frame.iloc[:, i] for i in range(frame.shape[1])]
-    return [
-        c.to_numpy(float)
-        if c.dtype.kind in "iuf" and i not in texts
-        else [str(cell).strip() for cell in c.tolist()]
-        for i, c in enumerate(columns)
-    ]
+def names_in(first: list[str]) -> tuple[list[str], bool]:
+    """Return the names of columns, and whether the first line has them.
+
+    >>> names_in(["label", "0", "1"]), names_in(["0.5", "0.25", "ok"])
+    ((['label', '0', '1'], True), (['c1', 'c2', 'c3'], False))
+    """
+    numbers = [float(cell) for cell in first if reads_as_number(cell)]
+    steps = set(np.diff(numbers))
+    if 2 * len(numbers) <= len(first) or (len(steps) == 1 and float(*steps).is_integer()):
+        return ["" if cell.startswith("Unnamed: ") else cell for cell in first], True
+    return [f"c{i + 1}" for i in range(len(first))], False
 
 
-def parse_by_pandas(head: Head, texts: Collection[int]) -> tuple[list[Cells], np.ndarray] | None:
-    """Read a file by pandas; None if it is not installed, or might read something else."""
+def parse_by_pandas(
+    text: str,
+    names: Sequence[str],
+    delimiter: str,
+    is_named: bool,  # noqa: FBT001
+    as_texts: Callable[[Sequence[str]], Collection[int]],
+) -> list[np.ndarray] | None:
+    """Parse a text without quotes by pandas; None without pandas, or if lines are irregular."""
     try:
         import pandas
     except ModuleNotFoundError:
         return None
-    data, width = head.path.read_bytes().removeprefix(BOM), len(head.names)
-    how: dict[str, Any] = {"sep": head.delimiter, "header": None, "names": range(width)}
-    how |= {"skiprows": int(head.is_named), "dtype": dict.fromkeys(texts, str)}
-    how |= {"na_filter": False, "float_precision": "round_trip", "low_memory": False}
+    how: dict[str, Any] = {"header": None, "names": range(len(names)), "skiprows": int(is_named)}
+    how |= {"dtype": dict.fromkeys(as_texts(names), str), "na_filter": False, "index_col": False}
+    how |= {"float_precision": "round_trip", "low_memory": False}
     try:
-        frame = pandas.read_csv(io.BytesIO(data), index_col=False, **how)
+        frame = pandas.read_csv(io.StringIO(text), sep=delimiter, **how)
     except (ValueError, OverflowError):
         return None
-    lines = len(frame) + head.is_named
-    cells = data.count(head.delimiter.encode()) == lines * (width - 1)
-    if not cells or b'"' in data or lines - data.removesuffix(b"\n").count(b"\n") != 1:
-        return None  # quotes, blank lines, or lines of unequal length
-    return cells_of_frame(frame, texts), np.arange(len(frame)) + 1 + head.is_named
+    lines = len(frame) + is_named
+    cells = text.count(delimiter) == lines * (len(names) - 1)
+    if not cells or lines != 1 + text.removesuffix("\n").count("\n"):
+        return None
+    columns = [frame.iloc[:, i] for i in range(len(names))]
+    return [
+        column.to_numpy(float)
+        if column.dtype.kind in "iuf"
+        else np.array([str(cell).strip() for cell in column.tolist()], object)
+        for column in columns
+    ]
 
 
-def parse_head(path: Path, largest: int) -> Head:
-    """Read the names of the columns from the first line of a text."""
-    if path.stat().st_size > largest:
-        raise ValueError(f"the file has more than {largest} bytes")
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        line = stream.readline()
-    delimiter = max(DELIMITERS, key=line.count) if set(line) & set(DELIMITERS) else ""
-    _, first = next(rows_of_text(path, delimiter), (0, [""]))
-    numbers = [float(cell) for cell in first if reads_as_number(cell)]
-    steps = set(np.diff(numbers))
-    is_named = 2 * len(numbers) <= len(first) or (len(steps) == 1 and float(*steps).is_integer())
-    names = ["" if cell.startswith("Unnamed: ") else cell for cell in first]
-    names = names if is_named else [f"c{i + 1}" for i in range(len(first))]
-    return Head(path, names, delimiter, is_named)
-
-
-def rows_of_text(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the cells of each line that is not empty."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        split_line = (
-            partial(csv.reader, delimiter=delimiter) if delimiter else partial(map, str.split)
-        )
-        reader: Any = split_line(stream)
-        try:
-            for number, row in enumerate(reader, 1):
-                if row:
-                    yield getattr(reader, "line_num", number), [cell.strip() for cell in row]
-        except csv.Error as error:
-            raise ValueError(str(error)) from error
-
-
-def parse_lines(head: Head) -> tuple[list[Cells], np.ndarray]:
-    """Read the columns of a text, and the line number of each row."""
-    numbered = list(rows_of_text(head.path, head.delimiter))
-    first, rows = len(head.names), numbered[head.is_named :]
-    if not rows:
-        raise ValueError("there is no line below the column names")
-    for number, row in rows:
-        if len(row) != first:
-            raise ValueError(f"line {number} has {len(row)} cells, the first has {first}")
-    return [*zip(*(row for _, row in rows), strict=True)], np.array([n for n, _ in rows])
-
-
-def numbers_in(cells: Cells) -> np.ndarray:
+def numbers_in(cells: np.ndarray) -> np.ndarray:
     """Parse cells as numbers: nan for a missing number, inf for what is no finite number.
 
-    >>> numbers_in(["1,5", "NA", "x"])
+    >>> numbers_in(np.array(["1,5", "NA", "x"], object))
     array([1.5, nan, inf])
     """
-    return cells if isinstance(cells, np.ndarray) else np.array([*map(number_in, cells)])
+    return cells if cells.dtype == float else np.array([number_in(str(cell)) for cell in cells])
 
 
 def number_in(cell: str) -> float:
@@ -173,14 +162,9 @@ def number_in(cell: str) -> float:
         return np.nan if cell.lower() in ABSENT else np.inf
 
 
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number, possibly with a decimal comma."""
-    return cell.lower() not in ABSENT and reads_as_number(cell.translate(POINT))
-
-
-def coded(cells: Cells) -> tuple[np.ndarray, list[str]]:
+def coded(cells: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Return the code of each cell of text, and the distinct texts in alphabetical order."""
-    texts = [f"{x:g}" for x in cells] if isinstance(cells, np.ndarray) else cells
-    names = sorted(set(texts))
+    texts = [str(cell) for cell in cells]
+    names = sorted({*texts})
     code = {name: i for i, name in enumerate(names)}
     return np.array([code[text] for text in texts]), names

@@ -27,7 +27,7 @@ from pefourier.encodings.sources.tables import (
     parse_or_refuse,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data.columns import read_columns, read_head
+from pefourier.train.data.columns import read_columns
 from pefourier.train.data.examples import check_rows
 from pefourier.train.data.split import Series, machine_memory
 from pefourier.writing.files import label as name_of_file
@@ -190,11 +190,10 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     if not path.is_file():
         raise PefourierError(f"{path} is missing; {AGAIN}")
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
-    head = read_head(path, LARGEST_LIST)
-    names, (cells, _) = head.names, read_columns(head, range(len(head.names)))
-    for name in set(COLUMNS) - set(names):
+    found = read_columns(path, largest=LARGEST_LIST)
+    for name in set(COLUMNS) - set(found.names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
-    columns = dict(zip(names, cells, strict=True))
+    columns = dict(zip(found.names, found.cells, strict=True))
     listed = zip(*map(columns.get, COLUMNS), strict=True)
     unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
     unlisted -= {*columns["chan_id"]}

@@ -195,7 +195,7 @@ REFUSED = {  # the first line, labels, options, and parts of the error
     "fractions": ("time,series,a,y", np.arange(N) / 7, {}, ("regression is not supported",)),
     "few": ("time,series,a,label", Y[[0] * 37 + [1] * 3], {}, ("5 series per class", "3 of worn")),
     "channel": ("time,series,a,label", Y, {"channels": "b"}, ("'b'", "--channels")),
-    "clock": ("hour,series,a,label", Y, {}, ("--columns time=hour",)),
+    "clock": ("hour,series,a,label", Y, {}, ("hour increases", "--columns time=")),
     "labels": ("time,series,a,b", Y, {"labels": "map.csv"}, ("no label of '39'", "1 of 40")),
     "no labels": ("time,series,a,b", Y, {}, ("--labels",)),
     "arrays": ("time,series,a,label", Y, {"channels_first": True}, ("--channels-first", ".npz")),
