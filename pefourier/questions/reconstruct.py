@@ -64,6 +64,7 @@ BASES = (10, 100, 1000)  # divisors of a base in the search for a sharper peak
 TRIED = 2**12  # most points of a lattice for which other bases are tried
 SHARPER = 0.8  # ratio of widths or areas that justifies a smaller base
 NO_PEAK = ("lost", "repeated", "shared vectors", "smoothing alone")
+Distances = list[tuple[int, int]]  # to the top of a peak, and to its last point
 OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 
 
@@ -149,8 +150,8 @@ class Reconstructions(Result):
         ),
         "repeated": Verdict(
             "Reconstructed from the frequencies alone, a position appears in several places: other "
-            "peaks reach half of the main one ({r.first.peak:3}), the farthest {r.farthest_repeat} "
-            "positions away.",
+            "peaks reach half of the main one{r.is_hidden:? without smoothing (--sigma 0)}, the "
+            "farthest {r.farthest_repeat} positions away.",
         ),
         "shared vectors": Verdict(
             "Not every position can be reconstructed, because some share a vector (such as "
@@ -343,16 +344,23 @@ class LineReconstructions(Reconstructions):
     lattice: int
     reconstructions: Sequence[LineReconstruction]
 
+    @cached_property
+    def repeats(self) -> tuple[Distances, Distances]:
+        """Other peaks within the positions, as rebuilt and without smoothing."""
+        first, farthest = self.reconstructions[0], int(np.abs(self.encodings[0].domain.x).max())
+        rebuilt = np.roll(first.values, -first.position)
+        plain = position_function(self.estimate.raw, self.sides) if self.sigma else rebuilt
+        return repeats(rebuilt, farthest), repeats(plain, farthest)
+
     @property
-    def other_peaks(self) -> tuple[int, int]:
-        """Number of other peaks above half height, and the distance to the farthest."""
-        first = self.reconstructions[0]
-        return other_peaks(np.roll(first.values, -first.position))
+    def is_hidden(self) -> bool:
+        """Whether smoothing hides the farthest of the other peaks."""
+        return max(self.repeats[0], default=(0, 0)) < max(self.repeats[1], default=(0, 0))
 
     @property
     def farthest_repeat(self) -> int:
-        """Distance from the peak to the farthest point that reaches half of it."""
-        return self.other_peaks[1]
+        """Distance to the farthest point that reaches half of the peak, in another peak."""
+        return max(self.repeats[self.is_hidden])[1]
 
 
 @dataclass(frozen=True, repr=False)
@@ -370,7 +378,7 @@ def verdict_by_width(r: LineReconstructions) -> str:
     width = r.reconstructions[0].width
     if width >= r.lattice:
         return "lost"
-    if r.other_peaks[0]:
+    if any(r.repeats):
         return "repeated"
     return "sharp" if width <= SHARP else "blurred"
 
@@ -384,18 +392,21 @@ def verdict_by_area(r: Reconstructions) -> str:
     return "sharp point" if r.first.half_max == 1 else "blurred point"
 
 
-def other_peaks(values: np.ndarray) -> tuple[int, int]:
-    """Count runs at or above half of the first value on a circle, except the run of that value.
+def repeats(h: Floats, farthest: int) -> Distances:
+    """Other peaks of at least half the first value, at most `farthest` from it.
 
-    Also return the distance to the farthest point in any run.
+    Each has the distance to its top and to its last point. The function is symmetric,
+    h(t) = h(-t).
 
-    >>> other_peaks(np.array([9.0, 5.0, 0.0, 6.0, 1.0, 8.0]))
-    (1, 3)
+    >>> repeats(np.array([9.0, 5.0, 0.0, 8.0, 6.0, 8.0, 0.0, 5.0]), 7)
+    [(3, 4)]
     """
-    high = values >= HALF * values[0]
-    indices = np.flatnonzero(high)
-    far = np.minimum(indices, len(values) - indices).max(initial=0)
-    return max(0, int((high & ~np.roll(high, 1)).sum()) - 1), int(far)
+    half = h[: len(h) // 2 + 1]
+    high = np.append(half >= HALF * h[0], False)
+    ends = np.flatnonzero(high[1:] != high[:-1]) + 1
+    runs = zip(ends[1::2], ends[2::2], strict=True)
+    peaks = ((int(start + np.argmax(half[start:end])), int(end) - 1) for start, end in runs)
+    return [peak for peak in peaks if peak[0] <= farthest]
 
 
 def position_functions(

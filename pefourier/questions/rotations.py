@@ -500,8 +500,18 @@ def read_against(
     for enc in encodings:
         if not isinstance(enc, DeclaredEncoding) or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
+        check_one_axis(enc.spec, enc.measure.frequencies)
         rotations.append(enc)
     return min((reading_of(enc, misreading, length, d) for enc in rotations), key=likeness_of)
+
+
+def check_one_axis(spec: str, frequencies: Floats) -> None:
+    """Raise an error if pairs rotate along several axes."""
+    if frequencies.ndim > 1:
+        raise PefourierError(
+            f"{shown(spec)} rotates pairs along {frequencies.shape[1]} axes; --against compares "
+            "rotations by one position (for two grids, use pefourier compare)"
+        )
 
 
 def likeness_of(reading: Reading) -> tuple[float, ...]:
@@ -519,6 +529,7 @@ def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | Non
     if settings_only:
         check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
+        check_one_axis(settings_only, frequencies)
     differing = int(np.count_nonzero(readings_apart(omega, frequencies)))
     parting = layouts_apart if "layout" in errors else readings_apart
     differences = parting(omega, frequencies)

@@ -245,6 +245,10 @@ def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figu
     for axes, a in zip(panels[:, 0], answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
+        tops = np.array([top for peaks in a.result.repeats for top, _ in peaks], dtype=int)
+        for r in a.result.reconstructions if len(tops) else ():
+            places = np.append(r.position + tops, r.position - tops) % a.result.lattice
+            axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
         axes.set_title(plot.entry(axes, a.encoding), loc="left", fontsize=9)
         axes.set_ylabel("reconstructed value")
         axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not is_shared else "")

@@ -5,8 +5,14 @@ import pytest
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
-from pefourier.questions.reconstruct import describe_peak, other_peaks, position_functions
+from pefourier.questions.reconstruct import (
+    LineReconstructions,
+    describe_peak,
+    position_functions,
+)
 from pefourier.questions.spectrum import spectrum
+from pefourier.report import plot
+from pefourier.report.render import answer_of
 
 
 def algorithm_1(g, s, n):
@@ -80,7 +86,21 @@ def test_a_position_that_comes_back_at_several_places_is_not_sharp():
     hours = from_table(np.eye(24)[np.arange(168) % 24])
     result = position_functions(hours, [5], sigma=0)
     assert (result.verdict, result.farthest_repeat) == ("repeated", 72)
-    assert other_peaks(np.array([2.0, 0.0, 1.0, 0.0])) == (1, 2)
+
+
+@pytest.mark.parametrize("sigma", [None, 0, 1, 4])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_smoothing_hides_no_repeats(sigma, noise):
+    """Periods of 24 and 168 positions repeat a day and a week, however frequencies are smoothed."""
+    angles = 2 * np.pi * np.arange(336)[:, None] / [24, 12, 168, 84]
+    table = np.hstack([np.cos(angles), np.sin(angles)])
+    table += noise * np.random.default_rng(0).standard_normal(table.shape)
+    result = position_functions(from_table(table), [24, 48], sigma=sigma)
+    assert (result.verdict, result.farthest_repeat) == ("repeated", 168)
+    assert result.is_hidden == (sigma != 0)
+    axes = LineReconstructions.draw([answer_of(result)], plot.USUAL).axes[0]
+    marks = [line.get_xdata() for line in axes.lines if line.get_marker() == "v"]
+    assert {192, 48, 0} <= {*marks[0].tolist()} & {*(marks[1] - 24).tolist()}
 
 
 def equal_ones(kind, grid):

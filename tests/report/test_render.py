@@ -321,7 +321,7 @@ def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
     h = np.roll(np.fft.irfft(g, n), 4096)
     above, result = np.flatnonzero(h >= h.max() / 2), position_functions(enc, [4096], n, sigma)
     assert result.first.peak == pytest.approx(h.max() / np.linalg.norm(h), rel=1e-9)
-    assert result.farthest_repeat == np.abs(above - 4096).max()
+    assert max(result.repeats[0])[1] == np.abs(above - 4096).max()
 
 
 def test_aliases_of_declared_waves_are_notes():
