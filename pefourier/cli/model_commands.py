@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pefourier.writing.page import Reason
 
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
+Engine = Literal["transformers", "vllm", "llama.cpp"]
 Shard = Literal["every", "block", "zigzag"]
 Interpolation = Literal[
     "bicubic", "bilinear", "antialias", "fourier", "dinov2", "geometric", "center-crop", "crop"
@@ -331,13 +332,18 @@ def design(
         "yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
     ] = None,
     to: Annotated[Count, "Number of positions to extend to, such as 128k."] = None,
+    engine: Annotated[
+        Engine | None,
+        "Engine whose settings to print for an extension (default: llama.cpp for a .gguf file, "
+        "else the transformers version of the config).",
+    ] = None,
 ) -> None:
     """Choose an encoding and a base for a length.
 
     Criteria for a base conflict: distance and rank need small bases, the bound of long contexts
     needs a large base. Shows the best base by each criterion, or only by the criteria of --for.
     With --extend-from: shows which scalings extend a model to --to positions, how each changes its
-    frequency bands, how close it stays to the trained rotation, and its SPEC.
+    frequency bands, how close it stays to the model's rotation, its SPEC, and what to type.
 
     \b
     Example:
@@ -348,6 +354,8 @@ def design(
         raise PefourierError("--grid replaces --length and excludes --to; leave one out")
     if (extend_from is None) != (to is None):
         raise PefourierError("--extend-from CONFIG and --to LENGTH need each other; pass both")
+    if engine and extend_from is None:
+        raise PefourierError("--engine prints the settings of an extension; pass --extend-from")
     spare_threads()
     from pefourier import api
     from pefourier.questions.extend import extend
@@ -355,7 +363,9 @@ def design(
     result: Any
     size, d = extent.grid or extent.length, extent.d
     if extend_from is not None and to is not None:
-        result = extend(extend_from, to, trained=extent.length, d=d, **choice.settings())
+        result = extend(
+            extend_from, to, trained=extent.length, d=d, engine=engine, **choice.settings()
+        )
     else:
         span, step = extent.span, extent.resolution
         result = api.design(size, d, span=span, resolution=step, **choice.settings())

@@ -2,23 +2,25 @@ r"""Comparison of scalings that extend a rotation to a longer context.
 
 Conventions
 -----------
-The trained rotation, with the scaling in its config, covers `trained` positions; an extension
-covers `length` positions. The factor of a scaling is the smallest divisor of the unscaled
-frequencies that avoids new angles: pairs that never complete a full rotation in training stay
-within the angles of training. `cosine` compares the vectors of a position in both rotations (1: as
-trained), at the positions of training.
+Training covers `trained` positions, as in `context`: before a scaling, unless --length gives the
+length that the present rotation was trained for. An extension covers `length` positions. The factor
+of a scaling is the smallest divisor of the unscaled frequencies that avoids new angles: pairs that
+never complete a full rotation in training stay within the angles of training. `cosine` compares
+the vectors of a position in the model's rotation as it is, with its scaling, and in the new one, at
+the positions that the model covers.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, pi
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from pefourier.causes.rope import Rope
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.checks import check_count
@@ -27,12 +29,13 @@ from pefourier.encodings.families.absolute import base_of
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
-from pefourier.encodings.model_positions import ModelPositions, describe_positions
+from pefourier.encodings.model_positions import ModelPositions, StatedLength, describe_positions
 from pefourier.encodings.sources.huggingface import trained_as_stated
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FORMATS, Format
-from pefourier.questions.design import Candidate, build_rope, candidate, exact_base
-from pefourier.questions.result import Result, csv_table
+from pefourier.questions.design import Candidate, candidate, exact_base
+from pefourier.questions.engine_settings import Engine, Settings, rope_of, settings_for
+from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, labelled_fields
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are reported
 WAYS = ("linear", "ntk", "yarn", "llama3")  # for RoPE; p-RoPE has a separate scaling
+VENDORS = dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "yarn")  # model cards
 FACTOR_DIGITS, BASE_DIGITS = 10, 7
 
 
@@ -100,20 +104,22 @@ class Extensions(Result):
         "scaling needed": Verdict(
             "Without scaling, going from {r.trained} to {r.length:,} positions takes "
             "{r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen in training.",
-            "With {r.nearest.setting} none do, and the cosine to the trained rotation "
-            "{r.nearest_falls}. Evaluate the model to see how well it works.",
+            "With {r.chosen.setting}{r.vendor:?, as in the model cards of {r.vendor},} none do, "
+            "and the cosine to the model's rotation {r.chosen_falls}. "
+            "Evaluate the model to see how well it works.",
         ),
         "further scaling needed": Verdict(
             "With the model's {r.present_setting}, going from {r.trained} to {r.length:,} "
             "positions takes {r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen "
             "in training.",
-            "With {r.nearest.setting} none do, and the cosine to the trained rotation "
-            "{r.nearest_falls}. Evaluate the model to see how well it works.",
+            "With {r.chosen.setting}{r.vendor:?, as in the model cards of {r.vendor},} none do, "
+            "and the cosine to the model's rotation {r.chosen_falls}. "
+            "Evaluate the model to see how well it works.",
         ),
         "no scaling suffices": Verdict(
             "Unchanged, going from {r.trained} to {r.length:,} positions takes "
             "{r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen in training. Of "
-            "the scalings tried, {r.nearest.setting} takes the fewest: {r.nearest.unseen}.",
+            "the scalings tried, {r.chosen.setting} takes the fewest: {r.chosen.unseen}.",
         ),
         "no scaling needed": Verdict(
             "Unchanged, going from {r.trained} to {r.length:,} positions keeps every rotary pair "
@@ -124,8 +130,12 @@ class Extensions(Result):
     shown: ClassVar[dict[str, str]] = {
         "layers": "part",
         "trained length": "trained",
+        "stated length": "stated",
         "positions": "length",
         "window": "window",
+        "settings for": "settings.name",
+        "config.json": "settings.text",
+        "options": "settings.flags",
     }
     listed: ClassVar[dict[str, dict[str, str]]] = {
         "candidates": {
@@ -145,7 +155,11 @@ class Extensions(Result):
         "shown": (
             "layers",
             "trained length",
+            "stated length",
             "positions",
+            "settings for",
+            "config.json",
+            "options",
         ),
         "candidates": (
             "scaling",
@@ -157,16 +171,19 @@ class Extensions(Result):
     }
 
     name: str  # the type of layer that is extended; empty for the whole model
-    trained: int
+    trained: int  # as in `context`
+    stated: StatedLength | None  # with the scaling, longer than before it
     length: int
     d: int
     original: int  # positions before any scaling
     by_factor: bool  # whether `original` is the length over a factor, not stated
     window: int | None  # positions that a query sees in the extended layers; None for all
-    trained_frequencies: Floats  # of the rotation before extension
+    trained_frequencies: Floats  # of the rotation in training
     criteria: tuple[str, ...]
     candidates: tuple[Extension, ...]  # the first is the unchanged rotation
     best: dict[str, float | None]  # the base for each criterion
+    settings: Settings  # what to type for the recommended way
+    choice: int = field(metadata=HIDDEN)  # index of the recommended way
 
     @property
     def verdict(self) -> str:
@@ -202,20 +219,36 @@ class Extensions(Result):
     @property
     def nearest(self) -> Extension:
         """The way with the fewest unseen angles; ties go to the largest cosines."""
-        return min(self.scaled, key=lambda e: (e.unseen, *(-(p or inf) for p in e.below.values())))
+        return min(self.scaled, key=rank_of)
 
     @property
-    def nearest_falls(self) -> str:
-        """Where the cosine of the nearest way first falls below 0.99 within the trained length."""
-        position = self.nearest.below_99
+    def chosen(self) -> Extension:
+        """The recommended way: that of the vendor, or else the nearest."""
+        return self.candidates[self.choice]
+
+    @property
+    def vendor(self) -> str:
+        """The model types of a vendor that chose the recommended way; empty if none."""
+        kind = self.encodings[0].params.get("model_type", "")
+        return kind if VENDORS.get(kind) == self.chosen.way else ""
+
+    @property
+    def chosen_falls(self) -> str:
+        """Where the cosine of the recommended way first falls below 0.99."""
+        position = self.chosen.below_99
         if position is None:
-            return f"stays at 0.99 or above at all positions below {self.trained}"
+            return f"stays at 0.99 or above at all positions below {self.covered}"
         return f"first falls below 0.99 at position {position}"
 
     @property
     def part(self) -> str | None:
         """The type of layer; None for the whole model."""
         return self.name or None
+
+    @property
+    def covered(self) -> int:
+        """Number of positions that the model covers with its scaling."""
+        return len(self.encodings[0])
 
     @property
     def pairs(self) -> int:
@@ -234,9 +267,9 @@ class Extensions(Result):
         if not self.by_factor:
             return []
         factor = self.encodings[0].params["factor"]
-        lengths = {"before": self.trained / factor, "reach": self.trained * factor}
+        lengths = {"before": self.covered / factor, "reach": self.covered * factor}
         slots = {k: number(v, FACTOR_DIGITS) for k, v in (lengths | {"factor": factor}).items()}
-        return [finding("original-by-factor", trained=self.trained, **slots)]
+        return [finding("original-by-factor", trained=self.covered, **slots)]
 
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
@@ -255,6 +288,7 @@ def extend(
     criteria: Sequence[str] = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
+    engine: Engine | None = None,
 ) -> Extensions:
     """Compare ways to extend a rotation: linear, ntk, yarn and llama3, and new bases.
 
@@ -275,6 +309,9 @@ def extend(
         Further bases to try without a scaling.
     dtype : str, optional
         A format of `pefourier.geometry.precision.FORMATS` to which vectors are rounded.
+    engine : str, optional
+        Engine of the settings: transformers, vllm or llama.cpp; the default is llama.cpp for a
+        .gguf file, else transformers.
 
     Examples
     --------
@@ -284,38 +321,87 @@ def extend(
     length, trained, d = whole_numbers(to=to, trained=trained, d=d)
     length = length or 0
     spec = whole_layers(os.fspath(spec))
-    model = describe_positions(spec, trained, d=d)
+    model = describe_positions(spec, trained, trained, d=d)
     source = as_rotation(load(spec, trained or model.stands_for, d))
     check_longer(source, trained, length)
+    rope = rope_of(source)
+    plain = rope.unscaled
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
     original, window = length_before_scaling(source), model.widest_window()
-    met = source if trained else rotation_met(source, model)
-    trained = trained or len(source)
-    rotations = {
-        "unchanged": as_rotation(load(spec, length, d)),
-        **{
-            scaling: rescale(source, met, length, scaling, original)
-            for scaling in scalings_of(source)
-        },
+    met = plain if is_before_scaling(source, model) else Rope.of(source) or rope
+    known = Trained(met.frequencies(trained_length := model.trained_or_native), trained_length)
+    factor = least_factor(plain.frequencies(length), known, length)
+    lengths = {"factor": factor, "original": original}
+    ways = {
+        scaling: rope.with_(
+            scaling=scaling,
+            **{k: v for k, v in lengths.items() if k in scaling_parameters(scaling)},
+        )
+        for scaling in scalings_of(source)
     }
     tried = dict.fromkeys([*filter(None, best.values()), *bases])
-    unscaled = (("base", rebuilt(source, length, rho, "none", {})) for rho in tried)
-    pairs = (*rotations.items(), *unscaled)
+    unscaled = (("base", rope.with_(scaling="none", rho=rho)) for rho in tried)
+    rotations = [("unchanged", as_rotation(load(spec, length, d)))]
+    rotations += ((way, scaled.build(length)) for way, scaled in (*ways.items(), *unscaled))
     form = FORMATS[dtype] if dtype else None
+    candidates = [describe_extension(source, known, *pair, form, window) for pair in rotations]
+    choice, settings = choose(source, candidates, [enc for _, enc in rotations], engine)
     return Extensions(
         name=split_spec(spec)[1],
-        trained=trained,
+        trained=known.length,
+        stated=model.stated,
         length=length,
         d=source.params["d"],
         original=original,
-        by_factor=original != trained and not trained_as_stated(source.params),
+        by_factor=original != len(source) and not trained_as_stated(source.params),
         window=window,
-        trained_frequencies=met.measure.frequencies,
+        trained_frequencies=known.frequencies,
         criteria=tuple(criteria),
-        candidates=tuple(describe_extension(met, *pair, form, window) for pair in pairs),
+        candidates=tuple(candidates),
         best=best,
+        settings=settings,
+        choice=choice,
         encodings=(replace(source, params={**source.params, "to": length, "dtype": dtype}),),
     )
+
+
+def choose(
+    source: Encoding,
+    candidates: Sequence[Extension],
+    rotations: Sequence[Encoding],
+    engine: Engine | None,
+) -> tuple[int, Settings]:
+    """Return the index of the recommended way, and what to type for it.
+
+    The way of the model's vendor is preferred if it reaches no new angles; then the fewest new
+    angles, then the largest cosines. An engine needs options for a way, if it has any.
+    """
+    vendor = VENDORS.get(source.params.get("model_type", ""))
+    kept = [i for i, e in enumerate(candidates) if e.way == vendor and not e.unseen]
+    ranked = sorted(range(1, len(candidates)), key=lambda i: rank_of(candidates[i]))
+    ranked = list(dict.fromkeys([*kept, *ranked]))
+    settings = {i: settings_for(source, rotations[i], engine) for i in ranked}
+    ready = (i for i in ranked if settings[i].flags)
+    choice = next(ready, ranked[0]) if engine == "llama.cpp" else ranked[0]
+    return choice, settings[choice]
+
+
+def rank_of(extension: Extension) -> tuple[float, ...]:
+    """Sort key: the fewest unseen angles, then the largest cosines."""
+    return (extension.unseen, *(-(p or inf) for p in extension.below.values()))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The rotation of training and its length: all angles below their product are known."""
+
+    frequencies: Floats  # radians per position
+    length: int
+
+
+def is_before_scaling(source: Encoding, model: ModelPositions) -> bool:
+    """Whether training used the rotation before its scaling, which `context` assumes as well."""
+    return model.trained.source == "assumed" and trained_as_stated(source.params) is not None
 
 
 def scalings_of(source: Encoding) -> tuple[str, ...]:
@@ -323,33 +409,19 @@ def scalings_of(source: Encoding) -> tuple[str, ...]:
     return ("proportional",) if source.params["scaling"] == "proportional" else WAYS
 
 
-def rotation_met(source: ShiftInvariantEncoding, model: ModelPositions) -> ShiftInvariantEncoding:
-    """Rotation used in training: before scaling, unless the config states a length with it."""
-    before_scaling = trained_as_stated(source.params)
-    if model.stated is not None or not before_scaling:
-        return source
-    return rebuilt(source, int(before_scaling), plain_base(source), "none", {})
-
-
-def least_factor(
-    source: ShiftInvariantEncoding, length: int, met: ShiftInvariantEncoding | None = None
-) -> float:
+def least_factor(plain: Floats, known: Trained, length: int) -> float:
     """Smallest divisor of the unscaled frequencies with which no pair reaches new angles.
 
-    `met` is the rotation in training, by default the source. The factor has more digits than
-    `count_unseen` distinguishes. If all pairs complete a full rotation in training, any factor
-    works, and the ratio of the lengths is returned.
+    The factor has more digits than `count_unseen` distinguishes. If all pairs complete a full
+    rotation in training, any factor works, and the ratio of the lengths is returned.
 
-    >>> least_factor(load("rope:d=128,scaling=yarn,factor=4,original=32768", 2**17), 2**18)
+    >>> least_factor(np.array([1.0, 1e-4]), Trained(np.array([1.0, 2.5e-5]), 2**17), 2**18)
     8.0
     """
-    kind = "proportional" if source.params["scaling"] == "proportional" else "none"
-    plain = rebuilt(source, length, plain_base(source), kind, {}).measure.frequencies
-    met = met or source
-    trained = met.measure.frequencies
-    short = (trained > 0) & (trained * len(met) < 2 * pi)
+    trained = known.frequencies
+    short = (trained > 0) & (trained * known.length < 2 * pi)
     ratio = (plain[short] / trained[short]).max(initial=0.0) or 1.0
-    return float(f"{ratio * length / len(met):.{FACTOR_DIGITS}g}")
+    return float(f"{ratio * length / known.length:.{FACTOR_DIGITS}g}")
 
 
 def geometric_base(enc: ShiftInvariantEncoding) -> float:
@@ -366,50 +438,6 @@ def geometric_base(enc: ShiftInvariantEncoding) -> float:
     return float(f"{base:.{BASE_DIGITS}g}")
 
 
-def rescale(
-    source: ShiftInvariantEncoding,
-    met: ShiftInvariantEncoding,
-    length: int,
-    scaling: str,
-    original: int,
-) -> ShiftInvariantEncoding:
-    """Scale a rotation to a length; settings of the same kind of scaling are kept."""
-    usual = scaling_parameters(scaling) if source.params["scaling"] == scaling else {}
-    settings_kept = {
-        key: source.params[key]
-        for key, parameter in usual.items()
-        if key != "attention_factor" and source.params[key] != parameter.default
-    }
-    settings = settings_kept | {"factor": least_factor(source, length, met)}
-    if "original" in scaling_parameters(scaling):
-        settings |= {"original": original}
-    return rebuilt(source, length, plain_base(source), scaling, settings)
-
-
-def rebuilt(
-    source: Encoding, length: int, rho: float, scaling: str, settings: dict[str, Any]
-) -> ShiftInvariantEncoding:
-    """Build the rotation again with a different base or scaling."""
-    usual = {"partial": 1.0, "layout": "halves"}
-    shared = {key: source.params[key] for key in usual}
-    d = source.params["d"]
-    enc = build_rope(length=length, d=d, rho=rho, scaling=scaling, **shared, **settings)
-    params = {key: value for key, value in shared.items() if value != usual[key]}
-    params |= ({} if scaling == "none" else {"scaling": scaling}) | settings
-    entries = {"rho": enc.params["rho"], **params, "d": d}
-    return replace(enc, spec="rope:" + ",".join(f"{k}={spelled(v)}" for k, v in entries.items()))
-
-
-def spelled(value: Any) -> str:
-    """Format a value as typed, with all digits of a number.
-
-    >>> spelled(4.0), spelled(1e6), spelled(0.25), spelled("halves")
-    ('4', '1000000', '0.25', 'halves')
-    """
-    is_whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
-    return str(int(value) if is_whole else value)
-
-
 def whole_layers(spec: str) -> str:
     """Return the SPEC; if layer types differ, that of the layers without a window."""
     if source_of(spec) != "config" or split_spec(spec)[1]:
@@ -423,13 +451,8 @@ def whole_layers(spec: str) -> str:
 
 def as_rotation(enc: Encoding) -> ShiftInvariantEncoding:
     """Return a rotation of pairs with a base; raise an error for any other encoding."""
-    is_scalable = enc.injection == "rotate" and "scaling" in enc.params
-    if isinstance(enc, ShiftInvariantEncoding) and is_scalable and enc.params["rho"] is not None:
-        return enc
-    raise PefourierError(
-        f"{shown(enc.spec)} is not a rotation with a base; pass a model's config to --extend-from, "
-        "or a rotation such as rope:rho=1e6"
-    )
+    rope_of(enc)
+    return cast(ShiftInvariantEncoding, enc)
 
 
 def check_longer(enc: Encoding, trained: int | None, length: int) -> None:
@@ -455,35 +478,30 @@ def length_before_scaling(enc: Encoding) -> int:
     return original
 
 
-def plain_base(enc: Encoding) -> float:
-    """Base of a rotation; ntk scaling only changes the base."""
-    params = enc.params
-    rho: float = params["rho"]
-    if params["scaling"] == "ntk":
-        rho *= params["factor"] ** (params["rotated"] / (params["rotated"] - 2))
-    return rho
-
-
 def describe_extension(
     source: ShiftInvariantEncoding,
-    scaling: str,
+    known: Trained,
+    way: str,
     enc: ShiftInvariantEncoding,
     form: Format | None,
     window: int | None,
 ) -> Extension:
-    """Describe one way at a length, with queries limited to a window."""
-    trained, new = source.measure.frequencies, enc.measure.frequencies
-    lengths, lags = (len(source), len(enc)), window_within(window, len(enc))
+    """Describe one way at a length, with queries limited to a window.
+
+    Angles are compared with those of training, and vectors with those of the model as it is.
+    """
+    model, new = source.measure.frequencies, enc.measure.frequencies
+    lags = window_within(window, len(enc))
     points = np.array([p for p in SHOWN if p < len(source)] or [len(source) - 1])
-    cosines = reading_cosine(trained, new, points).tolist()
+    cosines = reading_cosine(model, new, points).tolist()
     return Extension(
-        way=scaling,
-        factor=enc.params.get("factor", 1.0) if scaling == enc.params["scaling"] else 1.0,
+        way=way,
+        factor=enc.params.get("factor", 1.0) if way == enc.params["scaling"] else 1.0,
         **(fields_of(candidate(enc, len(enc), form)) | {"rho": geometric_base(enc)}),
         attention_factor=enc.params["attention_factor"],
-        bands=tuple(bands(new, trained, *lengths)),
-        unseen=count_unseen(new, trained, len(source), lags or len(enc)),
+        bands=tuple(bands(new, known.frequencies, known.length, len(enc))),
+        unseen=count_unseen(new, known.frequencies, known.length, lags or len(enc)),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
-        below=positions_below(trained, new, len(source)),
+        below=positions_below(model, new, len(source)),
         frequencies=new,
     )

@@ -4,12 +4,18 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from published_configs import PUBLISHED
+from transformers import AutoConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
+from pefourier.questions.engine_settings import settings_for
 from pefourier.questions.extend import extend, whole_layers
+
+QWEN = "Qwen/Qwen2.5-7B-Instruct, with its YaRN"
 
 
 def ways(result):
@@ -34,29 +40,116 @@ def test_yarn_of_qwen_is_the_published_one():
 
 
 SCALED = [
-    ("meta-llama/Llama-3.1-8B", 2**18, 131072, 8192, "llama3", 16, ""),
-    ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, 131072, 32768, "yarn", 8, "yarn"),
-    ("openai/gpt-oss-20b", 2**18, 131072, 4096, "yarn", 64, "truncate=False"),
-    ("deepseek-ai/DeepSeek-V3", 2**18, 163840, 4096, "yarn", 64, "mscale_all_dim=1"),
-    ("tencent/Hunyuan-7B-Instruct", 2**19, 262144, 262144, "yarn", 2, ""),
+    ("meta-llama/Llama-3.1-8B", 2**18, "llama3", 32, ""),
+    ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, "yarn", 8, "yarn"),
+    ("openai/gpt-oss-20b", 2**18, "yarn", 64, "truncate=False"),
+    ("deepseek-ai/DeepSeek-V3", 2**18, "yarn", 64, "mscale_all_dim=1"),
+    ("tencent/Hunyuan-7B-Instruct", 2**19, "yarn", 2, ""),
 ]
 
 
-@pytest.mark.parametrize(("name", "to", "trained", "original", "way", "factor", "setting"), SCALED)
-def test_a_scaled_rotation_has_its_original_length_and_its_settings(
-    name, to, trained, original, way, factor, setting, written
-):
-    result = extend(written(PUBLISHED[name]), to)
-    assert (result.trained, result.original, result.by_factor) == (trained, original, False)
+@pytest.mark.parametrize(("name", "to", "way", "factor", "setting"), SCALED)
+def test_the_lengths_and_new_angles_are_those_of_context(name, to, way, factor, setting, written):
+    """design and context state the same lengths, and count the same pairs with new angles."""
+    path = whole_layers(written(PUBLISHED[name]))
+    result, (_, context) = extend(path, to), describe_context(path, to)
+    assert (result.trained, result.stated) == (context.trained.length, context.stated)
+    unseen = max(rotation.unseen for rotation in context.rotations)
+    assert ways(result)["unchanged"].unseen == unseen > 0
+    assert not result.by_factor
     scaled = ways(result)[way]
     assert scaled.factor == factor
     assert setting in scaled.spec
-    if "Llama" in name:  # at 128, stretched pairs hardly rotate in either
-        assert scaled.cosine[0][1] > 0.999
     if "DeepSeek" in name:
         assert scaled.attention_factor == 1.0
     if "Hunyuan" in name:  # an engine that scales by alpha uses another base
         assert scaled.rho == pytest.approx(1e4 * 1000 ** (128 / 126))
+
+
+def rotation_of_transformers(config, length):
+    """Return the frequencies and the factor of a config, as transformers computes them."""
+    config = AutoConfig.for_model(**config).get_text_config()
+    kind = config.rope_parameters["rope_type"]
+    config.standardize_rope_params()
+    if kind != "default":
+        return ROPE_INIT_FUNCTIONS[kind](config, seq_len=length)
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.rope_parameters["rope_theta"] ** -(torch.arange(0, head, 2) / head), 1.0
+
+
+def first(holds):
+    """Return the first index at which a condition holds, or None."""
+    return int(np.argmax(holds)) if np.any(holds) else None
+
+
+TABLES = [
+    ("meta-llama/Llama-3.1-8B", 2**18, {}),
+    ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, {}),  # cosines: 804 by llama3
+    ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**17 + 2**12, {"transformers_version": "5.0.0"}),
+    ("mistralai/Mistral-7B-v0.1", 2**16, {"sliding_window": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "to", "changes"), TABLES)
+def test_every_column_is_that_of_the_rotation_of_transformers(name, to, changes, written):
+    """The JSON for each way, read by transformers and by context, gives the row of its way."""
+    config = PUBLISHED[name] | changes
+    result = extend(written(config), to, bases=(3e6,))
+    before = {k: v for k, v in config.items() if k != "rope_scaling"}
+    plain, _ = rotation_of_transformers(before, 1)
+    model, _ = rotation_of_transformers(config, to)
+    plain, model = (np.asarray(omega, dtype=float) for omega in (plain, model))
+    p, lags = np.arange(result.covered)[:, None], np.arange(70_000)[:, None]
+    for row in result.scaled:
+        settings = settings_for(result.encodings[0], load(row.spec, to), "transformers")
+        typed = config | settings.json
+        omega, factor = rotation_of_transformers(typed, to)
+        omega = np.asarray(omega, dtype=float)
+        np.testing.assert_allclose(omega, row.frequencies, rtol=1e-5)
+        (again,) = describe_context(written(typed), to)[1].rotations
+        np.testing.assert_allclose(again.frequencies, row.frequencies, rtol=1e-12)
+        assert factor == pytest.approx(row.attention_factor, rel=1e-6)
+        section = typed.get("rope_scaling") or {}
+        stretched = (float(settings.json["rope_theta"]) / config["rope_theta"]) ** (126 / 128)
+        assert row.factor == pytest.approx(
+            {"ntk": stretched, "base": 1.0}.get(row.way, section.get("factor")), rel=1e-9
+        )
+        omega = row.frequencies  # equal up to rounding; thresholds need them exactly
+        beyond = omega * to > plain * result.trained * (1 + 1e-6)
+        assert row.unseen == (beyond & (plain * result.trained < 2 * np.pi)).sum()
+        cosines = np.cos(p * (model - omega)).mean(axis=1)
+        for level, position in ((0.99, row.below_99), (0.9, row.below_90)):
+            at = first(cosines < level)
+            assert position == at or abs(cosines[position] - level) < 1e-4
+        bound = first(np.cos(lags * omega).sum(axis=1) < 0)
+        assert (row.bound if row.bound and row.bound < 70_000 else None) == bound
+        ratio = plain / omega
+        kept = int((np.abs(ratio - 1) < 1e-5).sum())
+        full = int((np.abs(ratio - ratio.max()) < 1e-5 * ratio.max()).sum())
+        assert row.band_counts == f"{kept}/{64 - kept - full}/{full}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "way", "words"),
+    [
+        ("llama.cpp", "yarn", "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768"),
+        ("vllm", "yarn", '"rope_type": "yarn", "factor": 4.0'),
+        ("transformers", "yarn", None),
+    ],
+)
+def test_settings_of_engines(engine, way, words, written):
+    """The way of the vendor's model cards is recommended, with what to type for an engine."""
+    config = {k: v for k, v in PUBLISHED[QWEN].items() if k != "rope_scaling"}
+    result = extend(written(config), 2**17, engine=engine)
+    assert (result.chosen.way, result.vendor, result.nearest.way) == (way, "qwen2", "llama3")
+    assert (words or "") in (result.settings.flags or "")
+    assert result.to_dict()["settings"].keys() >= {"engine", "version", "json", "flags"}
+
+
+def test_a_scaling_in_a_config_for_layers_stays_with_its_layers(written):
+    """The settings of one type of layer leave those of the others; text settings are nested."""
+    result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
+    assert result.settings.json["rope_scaling"]["rope_type"] == result.chosen.way
 
 
 def test_each_way_is_a_spec_that_gives_it_back(written):
@@ -107,14 +200,6 @@ def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
     assert ways(result)["linear"].unseen == 0
 
 
-def test_the_factor_is_relative_to_what_the_model_has(written):
-    """The factor is relative to the model's scaling: 16 for Llama 3.1 at 262144 positions."""
-    result = extend(written(PUBLISHED["meta-llama/Llama-3.1-8B"]), 2**18)
-    assert (result.verdict, result.nearest.way) == ("further scaling needed", "llama3")
-    assert (result.nearest.unseen, result.nearest.below_99) == (0, 7160)
-    assert ways(result)["ntk"].rho == pytest.approx(5e5 * 16 ** (128 / 126))
-
-
 def test_a_factor_above_the_length_is_answered():
     result = extend("rope:scaling=yarn,factor=300,original=1", 1024, trained=128, d=16)
     assert result.nearest.unseen == 0
@@ -133,7 +218,7 @@ def test_an_advice_takes_no_pair_to_new_angles(written):
 
 def test_layers_without_a_window_are_extended(written):
     result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
-    assert (result.part, result.trained, result.window) == ("full_attention", 32768, None)
+    assert (result.part, result.covered, result.window) == ("full_attention", 32768, None)
     assert result.unchanged.rho == 1e6
 
 
@@ -158,20 +243,6 @@ def test_no_grid_is_extended(run):
         assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-MODELS = ["meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "answerdotai/ModernBERT-base"]
-MODELS += ["CohereForAI/c4ai-command-r7b-12-2024", "openai/gpt-oss-20b", "EleutherAI/pythia-1.4b"]
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_new_angles_are_those_of_context(name, written):
-    """The number of pairs with new angles equals that of context."""
-    path = whole_layers(written(PUBLISHED[name]))
-    length = int(1.3 * len(load(path)))
-    result = extend(path, length)
-    _, known = describe_context(path, length, trained=result.trained)
-    assert [rotation.unseen for rotation in known.rotations] == [result.unchanged.unseen]
-
-
 @pytest.mark.parametrize("to", [32_768, 262_144])
 def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(tmp_path, to):
     """Linear scaling by 4 with max_position_embeddings of 4096 counts from 4096, as in Llama 2."""
@@ -186,12 +257,3 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
     for factor, meets_new in ((to / 4096, False), (0.9 * to / 4096, True)):
         requested = np.minimum((to - 1) * omega / factor, 2 * np.pi)
         assert (requested > trained).any() == meets_new
-
-
-@pytest.mark.parametrize(("name", "to"), [row[:2] for row in SCALED if "Llama" not in row[0]])
-def test_design_and_context_count_the_same_unseen_angles(name, to, written):
-    """Without a stated length, design and context count the same pairs with new angles."""
-    path = written(PUBLISHED[name])
-    _, context = describe_context(path, to)
-    unseen = max(rotation.unseen for rotation in context.rotations)
-    assert extend(path, to).unchanged.unseen == unseen > 0
