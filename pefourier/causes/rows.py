@@ -4,14 +4,14 @@ Conventions
 -----------
 Numbers are (n,), or (axes, n) for ids on several axes. `at`, `first` and `second` are indices from
 0. Fewer numbers may be observed than are expected; only those that are observed are compared.
-`finding` is the code that reports a cause, `words` says what was done, `undo` what takes it back.
+`finding` is the code that reports a cause, `says` what was done, `undo` what takes it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,30 +21,7 @@ from pefourier.causes.explain import Explanation, Kind, explain
 Numbers = NDArray[np.int64]
 HIDDEN = {"told": False}
 PLACES = 4  # changes from either end at which causes are proposed
-CORNERS = 16  # changes of the step that two causes make, at most
-
-
-class CauseOfRows(Protocol):
-    """A cause with its words."""
-
-    @property
-    def code(self) -> str:
-        """Name of the kind of cause."""
-
-    @property
-    def finding(self) -> str:
-        """Code of the finding that reports it."""
-
-    @property
-    def words(self) -> str:
-        """What was done."""
-
-    @property
-    def undo(self) -> str:
-        """What takes it back."""
-
-    def apply(self, expected: Numbers, /) -> Numbers:
-        """Return what would be observed."""
+CORNERS = 8  # changes of the step that one cause makes, at most
 
 
 def agree(expected: Numbers, observed: Numbers) -> NDArray[np.bool_]:
@@ -60,15 +37,21 @@ def explain_rows(
     """Return the causes of observed numbers (n,); `known` are kinds that are tried first.
 
     >>> [cause.words for cause in explain_rows(np.arange(6), np.array([3, 4, 5, 7, 8, 9])).causes]
-    ['positions larger by 3', 'positions larger by 1 from index 3 on']
+    ['positions shifted by +3', 'positions shifted by +1 from index 3 on']
     """
-    if corners(observed) > 4 * corners(expected) + CORNERS:
+    bends = corners(expected)
+    if corners(observed) > 4 * bends + 2 * CORNERS:
         return Explanation((), agree(expected, observed))
-    return explain(expected, observed, (*known, *KINDS), agree)
+
+    def near(remaining: Numbers, observed: Numbers) -> bool:
+        is_long = len(remaining) >= len(observed)
+        return is_long and (bends > 0 or corners(shift_of(remaining, observed)) <= CORNERS)
+
+    return explain(expected, observed, (*known, *KINDS), agree, near)
 
 
 def corners(numbers: Numbers) -> int:
-    """Count the changes of the step from number to number; two causes add few."""
+    """Count the changes of the step from number to number; a cause adds few."""
     return int((np.diff(numbers, n=2) != 0).sum())
 
 
@@ -79,58 +62,46 @@ def shift_of(expected: Numbers, observed: Numbers) -> Numbers:
 
 def changes(shift: Numbers) -> list[int]:
     """Return the first and last indices at which a shift changes on any axis."""
-    steps = np.diff(shift, axis=-1) != 0
-    at: list[int] = (np.flatnonzero(steps.reshape(-1, steps.shape[-1]).any(axis=0)) + 1).tolist()
+    steps = np.diff(np.atleast_2d(shift), axis=1) != 0
+    at: list[int] = (np.flatnonzero(steps.any(axis=0)) + 1).tolist()
     return at if len(at) <= 2 * PLACES else at[:PLACES] + at[-PLACES:]
 
 
-def larger_by(by: int) -> str:
-    """Describe a shift.
-
-    >>> larger_by(-3)
-    'smaller by 3'
-    """
-    return f"{'larger' if by > 0 else 'smaller'} by {abs(by)}"
-
-
 @dataclass(frozen=True)
-class Shifted:
-    """All numbers are larger by a constant."""
+class Change:
+    """Base class of causes: a name, the finding that reports it, and its words."""
 
-    code: str = field(default="shifted", init=False)
-    by: int
-    finding: ClassVar[str] = "ids-offset"
+    code: str = field(init=False)
+    name: ClassVar[str]
+    finding: ClassVar[str]
+    says: ClassVar[str]
+    undo: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Make the name a field, which JSON prints."""
+        object.__setattr__(self, "code", self.name)
 
     @property
     def words(self) -> str:
-        return f"positions {larger_by(self.by)}"
-
-    @property
-    def undo(self) -> str:
-        return f"add {-self.by}" if self.by < 0 else f"subtract {self.by}"
-
-    @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        shift = shift_of(expected, observed).ravel()
-        lowest = int(observed.min() - expected.min())
-        candidates = [lowest, *shift[[0, len(shift) // 2, -1]].tolist()]
-        yield from (cls(by) for by in dict.fromkeys(candidates) if by)
+        """What was done."""
+        return self.says.format(c=self)
 
     def apply(self, expected: Numbers) -> Numbers:
-        return expected + self.by
+        """Return what would be observed: by default the same."""
+        return expected
 
 
 @dataclass(frozen=True)
-class Reversed:
+class Reversed(Change):
     """The numbers stand in the opposite order."""
 
-    code: str = field(default="reversed", init=False)
-    finding: ClassVar[str] = "ids-backwards"
-    words: ClassVar[str] = "positions in reverse order"
-    undo: ClassVar[str] = "reverse them"
+    name = "reversed"
+    finding = "ids-backwards"
+    says = "positions in reverse order"
+    undo = "reverse them"
 
     @classmethod
-    def propose(cls, expected: Numbers, _: Numbers) -> Iterator[Any]:
+    def propose(cls, expected: Numbers, _: Numbers) -> Iterator[Change]:
         if expected.shape[-1] > 1:
             yield cls()
 
@@ -139,28 +110,21 @@ class Reversed:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Change):
     """Numbers advance by a constant from the first one."""
 
-    code: str = field(default="step", init=False)
     by: int
-
-    @property
-    def finding(self) -> str:
-        return "ids-gap" if self.by > 0 else "ids-backwards"
-
-    @property
-    def words(self) -> str:
-        return f"positions that advance by {self.by}"
-
-    undo: ClassVar[str] = "advance by 1"
+    name = "step"
+    finding = "ids-gap"
+    says = "positions that advance by {c.by}"
+    undo = "advance by 1"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[Any]:
+    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[Change]:
         steps = np.diff(observed)
         if len(steps) > 1:
-            candidates = steps[[0, len(steps) // 2, -1]]
-            both = [*(-candidates).tolist(), *candidates.tolist()]  # before a reversal, or alone
+            some = steps[[0, len(steps) // 2, -1]]
+            both = [*(-some).tolist(), *some.tolist()]  # before a reversal, or alone
             yield from (cls(by) for by in dict.fromkeys(both) if by not in (0, 1))
 
     def apply(self, expected: Numbers) -> Numbers:
@@ -168,82 +132,43 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Clamped:
-    """Numbers above a largest one are replaced by it."""
+class Shifted(Change):
+    """All numbers are larger by a constant."""
 
-    code: str = field(default="clamped", init=False)
-    to: int
-    finding: ClassVar[str] = "ids-repeated"
-    undo: ClassVar[str] = "count on"
-
-    @property
-    def words(self) -> str:
-        return f"positions clamped to {self.to}"
+    by: int
+    name = "shifted"
+    finding = "ids-offset"
+    says = "positions shifted by {c.by:+}"
+    undo = "shift them back"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        last = int((observed != observed[-1])[::-1].argmax())  # numbers equal to the last one
-        candidates = (
-            int(observed.max()),
-            int(observed[-1]),
-            int(expected[len(observed) - max(last, 1)]),
-        )
-        for to in dict.fromkeys(candidates):
-            if (expected[: len(observed)] > to).sum() > 1:
-                yield cls(to)
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+        shift = shift_of(expected, observed).ravel()
+        lowest = int(observed.min() - expected.min())
+        some = [lowest, *shift[[0, len(shift) // 2, -1]].tolist()]
+        yield from (cls(by) for by in dict.fromkeys(some) if by)
 
     def apply(self, expected: Numbers) -> Numbers:
-        return np.asarray(np.minimum(expected, self.to))
+        return expected + self.by
 
 
 @dataclass(frozen=True)
-class Repeated:
-    """Some numbers equal the one before them, and the others follow on."""
-
-    code: str = field(default="repeated", init=False)
-    at: int
-    count: int
-    finding: ClassVar[str] = "ids-repeated"
-    undo: ClassVar[str] = "count every token"
-
-    @property
-    def words(self) -> str:
-        return f"a position repeated {self.count} more time(s) from index {self.at} on"
-
-    @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        for at in changes(shift_of(expected, observed)):
-            if observed[at] == observed[at - 1]:
-                others = observed[at:] != observed[at]
-                yield cls(at, int(others.argmax()) if others.any() else len(others))
-
-    def apply(self, expected: Numbers) -> Numbers:
-        index = np.arange(len(expected))
-        return np.asarray(expected[index - np.clip(index - self.at + 1, 0, self.count)])
-
-
-@dataclass(frozen=True)
-class Restarted:
+class Restarted(Change):
     """From an index on the numbers begin again."""
 
-    code: str = field(default="restarted", init=False)
     at: int
     start: int = field(metadata=HIDDEN)
-    finding: ClassVar[str] = "ids-restarted"
-
-    @property
-    def words(self) -> str:
-        return f"positions that begin again at {self.start} from index {self.at} on"
-
-    undo: ClassVar[str] = "count on"
+    name = "restarted"
+    finding = "ids-restarted"
+    says = "positions that begin again at {c.start} from index {c.at} on"
+    undo = "count on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
         shift, first = shift_of(expected, observed), int(expected[0])
         for at in changes(shift):
-            start = int(observed[at])
-            if shift[at] - shift[at - 1] == first - expected[at]:
-                start = first
+            is_fall = shift[at] - shift[at - 1] == first - expected[at]
+            start = first if is_fall else int(observed[at])
             if start in (0, first) and observed[at] != observed[at - 1]:
                 yield cls(at, start)
 
@@ -253,30 +178,68 @@ class Restarted:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """From an index on numbers are larger by a constant."""
+class Clamped(Change):
+    """Numbers above a largest one are replaced by it."""
 
-    code: str = field(default="gap", init=False)
-    at: int
-    by: int
-    finding: ClassVar[str] = "ids-gap"
-    sign: ClassVar[int] = 1
-
-    @property
-    def words(self) -> str:
-        return f"positions {larger_by(self.sign * self.by)} from index {self.at} on"
-
-    @property
-    def undo(self) -> str:
-        return f"{'subtract' if self.sign > 0 else 'add'} {self.by} there"
+    to: int
+    name = "clamped"
+    finding = "ids-repeated"
+    says = "positions clamped to {c.to}"
+    undo = "count on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        shift = cls.sign * shift_of(expected, observed)
-        row = shift.reshape(-1, shift.shape[-1])[0]
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+        n = len(observed)
+        equal = max(1, int((observed != observed[-1])[::-1].argmax()))  # at the end
+        for to in dict.fromkeys((int(observed.max()), int(observed[-1]), int(expected[n - equal]))):
+            if (expected[:n] > to).sum() > 1:
+                yield cls(to)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        return np.asarray(np.minimum(expected, self.to))
+
+
+@dataclass(frozen=True)
+class Repeated(Change):
+    """Some numbers equal the one before them, and the others follow on."""
+
+    at: int
+    count: int
+    name = "repeated"
+    finding = "ids-repeated"
+    says = "a position repeated from index {c.at} on, {c.count} times"
+    undo = "count every token"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+        for at in changes(shift_of(expected, observed)):
+            if observed[at] == observed[at - 1]:
+                others = np.append(observed[at:] != observed[at], True)
+                yield cls(at, int(others.argmax()))
+
+    def apply(self, expected: Numbers) -> Numbers:
+        index = np.arange(len(expected))
+        return np.asarray(expected[index - np.clip(index - self.at + 1, 0, self.count)])
+
+
+@dataclass(frozen=True)
+class Gap(Change):
+    """From an index on numbers are larger by a constant, on all axes."""
+
+    at: int
+    by: int
+    name = "gap"
+    finding = "ids-gap"
+    says = "positions shifted by +{c.by} from index {c.at} on"
+    undo = "count on there"
+    sign: ClassVar[int] = 1
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+        shift = cls.sign * np.atleast_2d(shift_of(expected, observed))[0]
         for at in changes(shift):
-            if row[at] > row[at - 1]:
-                yield cls(at, int(row[at] - row[at - 1]))
+            if shift[at] > shift[at - 1]:
+                yield cls(at, int(shift[at] - shift[at - 1]))
 
     def apply(self, expected: Numbers) -> Numbers:
         return expected + self.sign * self.by * (np.arange(expected.shape[-1]) >= self.at)
@@ -286,69 +249,64 @@ class Gap:
 class Backwards(Gap):
     """From an index on numbers are smaller by a constant."""
 
-    code: str = field(default="backwards", init=False)
-    finding: ClassVar[str] = "ids-backwards"
+    name = "backwards"
+    finding = "ids-backwards"
+    says = "positions shifted by -{c.by} from index {c.at} on"
     sign: ClassVar[int] = -1
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """A single number is another one."""
+class Wrong(Change):
+    """A single number is another, larger one."""
 
-    code: str = field(default="wrong", init=False)
     at: int
     value: int
-    expected: int = field(metadata=HIDDEN)
-    undo: ClassVar[str] = "correct this one"
-
-    @property
-    def finding(self) -> str:
-        return "ids-gap" if self.value > self.expected else "ids-backwards"
-
-    @property
-    def words(self) -> str:
-        return f"position {self.value} in place of {self.expected} at index {self.at}"
+    due: int = field(metadata=HIDDEN)
+    name = "wrong"
+    finding = "ids-gap"
+    says = "position {c.value} in place of {c.due} at index {c.at}"
+    undo = "correct this one"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
         shift = shift_of(expected, observed)
         for at in (0, *changes(shift)):
             if shift[at]:
-                yield cls(at, int(observed[at]), int(expected[at]))
+                kind = cls if shift[at] > 0 else WrongBackwards
+                yield kind(at, int(observed[at]), int(expected[at]))
 
     def apply(self, expected: Numbers) -> Numbers:
         return np.where(np.arange(len(expected)) == self.at, self.value, expected)
 
 
+class WrongBackwards(Wrong):
+    """A single number is another, smaller one."""
+
+    finding = "ids-backwards"
+
+
 @dataclass(frozen=True)
-class Exchanged:
+class Exchanged(Change):
     """Two blocks of equal length are exchanged."""
 
-    code: str = field(default="exchanged", init=False)
     first: int
     second: int
     count: int
-    finding: ClassVar[str] = "ids-backwards"
-    undo: ClassVar[str] = "exchange them back"
-
-    @property
-    def words(self) -> str:
-        ends = (f"{i} to {i + self.count - 1}" for i in (self.first, self.second))
-        blocks = ends if self.count > 1 else map(str, (self.first, self.second))
-        return f"positions exchanged at indices {' and '.join(blocks)}"
+    name = "exchanged"
+    finding = "ids-backwards"
+    says = "{c.count} position(s) from index {c.first} exchanged with those from index {c.second}"
+    undo = "exchange them back"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
         shift = shift_of(expected, observed)
-        wrong, cuts = np.flatnonzero(shift), changes(shift)
-        if not len(wrong):
-            return
-        first, last = int(wrong[0]), int(wrong[-1])
-        for second in np.flatnonzero(expected[: len(observed)] == observed[first])[:1].tolist():
+        wrong, cuts = np.flatnonzero(shift).tolist(), changes(shift)
+        for first in wrong[:1]:
             runs = [cut - first for cut in cuts if cut > first][:1]
-            for count in dict.fromkeys([last - second + 1, *runs]):
-                if 0 < count <= second - first and second + count <= len(expected):
-                    yield cls(first, second, count)
+            for second in np.flatnonzero(expected[: len(observed)] == observed[first])[:1].tolist():
+                for count in dict.fromkeys([wrong[-1] - second + 1, *runs]):
+                    if 0 < count <= second - first and second + count <= len(expected):
+                        yield cls(first, second, count)
 
     def apply(self, expected: Numbers) -> Numbers:
         numbers = expected.copy()
@@ -358,64 +316,46 @@ class Exchanged:
 
 
 @dataclass(frozen=True)
-class Beyond:
+class Beyond(Change):
     """Numbers reach a limit; this changes none of them."""
 
-    code: str = field(default="beyond", init=False)
     at: int
     limit: int
-    finding: ClassVar[str] = "ids-beyond"
-    undo: ClassVar[str] = "use shorter sequences or a scaling"
-
-    @property
-    def words(self) -> str:
-        return f"positions beyond {self.limit - 1} from index {self.at} on"
-
-    def apply(self, expected: Numbers) -> Numbers:
-        return expected
+    name = "beyond"
+    finding = "ids-beyond"
+    says = "positions from {c.limit} on, from index {c.at} on"
+    undo = "use shorter sequences or a scaling"
 
 
 @dataclass(frozen=True)
 class PaddingCounted(Shifted):
     """Padding before or within a document is counted."""
 
-    code: str = field(default="padding-counted", init=False)
     counts: Numbers = field(metadata=HIDDEN, compare=False)  # padding before each token
-    finding: ClassVar[str] = "ids-padding-counted"
-    undo: ClassVar[str] = "count real tokens only"
-
-    @property
-    def words(self) -> str:
-        return f"padding counted, {self.by} token(s)"
+    name = "padding-counted"
+    finding = "ids-padding-counted"
+    says = "padding counted (tokens: {c.by})"
+    undo = "count real tokens only"
 
     def apply(self, expected: Numbers) -> Numbers:
         return expected + self.counts
 
 
-@dataclass(frozen=True)
 class NotRestarted(Shifted):
     """A document continues the numbers of the one before it."""
 
-    code: str = field(default="not-restarted", init=False)
-    finding: ClassVar[str] = "ids-not-restarted"
-    undo: ClassVar[str] = "begin again with each document"
-
-    @property
-    def words(self) -> str:
-        return f"positions that continue from the document before, {self.by} too large"
+    name = "not-restarted"
+    finding = "ids-not-restarted"
+    says = "positions that continue from the document before, shifted by {c.by:+}"
+    undo = "begin again with each document"
 
 
-@dataclass(frozen=True)
 class TableOffset(Shifted):
     """The offset of a model's table is missing, or is added twice."""
 
-    code: str = field(default="table-offset", init=False)
-    finding: ClassVar[str] = "ids-table-offset"
-
-    @property
-    def words(self) -> str:
-        fault = "missing" if self.by < 0 else "added twice"
-        return f"the offset {abs(self.by)} of the model's table {fault}"
+    name = "table-offset"
+    finding = "ids-table-offset"
+    says = "positions shifted by {c.by:+}, the offset of the model's table"
 
 
 @dataclass(frozen=True)
@@ -444,14 +384,14 @@ class OtherShard(Recounted):
 class Given:
     """Causes that facts beside the numbers suggest, as a kind."""
 
-    causes: Sequence[CauseOfRows]
+    causes: Sequence[Any]
 
     def propose(self, _: Numbers, __: Numbers) -> Iterable[Any]:
         """Yield the causes."""
         return self.causes
 
 
-KINDS = (  # the likeliest first; of two that give the same numbers, the earlier is reported
+KINDS = (  # of two that give the same numbers, the earlier is reported
     *(Reversed, Step, Shifted, Restarted, Clamped, Repeated),
     *(Gap, Backwards, Wrong, Exchanged),
 )

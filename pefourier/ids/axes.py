@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,15 @@ from pefourier.causes.explain import Explanation, explain
 from pefourier.causes.rows import (
     HIDDEN,
     KINDS,
-    CauseOfRows,
+    Change,
     Gap,
     Given,
     Numbers,
     Recounted,
     Shifted,
     agree,
+    changes,
+    shift_of,
 )
 from pefourier.errors import PefourierError
 from pefourier.ids.spans import Document, Fault, Span, describe, rank_of
@@ -137,20 +139,16 @@ def ids_of(layout: Layout, rule: str = AUTHORS, start: int = 0) -> Numbers:
 class OnAxis:
     """A cause on one of several axes."""
 
-    inner: CauseOfRows = field(metadata=HIDDEN)
+    inner: Change = field(metadata=HIDDEN)
     axis: int
 
-    @property
-    def finding(self) -> str:
-        return self.inner.finding
+    def __getattr__(self, name: str) -> Any:
+        """Return the finding and the advice of the cause."""
+        return getattr(self.inner, name)
 
     @property
     def words(self) -> str:
         return f"on axis {self.axis}, {self.inner.words}"
-
-    @property
-    def undo(self) -> str:
-        return self.inner.undo
 
     @classmethod
     def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
@@ -166,42 +164,38 @@ class OnAxis:
 
 
 @dataclass(frozen=True)
-class AxesExchanged:
+class AxesExchanged(Change):
     """Two axes are exchanged."""
 
-    code: str = field(default="axes-exchanged", init=False)
     axes: tuple[int, int]
-    finding: ClassVar[str] = "ids-backwards"
-    undo: ClassVar[str] = "exchange them back"
-
-    @property
-    def words(self) -> str:
-        return f"axes {self.axes[0]} and {self.axes[1]} exchanged (0: time, 1: row, 2: column)"
+    name = "axes-exchanged"
+    finding = "ids-backwards"
+    says = "axes {c.axes[0]} and {c.axes[1]} exchanged (0: time, 1: row, 2: column)"
+    undo = "exchange them back"
 
     @classmethod
-    def propose(cls, _: Numbers, __: Numbers) -> Iterator[Any]:
+    def propose(cls, _: Numbers, __: Numbers) -> Iterator[Change]:
         yield from map(cls, ((1, 2), (0, 1), (0, 2)))
 
     def apply(self, expected: Numbers) -> Numbers:
-        order = np.arange(3)
-        order[list(self.axes)] = self.axes[::-1]
-        return np.asarray(expected[order])
+        ids = expected.copy()
+        ids[list(self.axes)] = expected[list(self.axes[::-1])]
+        return ids
 
 
 @dataclass(frozen=True)
 class BlockStart(Gap):
     """From a token on, ids on all axes are larger, or smaller."""
 
-    code: str = field(default="block-start", init=False)
-    finding: ClassVar[str] = "ids-block-start"
-    undo: ClassVar[str] = "go on at the largest id + 1"
+    name = "block-start"
+    finding = "ids-block-start"
+    says = "positions shifted by {c.by:+} on all axes from index {c.at} on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        for turned in (observed, 2 * expected - observed):
-            sign = 1 if turned is observed else -1
-            for cause in Gap.propose(expected, turned):
-                yield cls(cause.at, sign * cause.by)
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+        shift = shift_of(expected, observed)
+        steps = np.diff(shift[0], prepend=shift[0, 0])
+        yield from (cls(at, int(steps[at])) for at in changes(shift) if steps[at])
 
 
 def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounted]:

@@ -42,6 +42,7 @@ NAMES = {  # an array, and the names under which it is dumped
 }
 COSINES, SINES = ("cos", "cosines"), ("sin", "sines")
 USED = {*COSINES, *SINES, *(name for names in NAMES.values() for name in names)}
+TOKENWISE = {"seq_idx", "segment_ids", "depth", "parents", "mm_token_type_ids"}
 LARGEST = 2**53  # largest id; above it, floats skip integers
 LONGEST_JSON = 2**26  # bytes
 MOST_IDS, MOST = 2**24, 2**26  # numbers in ids, and in masks
@@ -143,7 +144,7 @@ def arrays_by_role(
     if "position_ids" not in roles and len(arrays) == 1:
         roles = {"position_ids": np.asarray(*arrays.values())}
         used = set(arrays)
-    if not ({"position_ids", "attention_mask"} & roles.keys()):
+    if "position_ids" not in roles:
         looked_for = ", ".join(NAMES["position_ids"])
         names = ", ".join(map(shown, sorted(arrays)[:8])) or "no array"
         raise PefourierError(
@@ -186,20 +187,16 @@ def batch_of(
     *,
     has_axes: bool = False,
     vision_tokens: tuple[int | None, int | None] = (None, None),
-    past: int | None = None,
+    cached: int | None = None,
     stated: np.ndarray | None = None,
 ) -> Batch:
     """Build a batch from named arrays (see `NAMES`).
 
     With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision_tokens` are the
-    token ids of images and videos in `input_ids`. `past` tokens are in the cache. `stated` ids are
-    those that ids recovered from a dump should equal.
+    token ids of images and videos in `input_ids`. `cached` tokens are in the cache. Ids recovered
+    from a dump should equal those that are `stated`.
     """
     roles, ignored = arrays_by_role(arrays, source)
-    if "position_ids" not in roles:
-        raise PefourierError(
-            f"{source} has no position ids: looked for {', '.join(NAMES['position_ids'])}"
-        )
     stored = roles["position_ids"]
     check_size(source, *stored.shape, limit=MOST_IDS)
     if has_axes and stored.ndim == 2 and stored.shape[0] in (3, 4):
@@ -211,29 +208,24 @@ def batch_of(
         visible, mask = as_visible(mask, shape), None
         if visible.shape[1] < visible.shape[2]:  # of a chunk: a token is a key that is seen
             mask = np.asarray(by_row(visible, shape[0]).any(axis=1))
-    cached, mask = cached_tokens(roles, mask, shape, past)
-    segments, knows_documents = segments_of(roles, mask, shape)
-    if visible is not None and visible.shape[1] < visible.shape[2]:
-        visible = None
-    elif visible is not None and segments is None:
+            visible = None
+    past, hidden, mask = cached_tokens(roles, mask, shape, cached)
+    given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
+    segments, knows_documents = segments_of(roles, given, mask, shape)
+    if visible is not None and segments is None:
         segments, knows_documents = documents_in(by_row(visible, shape[0]), shape)
     if stated is not None:
-        stated = ids_by_axis(stated, "position_ids")[0]
-        if segments is None:
-            segments = 1 + np.cumsum(np.diff(stated, axis=1, prepend=stated[:, :1]) < 0, axis=1)
-        knows_documents = True
-    kinds = roles.get("mm_token_type_ids")
-    if kinds is None and "input_ids" in roles and any(token is not None for token in vision_tokens):
-        kinds = sum(
-            (roles["input_ids"] == t) * (i + 1)
-            for i, t in enumerate(vision_tokens)
-            if t is not None
-        )
-    if kinds is not None:
-        kinds = fitted(as_ids(np.asarray(kinds), "token types"), shape, "token types")
+        stated, knows_documents = ids_by_axis(stated, "position_ids")[0], True
+        falls = np.diff(stated, axis=1, prepend=stated[:, :1]) < 0
+        segments = 1 + np.cumsum(falls, axis=1) if segments is None else segments
+    kinds = given.get("mm_token_type_ids")
+    numbered = [(i, token) for i, token in enumerate(vision_tokens, 1) if token is not None]
+    if kinds is None and "input_ids" in roles and numbered:
+        tokens = fitted(as_ids(roles["input_ids"], "input_ids"), shape, "input_ids")
+        kinds = np.sum([i * (tokens == token) for i, token in numbered], axis=0)
     if has_axes and len(ids) == 1 and kinds is not None and kinds.any():
         ids = np.repeat(ids, 3, axis=0)  # as the model reads them
-    if len(ids) > 1 and cached is not None and cached[0].any():
+    if len(ids) > 1 and past is not None and past.any():
         raise PefourierError(
             "ids on several axes after a cache depend on its images; pass the whole sequence"
         )
@@ -242,11 +234,11 @@ def batch_of(
         ids=ids,
         segments=segments,
         knows_documents=knows_documents,
-        past=None if cached is None else cached[0],
-        hidden=None if cached is None else cached[1],
+        past=past,
+        hidden=hidden,
         stated=stated,
         visible=visible,
-        depth=depth_of(roles, shape),
+        depth=depth_of(given),
         kinds=kinds,
         images=grids_of(roles, "image_grid_thw"),
         videos=grids_of(roles, "video_grid_thw"),
@@ -260,36 +252,32 @@ def cached_tokens(
     mask: np.ndarray | None,
     shape: tuple[int, ...],
     past: int | None,
-) -> tuple[tuple[np.ndarray, np.ndarray] | None, np.ndarray | None]:
+) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Return tokens and padding in the cache of each row, and the mask of the other tokens."""
     rows, tokens = shape
+    width = 0 if mask is None or mask.size % rows or mask.size < rows else mask.shape[-1]
     if "cache_position" in roles:
         places = as_ids(roles["cache_position"], "cache_position").ravel()
         past = int(places[0]) if past is None else past
-        if len(places) != tokens or (places != past + np.arange(tokens)).any():
+        if not np.array_equal(places, past + np.arange(tokens)):
             raise PefourierError(
-                f"cache_position must be {past} to {past + tokens - 1} for {tokens} tokens after "
-                f"{past} in the cache; got {runs_of_few(places)}"
+                f"cache_position must count {tokens} tokens from {past} on; "
+                f"got {places[:4].tolist()}"
             )
-    width = 0 if mask is None else mask.shape[-1]
-    if past is None and width > tokens and mask is not None and mask.size == rows * width:
+    elif past is None and width > tokens:
         past = width - tokens
     if past is None:
-        return None, mask
+        return None, None, mask
+    known = np.full(rows, past)
     if mask is None or width == tokens:
-        return (np.full(rows, past), np.zeros(rows, np.int64)), mask
-    if width < past + tokens or ("cache_position" not in roles and width > past + tokens):
+        return known, np.zeros_like(known), mask
+    if width < past + tokens or (width > past + tokens and "cache_position" not in roles):
         raise PefourierError(
             f"the mask {mask.shape} does not fit {past} tokens in the cache and {tokens} more"
         )
     seen = as_ids(mask, "the mask").reshape(rows, width)
     known = np.count_nonzero(seen[:, :past], axis=1)
-    return (known, past - known), seen[:, past : past + tokens]
-
-
-def runs_of_few(numbers: np.ndarray) -> str:
-    """List the first few numbers."""
-    return ", ".join(map(str, numbers[:4].tolist())) + (", …" if len(numbers) > 4 else "")
+    return known, past - known, seen[:, past : past + tokens]
 
 
 def by_row(visible: np.ndarray, rows: int) -> np.ndarray:
@@ -332,19 +320,20 @@ HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay a
 
 
 def segments_of(
-    roles: Mapping[str, np.ndarray], mask: np.ndarray | None, shape: tuple[int, ...]
+    roles: Mapping[str, np.ndarray],
+    given: Mapping[str, np.ndarray],
+    mask: np.ndarray | None,
+    shape: tuple[int, ...],
 ) -> tuple[np.ndarray | None, bool]:
     """Return segment numbers, and whether they show documents.
 
     They come from cu_seqlens, seq_idx or segment numbers; a mask of 0 and 1 shows padding alone.
     """
-    segments = None
+    segments = given.get("segment_ids")
+    if "seq_idx" in given:
+        segments = given["seq_idx"] + 1
     if "cu_seqlens" in roles:
         segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
-    elif "seq_idx" in roles:
-        segments = fitted(as_ids(roles["seq_idx"], "seq_idx"), shape, "seq_idx") + 1
-    elif "segment_ids" in roles:
-        segments = fitted(as_ids(roles["segment_ids"], "segment ids"), shape, "segment ids")
     knows_documents = segments is not None
     if mask is not None:
         tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
@@ -372,13 +361,12 @@ def segments_between(bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return numbers.reshape(shape)
 
 
-def depth_of(roles: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray | None:
+def depth_of(given: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Return the depth of each node of a tree, as given or from its parents (-1: a root)."""
-    if "depth" in roles:
-        return fitted(as_ids(roles["depth"], "depth"), shape, "depth")
-    if "parents" not in roles:
-        return None
-    parents = fitted(as_ids(roles["parents"], "parents"), shape, "parents")
+    if "depth" in given or "parents" not in given:
+        return given.get("depth")
+    parents = given["parents"]
+    shape = parents.shape
     if (parents >= np.arange(shape[1])).any():
         raise PefourierError("parents must come before their nodes; a root has the parent -1")
     depth = np.zeros(shape, np.int64)
@@ -410,7 +398,7 @@ def read_role(
     """
     arrays = read_arrays(path)
     if len(arrays) > 1:
-        arrays = {name: a for name, a in arrays.items() if name.rpartition(".")[2] in NAMES[role]}
+        arrays = {name: a for name, a in arrays.items() if last_part(name) in NAMES[role]}
     if len(arrays) != 1:
         raise PefourierError(f"{label(path)} must hold one array for {role}, or one with that name")
     (array,) = arrays.values()

@@ -17,7 +17,7 @@ from pefourier.ids.axes import BY_FRAME, Vision
 from pefourier.ids.spans import Rules
 
 LAGS = 4096  # vectors, or lags in a block
-MOST_LAGS = 2**21  # at which changes of scores are computed
+MOST_LAGS = 2**20  # at which changes of scores are computed
 LEAST = 1e-12  # change of a mean cosine that is no rounding
 
 
@@ -136,7 +136,11 @@ class Model:
         place = np.zeros(len(omega), int) if axis is None else np.minimum(axis, len(lags) - 1)
         total = np.zeros(lags.shape[1])
         for i, lag in enumerate(lags):
-            values, inverse = np.unique(lag, return_inverse=True)
+            low = int(lag.min())
+            if lag.max() - low < len(lag):
+                values, inverse = np.arange(low, int(lag.max()) + 1), lag - low
+            else:
+                values, inverse = np.unique(lag, return_inverse=True)
             parts = np.array_split(values, len(values) // LAGS + 1)
             waves = [wave(np.multiply.outer(x, omega[place == i])).sum(axis=1) for x in parts]
             total += np.concatenate(waves)[inverse]

@@ -68,7 +68,7 @@ def judge_input(
         return judge_dump(name, content, files, model, rules, params)
     if (mask := mask_alone(content)) is not None:
         return judge_mask(mask, model, spec=name, params=params)
-    batch = with_files(content, files, name, model, past=past)
+    batch = with_files(content, files, name, model, cached=past)
     return judge_positions(batch, model, rules, spec=name, params=params)
 
 
@@ -175,7 +175,7 @@ def judge_dump(
     role = next((n for n in content if last_part(n) in NAMES["position_ids"]), None)
     stated = None if role is None else content.pop(role)
     content["position_ids"] = ids
-    batch = with_files(content, files, name, model, past=rules.past, stated=stated)
+    batch = with_files(content, files, name, model, cached=rules.past, stated=stated)
     result = judge_positions(
         batch, model, rules, spec=name, params=params, uncertainty=recovered.uncertainty
     )
