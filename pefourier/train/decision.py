@@ -58,7 +58,7 @@ CONCLUSIONS = {  # verdicts on the encodings of a dataset
     ),
     "cut short": Verdict(
         "Too many runs on {dataset} ended before they converged, so the encodings cannot be "
-        "compared.",
+        "compared. So far, {first} has the highest mean F1,{f1}.",
         "Train longer with {longer}.",
     ),
     "alone": Verdict("At most one encoding can be compared.", "Add another with -e."),
@@ -107,6 +107,7 @@ class Decision:
     left_out: dict[str, str] = field(default_factory=dict)  # encoding: why it is not compared
     pair: tuple[str, ...] = ()  # the pair that needs most units, if there are too few
     shortage: Difference | None = None  # of that pair
+    no_gain: bool = False  # by 95% intervals, no encoding exceeds `none` by the difference to find
 
 
 def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -145,15 +146,18 @@ def decide(
     found = dict(zip(pairs, statistics.compare_pairs(runs, pairs, chance, find), strict=True))
     table = {frozenset((e, d.reference)): d for e, d in differences.items()}
     beaten = find_worse(runs, found, table, chance)
+    gains = [d.high if b == "none" else -d.low for (a, b), d in found.items() if "none" in (a, b)]
+    enough = all(d.units >= LEAST_UNITS for d in found.values())
     best = tuple(e for e in means if e not in beaten)
+    no_gain = "none" in best and enough and max(gains) < find
     if beaten:
         worse = {e: means[e] - means[best[0]] for e in means if e in beaten}
-        return Decision("tied" if len(best) > 1 else "best", best, worse, left_out)
+        return Decision("tied" if len(best) > 1 else "best", best, worse, left_out, no_gain=no_gain)
     short = {pair: d for pair, d in found.items() if not finds(d)}
     if not short:
-        return Decision("no difference", best, left_out=left_out)
+        return Decision("no difference", best, left_out=left_out, no_gain=no_gain)
     pair = max(short, key=lambda pair: short[pair].needed or np.inf)
-    return Decision("too few", best, {}, left_out, pair, short[pair])
+    return Decision("too few", best, {}, left_out, pair, short[pair], no_gain)
 
 
 def find_worse(

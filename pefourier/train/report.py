@@ -34,8 +34,14 @@ OF_ENCODINGS = ("confusion",)
 MORE_DATA = {  # ways to detect a smaller difference, by what is repeated
     "runs": "Use --seeds {needed} or more.",
     "folds": ("Use more folds ({needed}): --resamples for data with a test part, or more series."),
-    "data": "More runs or folds cannot detect it on these data; more data can.",
+    "seeds": "Use --seeds {seeds} or more: much of the spread comes from the runs of a fold.",
+    "single": "Use --seeds 4 to see how much of the spread comes from runs, or more data.",
+    "data": "By the spread of these runs, only more data would detect it.",
 }
+NO_GAIN = (
+    "There is no sign that positions help: by 95% intervals, no encoding exceeds none by {find} "
+    "in F1."
+)
 NOTES = {  # for the reader of conclusions and tables
     "test": (
         "Differences are means over folds (over runs with one fold). p values are from Student's "
@@ -133,7 +139,10 @@ def fill_verdict(
     """Meaning and action of a verdict on a difference or a dataset."""
     slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
-        slots["more"] = fill(MORE_DATA["data" if d.needed is None else d.over], needed=d.needed)
+        single = d.over == "folds" and data.seeds == 1  # run of each fold
+        way = "seeds" if d.seeds is not None else "single" if single else "data"
+        way = d.over if d.needed is not None else way
+        slots["more"] = fill(MORE_DATA[way], needed=d.needed, seeds=d.seeds)
     return {key: fill(getattr(verdict, key), **slots) for key in ("meaning", "action")}
 
 
@@ -170,9 +179,13 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     over = next((d.over for d in data.differences.values()), "folds")
     tested = f"these test windows of {data.dataset}" if over == "runs" else data.dataset
     slots = {"dataset": tested, "pair": data.pair}
-    slots |= leaders(data, "{} {:+.3f}") | {"f1": f1.get("".join(data.best[:1]))}
+    means = {e: scores["f1"].mean for e, scores in data.scores.items()}
+    first = "".join(data.best[:1]) or max(means, key=means.__getitem__)
+    slots |= leaders(data, "{} {:+.3f}") | {"first": first, "f1": f1[first]}
     filled = fill_verdict(CONCLUSIONS[data.verdict], summary, data, data.shortage, **slots)
     parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
+    if data.no_gain:
+        parts.insert(1, fill(NO_GAIN, find=summary.find))
     return " ".join(filter(None, parts))
 
 

@@ -48,6 +48,7 @@ RESAMPLES = 10_000
 LEAST_UNITS = 4
 POWER = 0.8  # of detecting the difference of --find
 MOST_UNITS = 1000  # limit of the search for enough units
+MOST_SEEDS_NAMED = 100  # limit of the search for enough runs per fold
 LEAST_OF_CLASS = 10  # test windows; with fewer, no difference counts as detectable
 TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
 REDRAWN = 2  # tests per window above which folds count as resamples
@@ -148,6 +149,7 @@ class Difference:
     over: str  # "folds", or "runs" with a single fold
     units: int
     needed: int | None  # units that detect the difference of --find; None: no number does
+    seeds: int | None = None  # runs of each fold that detect it, if more would
 
 
 def interval(values: np.ndarray) -> Mean:
@@ -246,6 +248,28 @@ def units_needed(
     return units[place] if place < len(units) else None
 
 
+def seeds_needed(
+    runs: np.ndarray, folds: np.ndarray, find: float, chance: Chance, pair: Sequence[str] = ()
+) -> int | None:
+    """Smallest number of runs per fold with which these folds detect a difference.
+
+    More runs reduce the share of the variance between folds that comes from runs. None if runs are
+    not the problem, or the variance among runs of a fold is unknown.
+    """
+    numbers, counts = np.unique(folds, return_counts=True)
+    now, units = int(counts.min()), len(numbers)
+    if units < LEAST_UNITS or now < 2 or len(runs) < len(folds):
+        return None
+    within = float(np.mean([runs[folds == fold].var(ddof=1) for fold in numbers]))
+    between = max(0.0, float(fold_means(runs, folds).var(ddof=1)) - within / now)
+
+    def finds(n: int) -> bool:
+        return chance.error(between + within / n, units, find, pair) * detectable(units) <= find
+
+    more = range(now + 1, MOST_SEEDS_NAMED if chance.rarest >= LEAST_OF_CLASS else now)
+    return next((n for n in more if finds(n)), None)
+
+
 def holm(p: Sequence[float]) -> np.ndarray:
     """Adjust p values by Holm's step-down method.
 
@@ -292,7 +316,8 @@ def compare_pairs(
         needed = units_needed(deviation, find, chance, pair)
         better = float((paired > 0).mean() + 0.5 * (paired == 0).mean())
         found = pair[1], float(units.mean()), low, high, p, p, better
-        differences.append(Difference(*found, chance.over, len(units), needed))
+        seeds = seeds_needed(paired, chance.folds, find, chance, pair)
+        differences.append(Difference(*found, chance.over, len(units), needed, seeds))
     adjusted = holm([d.p for d in differences]).tolist()
     return [replace(d, p_holm=p) for d, p in zip(differences, adjusted, strict=True)]
 
@@ -303,9 +328,9 @@ def average_ranks(scores: np.ndarray) -> np.ndarray:
     >>> average_ranks(np.array([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]]))
     array([1.  , 2.25, 2.75])
     """
-    above = (scores[:, None, :] > scores[:, :, None]).sum(axis=2)
-    equal = (scores[:, None, :] == scores[:, :, None]).sum(axis=2)
-    return np.asarray((above + (equal + 1) / 2).mean(axis=0))
+    from scipy.stats import rankdata  # imports much, only for several datasets
+
+    return np.asarray(rankdata(-scores, axis=1).mean(axis=0))
 
 
 def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError
 from pefourier.train import baselines, ensembles, lengths, request, run_artifacts, saved_models
 from pefourier.train.data.split import Task
 from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
@@ -115,21 +115,15 @@ def train_rank(
     meets = has_meeting_point(experiment.ranks)
     meeting = join_group(experiment.rank, experiment.ranks, watch) if meets else nullcontext()
     with meeting as group:
-        config, done = agree_on_configuration(experiment, group)
+        done, planned, missing = agree_on_work(experiment, group)
         for line in experiment.remarks:
             say(line)
-        planned = [
-            e for r in experiment.resolved for e in ensembles.plan_ensembles(r, config["stack"])
-        ]
-        missing = [*range(len(planned))]
-        if group is not None:  # whose ranks agree on finished runs
-            missing = [i for i in missing if not done.issuperset(planned[i].keys)]
-        share = missing[experiment.rank :: experiment.ranks]
-        with report_progress(sum(not done.issuperset(planned[i].keys) for i in share), note) as r:
-            work = Work(experiment, group, planned, done, r, {*missing} - {*share})
-            work.train_share(share)
-        if options.save_models is not None:
-            note_lost_models(options.save_models, planned, done, say)
+        share = [*range(len(planned))] if group is None else missing
+        share = share[experiment.rank :: experiment.ranks]
+        with report_progress(len({*share} & {*missing}), note) as reporter:
+            awaited = {*missing} - {*share}
+            work = Work(experiment, group, planned, done, reporter, awaited)
+            work.train_share([number for number in share if number in missing])
         if options.resume and store.path is not None:
             folders = [store.path, *store.path.glob("*/")]
             remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
@@ -147,28 +141,39 @@ def train_rank(
         )
 
 
-def note_lost_models(folder: str, planned: Sequence[Ensemble], done: set[Key], say: Note) -> None:
-    """Report how many previously finished runs have no model in the folder."""
-    keys = {key for stack in planned if stack.model is not None for key in stack.keys}
-    if lost := sum(not saved_models.file_of_model(folder, key).is_file() for key in keys & done):
-        say(f"no model in {shown(folder)} for {lost} of the runs that finished before")
-
-
-def agree_on_configuration(
+def agree_on_work(
     experiment: Experiment, group: Group | None
-) -> tuple[dict[str, Any], set[Key]]:
-    """Return the configuration of all ranks, and the runs that were finished before."""
+) -> tuple[set[Key], list[Ensemble], list[int]]:
+    """Return the runs that were finished before, all stacks, and the numbers of unfinished ones.
+
+    A stack is unfinished if a run has no row, or no model in the folder of --save-models.
+    """
     if group is not None and experiment.rank:
         plan = group.plan()
         check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
-        return plan["config"], set(map(tuple, plan["done"]))
+        size, done, missing = plan["config"]["stack"], plan["done"], plan["missing"]
+        return set(map(tuple, done)), plan_stacks(experiment, size), missing
     config = experiment.store.settle(experiment.description, resume=experiment.options.resume)
     rows = experiment.store.rows()
     ensembles.check_runs(rows, experiment.resolved)
-    done = [key_of(row) for row in rows]
+    done, folder = [key_of(row) for row in rows], experiment.options.save_models
+    planned, missing = plan_stacks(experiment, config["stack"]), []
+    for number, stack in enumerate(planned):
+        lacking = set(stack.keys) - set(done)
+        if folder is not None and stack.model is not None:
+            lacking |= {
+                k for k in stack.keys if not saved_models.file_of_model(folder, k).is_file()
+            }
+        missing += [number] * bool(lacking)
     if group is not None:
-        group.publish({"config": json.loads(json.dumps(config)), "done": done})
-    return config, set(done)
+        settled = {"config": json.loads(json.dumps(config)), "done": done, "missing": missing}
+        group.publish(settled)
+    return set(done), planned, missing
+
+
+def plan_stacks(experiment: Experiment, size: int) -> list[Ensemble]:
+    """All stacks of a comparison, of at most `size` runs."""
+    return [e for r in experiment.resolved for e in ensembles.plan_ensembles(r, size)]
 
 
 @dataclass(eq=False)
@@ -214,18 +219,16 @@ class Work:
                 self.put_away(*sent)
 
     def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
-        """Store rows and traces of runs."""
+        """Store rows and traces run by run: those that fit on the disk are kept."""
         if self.store.path is not None:
             for row, trace in zip(rows, traces, strict=True):
                 run_artifacts.write_trace(self.store.path, key_of(row), trace)
-        self.store.append(row for row in rows if key_of(row) not in self.done)
+                self.store.append([row] if key_of(row) not in self.done else [])
         self.rows += rows
 
     def train(self, number: int) -> tuple[Rows, list[bytes]]:
-        """Train a stack unless it is finished, and store its results."""
+        """Train a stack, and store its results."""
         stack, folder = self.ensembles[number], self.store.path
-        if self.done.issuperset(stack.keys):
-            return [], []
         name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
         checkpoint = Checkpoint(folder and folder / FOLDER / name)
         outcomes = self.fit_runs(stack, checkpoint)
@@ -296,10 +299,10 @@ class Work:
                 row["tested"] = lengths.score_lengths(stack, outcome, longer, self.load)
         if self.store.path is not None or self.group is not None:
             traces = [run_artifacts.trace_of(task, outcome) for outcome in outcomes]
+        self.put_away(rows, traces)  # before models, for which the disk may be too small
         if folder is not None and stack.model is not None:
             for outcome in outcomes:
                 saved_models.save_model(folder, task, outcome, stack.model)
-        self.put_away(rows, traces)  # last: a run with a row is never trained again
         return rows, traces
 
 

@@ -309,3 +309,13 @@ def test_an_encoding_whose_vectors_collide_is_not_compared():
     assert marked.left_out == {"dft": "vectors collide"}
     assert marked.datasets[0].excluded == marked.left_out
     assert [report.triple_cell(d.datasets[0], "dft")[-1] for d in (free, marked)] == ["5", "‡"]
+
+
+def test_positions_that_do_not_help_are_stated_only_where_intervals_are_narrow():
+    swing = np.array([0.01, -0.01, 0.01, -0.01, 0.01])
+    for gain, spread, expected in ((0.01, 1, True), (0.2, 1, False), (0.01, 30, False)):
+        runs = {"none": 0.7 - swing, "dft": 0.7 + gain + spread * swing}
+        chance = Chance(np.zeros(5), windows=5000)
+        assert decision.decide(runs, {}, chance, 0.1, {}).no_gain == expected
+    beaten = {"none": 0.7 + 0 * swing, "dft": 0.75 + swing / 10}  # a small but significant gain
+    assert not decision.decide(beaten, {}, Chance(np.zeros(5), windows=10**6), 0.1, {}).no_gain
