@@ -63,14 +63,17 @@ def sums_of_many(
     divided by the transform of the Gaussian (Greengard and Lee, 2004, SIAM Review 46, 443).
     """
     middle, points = first + count // 2, 2 * count
-    waves, place = weights * np.exp(1j * middle * frequencies), frequencies * points / (2 * np.pi)
+    phases, place = middle * frequencies, frequencies * points / (2 * np.pi)
     nearest, width = np.floor(place), 6 * SPREAD / (np.pi * 4.5)
+    beyond, index = place - nearest, (nearest % points).astype(int)
+    heights = weights * np.exp(-((beyond + SPREAD - 1) ** 2) / width)
+    waves = heights * np.array([np.cos(phases), np.sin(phases)])
+    growth = np.exp(2 * beyond / width)
     grid = np.zeros(points, complex)
     for step in range(1 - SPREAD, SPREAD + 1):
-        spread = waves * np.exp(-((place - nearest - step) ** 2) / width)
-        index = ((nearest + step) % points).astype(int)
-        grid.real += np.bincount(index, spread.real, points)
-        grid.imag += np.bincount(index, spread.imag, points)
+        real, imaginary = (np.bincount(index, wave, points) for wave in waves)
+        grid += np.roll(real + 1j * imaginary, step)
+        waves *= growth * np.exp(-(2 * step + 1) / width)  # the Gaussian at the next point
     lags = np.arange(-(count // 2), count - count // 2)
     gaussian = np.sqrt(np.pi * width) * np.exp(-width * (np.pi * lags / points) ** 2)
     return np.real(np.fft.ifft(grid)[lags] * points / gaussian)

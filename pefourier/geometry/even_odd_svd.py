@@ -11,9 +11,10 @@ rotating each pair of columns changes no inner product. Rows are the positions f
 mirror positions share a row. Inner products of columns have a closed form, `dirichlet_products`.
 
 A large matrix is read in blocks, without a square array of its longer side. The eigenvalues of its
-Gram matrix are the squared singular values, which are accurate if all singular values exceed
-`SHARP` times the largest. Otherwise the eigenvectors balance the columns, and the Gram matrix of
-the balanced columns restores the digits lost by squaring.
+Gram matrix are the squared singular values, which are accurate above `SHARP` times the largest. If
+few others exceed rounding, a sketch of their space finds them (`few_small`). Otherwise the
+eigenvectors balance the columns, and the Gram matrix of the balanced columns restores the digits
+lost by squaring.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from pefourier.geometry import Progress, map_ahead
 Wave = Literal["cosines", "sines"]
 BLOCK = 2**20  # numbers of a block: 8 MiB
 SHARP = 2.0**-9  # of the largest singular value: above it, squares keep enough digits
+SKETCHED = 64  # columns of a sketch: twice as many as singular values that it may find
 Entries = Callable[[slice, slice], Floats]  # (rows, columns) -> float64 block of a matrix
 ALL = slice(None)
 
@@ -107,11 +109,38 @@ def long_svd(
         return np.zeros(m), vectors
     if eigenvalues[0] > SHARP**2 * largest:
         return np.sqrt(eigenvalues[::-1]), vectors[:, ::-1]
+    found = few_small(rows, blocks, eigenvalues, vectors)
+    if found is not None:
+        return found
     lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))  # rounding may give smaller values
     squares, rotation = np.linalg.eigh(total(vectors / lengths))
     root = np.sqrt(np.maximum(squares, 0.0))[:, None] * rotation.T
     _, sigma, right = np.linalg.svd(root * lengths)
     return sigma, vectors @ right.T
+
+
+def few_small(
+    rows: Callable[[slice], Floats], blocks: Sequence[slice], eigenvalues: Floats, vectors: Floats
+) -> tuple[Floats, Floats] | None:
+    """Return singular values and right vectors above rounding if few lie below `SHARP`, or None.
+
+    The eigenvectors of the small eigenvalues span the space of the small singular values. Images of
+    random vectors of this space span the images of all that exceed rounding (Halko, Martinsson and
+    Tropp, 2011, SIAM Review 53, 217). The last term removes what rounding left of the large ones.
+    """
+    is_small, largest = eigenvalues <= SHARP**2 * eigenvalues[-1], np.sqrt(eigenvalues[-1])
+    small, large, squares = vectors[:, is_small], vectors[:, ~is_small], eigenvalues[~is_small]
+    count, draws = small.shape[1], small
+    if count > SKETCHED:
+        draws = small @ np.random.default_rng(0).standard_normal((count, SKETCHED))
+    images, _ = np.linalg.qr(np.vstack([*map_ahead(lambda b: rows(b) @ draws, blocks)]))
+    coordinates = sum(map_ahead(lambda b: images[b].T @ rows(b), blocks), np.zeros(()))
+    left, sigma, mixing = np.linalg.svd(coordinates @ small, full_matrices=False)
+    if count > SKETCHED and sigma[SKETCHED // 2] > 64 * FLOAT64_EPS * largest:
+        return None
+    mixed = (coordinates @ large).T @ (left * sigma) / squares[:, None]
+    right = np.hstack([large[:, ::-1], small @ mixing.T - large @ mixed])
+    return np.append(np.sqrt(squares[::-1]), sigma), right
 
 
 def gram(block: Floats, balance: Floats | None) -> Floats:
@@ -215,29 +244,44 @@ def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
 
 
 def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | None:
-    r"""Return the smallest diagonal entry of E E+, without reading rows.
+    r"""Return the smallest diagonal entry of E E+ of many rows, or None.
 
-    Let A and B be the inverse Gram matrices of cosines and sines. At x positions from the middle,
-    the diagonal entry is the sum over pairs of frequencies of
+    Let A and B be the inverse Gram matrices of cosines and sines, up to `SHARP`. At x positions
+    from the middle, they contribute to the diagonal entry the sum over pairs of frequencies of
     :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
-    \cos((\omega_i + \omega_j) x)`. Return None if rows are few or the sums would lose digits.
+    \cos((\omega_i + \omega_j) x)`. Smaller singular values contribute the squares of their left
+    vectors. Return None if rows are few, or if the sums would lose digits.
     """
     measure, half = parts[0].measure, (n + 1) // 2
     if measure is None or has_orthogonal_rows(measure, n):
         return None if measure is None else 1.0
     omega, amplitudes, start = measure.frequencies, measure.amplitudes[:, None], (n + 1) % 2 / 2
-    whole = (part for part in parts if part.sigma[-1] > tolerance)
-    balanced = [amplitudes * x.right / x.sigma for x in whole if x.right is not None]
-    if half * len(omega) ** 2 <= FEW_PRODUCTS or len(balanced) < len(WAVES):
-        return None
+    balanced, small = [], []
+    for part in parts:
+        largest = float(part.sigma[0])
+        rank, sharp = (int((part.sigma > x).sum()) for x in (tolerance, SHARP * largest))
+        sharp = min(sharp, rank)
+        if part.right is None or rank - sharp > SKETCHED or half * len(omega) ** 2 <= FEW_PRODUCTS:
+            return None
+        balanced.append(amplitudes * part.right[:, :sharp] / part.sigma[:sharp])
+        small += [(part, slice(sharp, rank))] * (sharp < rank)
     even, odd = (x @ x.T for x in balanced)
     i, j = np.triu_indices(len(omega))
     weights = np.where(i == j, 0.5, 1.0) * [(even + odd)[i, j], (even - odd)[i, j]]
     if np.abs(weights).sum() > MOST_WEIGHT:
         return None
     sums = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]])
-    blocks = ((start + b.start, b.stop - b.start) for b in row_blocks(half, BLOCK))
-    return min(float(sums_of_many(*b, sums, weights.ravel()).min()) for b in blocks)
+    least = 1.0
+    for b in row_blocks(half, BLOCK):
+        shares = sums_of_many(start + b.start, b.stop - b.start, sums, weights.ravel())
+        for part, columns in small:
+            pieces = row_blocks(len(shares), BLOCK, len(omega))
+            rows = (slice(b.start + r.start, b.start + r.stop) for r in pieces)
+            squares = np.hstack([(part.vectors(r, columns) ** 2).sum(axis=1) for r in rows])
+            squares[n % 2 * (b.start == 0) :] /= 2  # shared by two mirror positions
+            shares += squares
+        least = min(least, float(shares.min()))
+    return least
 
 
 def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:

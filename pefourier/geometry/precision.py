@@ -73,6 +73,7 @@ def row_hashes(table: Table) -> NDArray[np.uint64]:
 
 
 WHOLE = 2**18  # numbers of a table up to which it is built and cast as a whole
+COLUMNS_OF_ZEROS = 16  # times as long if numbers round to zero or one unit: more columns are read
 AT_ONCE = 2**17  # numbers of the vectors processed at a time
 MOST_PLACES = 10  # decimals with this many places do not count as rounded
 NEAR_TOP = 15  # scale by 2^15, near the top of float16's range, so small numbers stay normal
@@ -233,6 +234,9 @@ def check_formats(enc: Encoding) -> None:
     """Refuse more positions than can be compared in each format within memory."""
     if enc.measure is not None and not is_separable(enc):
         points = min(len(enc), enc.measure.period or len(enc))
+        unit = max(2.0 ** (form.lowest - form.digits + 1) for form in FORMATS.values())
+        if is_stationary(enc) and enc.measure.amplitudes.max() < unit:
+            points *= COLUMNS_OF_ZEROS
         check_cost(shown(enc.spec), "positions in narrow formats", points)
 
 

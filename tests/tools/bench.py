@@ -173,6 +173,33 @@ def grid_numpy(name):
     return work
 
 
+LONG = {"32768 x 2048": (32768, 2048), "131072 x 4096": (131072, 4096)}
+
+
+def sinusoidal_pefourier(name):
+    from pefourier.encodings import load
+    from pefourier.questions.check_faithful import check_faithful
+
+    return lambda: check_faithful(load("sinusoidal", *LONG[name])).stable_rank
+
+
+def sinusoidal_eigvalsh(name):
+    """Eigenvalues of the inner products of columns, which are given: the work left to numpy."""
+    from pefourier.encodings import load
+    from pefourier.geometry.even_odd_svd import WAVES, dirichlet_products
+
+    n, d = LONG[name]
+    products, half = np.zeros((d, d)), d // 2
+    for part, wave in zip((slice(half), slice(half, d)), WAVES, strict=True):
+        products[part, part] = dirichlet_products(load("sinusoidal", n, d).measure, n, wave)
+
+    def work():
+        values = np.linalg.eigvalsh(products)
+        return values.sum() / values[-1]
+
+    return work
+
+
 def ruler_numpy(n):
     """Return fixed work that measures the speed of a machine, as a unit of grid times."""
     made = np.random.default_rng(0).standard_normal((n, n))
@@ -257,6 +284,10 @@ CASES = [  # question, size, contenders (ours first), and a dtype
     ("Algorithm 1, d", 8192, [rebuilt_pefourier, rebuilt_numpy]),
     ("condition number, n x 128 rotary, n", 131072, [singular_pefourier, singular_numpy]),
     *(("check-faithful of a grid", name, [grid_pefourier, grid_numpy]) for name in GRIDS),
+    *(
+        ("check-faithful of sinusoidal", name, [sinusoidal_pefourier, sinusoidal_eigvalsh])
+        for name in LONG
+    ),
     ("rotate halves, 10 layers, n", 1024, HALVES),
     ("rotate halves of bfloat16, 10 layers, n", 1024, HALVES, "bfloat16"),
     ("rotate neighbours, 10 layers, n", 1024, NEIGHBOURS),

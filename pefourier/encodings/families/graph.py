@@ -8,6 +8,7 @@ path.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from pefourier.errors import PefourierError
 from pefourier.writing.text import first_few
 
 EQUAL = 1e-9  # difference of equal eigenvalues
+EXACT = 2**34  # products up to which equal probabilities of a random walk are found exactly
+PRIME = 2**31 - 1  # residues and their products fit into 64 bits
 SMALLEST = 1e-7  # part of a node in an eigenspace that exceeds rounding
 
 
@@ -31,13 +34,8 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
     >>> graph_of([[0, 1], [1, 2]], 0)[1]["eigenvalues"]
     (0.0, 1.0, 2.0)
     """
-    line = np.stack([np.arange(length - 1), np.arange(1, length)], axis=-1)
-    pairs = line if edges is None else check_edges(edges)
-    n = int(pairs.max(initial=0)) + 1
-    check_basis(n, "nodes of a graph")
-    adjacent = np.zeros((n, n))
-    adjacent[pairs[:, 0], pairs[:, 1]] = adjacent[pairs[:, 1], pairs[:, 0]] = 1.0
-    degrees = adjacent.sum(axis=1)
+    pairs, adjacent = adjacency(edges, length)
+    n, degrees = len(adjacent), adjacent.sum(axis=1)
     if n > 1 and not degrees.all():
         reason = "libraries disagree on isolated nodes; number other nodes from 0 without gaps"
         raise PefourierError(f"node {np.argmin(degrees)} of 0 … {n - 1} has no edge: {reason}")
@@ -50,6 +48,17 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
         basis[:, space] = by_first_nodes(basis[:, space])
     stated = {} if edges is None else {"edges": tuple(map(tuple, pairs.tolist()))}
     return graph, {"length": n, "eigenvalues": tuple(values.tolist()), **stated}
+
+
+def adjacency(edges: ArrayLike | None, length: int) -> tuple[NDArray[np.int64], Floats]:
+    """Pairs of nodes, by default those of a path, and the adjacency matrix (n, n) of 0 and 1."""
+    line = np.stack([np.arange(length - 1), np.arange(1, length)], axis=-1)
+    pairs = line if edges is None else check_edges(edges)
+    n = int(pairs.max(initial=0)) + 1
+    check_basis(n, "nodes of a graph")
+    adjacent = np.zeros((n, n))
+    adjacent[pairs[:, 0], pairs[:, 1]] = adjacent[pairs[:, 1], pairs[:, 0]] = 1.0
+    return pairs, adjacent
 
 
 def eigenspaces(graph: BasisDomain) -> list[NDArray[np.int64]]:
@@ -139,7 +148,8 @@ def random_walk(length: int, d: int, *, edges: Floats | None = None) -> Encoding
     """Probabilities that a random walk is back at its node after 1 … d steps.
 
     Columns are the diagonals of P, P^2 … P^d with P = D^(−1) A, adjacency matrix A and degrees D.
-    Nodes that an automorphism of the graph maps to each other share a vector, for every d.
+    Nodes that an automorphism of the graph maps to each other share a vector, for every d. Numbers
+    of small graphs are equal only if they are equal exactly.
 
     Parameters
     ----------
@@ -156,8 +166,37 @@ def random_walk(length: int, d: int, *, edges: Floats | None = None) -> Encoding
     """
     graph, params = graph_of(edges, length)
     check_size("random-walk", len(graph), d)
-    table = merged(graph.basis**2 @ np.cos(graph.omega)[:, None] ** np.arange(1, d + 1))
-    return replace(from_table(table, "random-walk", params=params), domain=graph)
+    if len(graph) ** 3 * d > EXACT:
+        table = merged(graph.basis**2 @ np.cos(graph.omega)[:, None] ** np.arange(1, d + 1))
+        return replace(from_table(table, "random-walk", params=params), domain=graph)
+    table = return_probabilities(adjacency(edges, length)[1], d)
+    return replace(from_table(table, "random-walk", params=params, eps=0.0), domain=graph)
+
+
+def return_probabilities(adjacent: Floats, d: int) -> Floats:
+    """Diagonals of P … P^d: numbers of a column are equal exactly if their residues are equal.
+
+    Residues modulo a prime are exact, while float64 rounds numbers that differ by less than one
+    unit to the same; the larger is then the next float64.
+
+    >>> return_probabilities(np.array([[0.0, 1.0], [1.0, 0.0]]), 2)
+    array([[0., 1.],
+           [0., 1.]])
+    """
+    degrees = adjacent.sum(axis=1, keepdims=True).clip(1)
+    inverses = np.array([[pow(int(degree), -1, PRIME)] for degree in degrees.ravel()])
+    walk = residues = np.eye(len(adjacent))
+    columns = []
+    for _ in range(d):
+        walk = adjacent @ walk / degrees
+        residues = (adjacent @ residues % PRIME).astype(np.int64) * inverses % PRIME
+        _, first, group = np.unique(residues.diagonal(), return_index=True, return_inverse=True)
+        values = walk.diagonal()[first]
+        order = np.argsort(values)
+        for low, high in pairwise(order):
+            values[high] = max(values[high], np.nextafter(values[low], 2.0))
+        columns.append(values[group])
+    return np.stack(columns, axis=1)
 
 
 def merged(table: Floats) -> Floats:

@@ -224,3 +224,17 @@ def test_a_pair_and_a_single_node():
     np.testing.assert_allclose(pair.table(), np.sqrt([[0.5, 0], [0.5, 0]]) * [[1], [-1]])
     np.testing.assert_array_equal(build("random-walk", length=1, d=3).table(), np.zeros((1, 3)))
     assert math.isclose(pair.params["eigenvalues"][1], 2)
+
+
+@pytest.mark.parametrize(("d", "distinct"), [(16, 9), (64, 33), (128, 40)])
+def test_random_walks_on_a_path_are_equal_only_if_their_fractions_are(d, distinct):
+    """Node 32 differs from nodes 33 … by 2^-64 at step 64, which float64 does not hold."""
+    doubled = np.eye(80, k=1, dtype=int) + np.eye(80, k=-1, dtype=int)
+    doubled[[0, -1]] *= 2
+    walk, steps = np.eye(80, dtype=object), []
+    for k in range(1, d + 1):
+        walk = walk @ doubled.astype(object)
+        steps.append([entry / 2**k for entry in walk.diagonal()])
+    enc = build("random-walk", length=80, d=d)
+    assert check_faithful(enc).distinct == distinct
+    np.testing.assert_allclose(enc.table(), np.transpose(steps), rtol=0, atol=1e-16)
