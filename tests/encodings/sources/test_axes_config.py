@@ -7,7 +7,6 @@ from stored import safetensors
 
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
-from pefourier.encodings.sources.huggingface import model_types
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 
@@ -89,13 +88,6 @@ def test_windows_of_an_image_are_those_of_transformers(config, own):
     assert open_model(config("sam_vision_model", num_hidden_layers=3)).layers[0].window == 14 * 14
     (swin,) = open_model(config("swin", window_size=9)).layers
     assert swin.window == 9 * 9
-
-
-def test_sizes_are_those_of_the_config(config):
-    own = {"image_size": [96, 160], "patch_size": 16, "hidden_size": 64, "num_attention_heads": 2}
-    enc = load(config("dinov3_vit", **own, num_register_tokens=4, rope_theta=50.0))
-    assert (enc.domain.grid, enc.domain.prefix, enc.dim) == ((6, 10), 5, 32)
-    assert enc.params["rho"] == 50.0
 
 
 @pytest.mark.parametrize(
@@ -231,9 +223,3 @@ def test_invalid_configs_are_refused(config, kind, own, stated):
     with pytest.raises(PefourierError) as caught:
         load(config(kind, **own))
     assert stated in str(caught.value)
-
-
-def test_rows_on_axes_say_where_they_are_from():
-    rows = [row for row in model_types().values() if isinstance(row, dict) and "axial" in row]
-    assert len(rows) > 25
-    assert all(row["source"] for row in rows)

@@ -259,10 +259,3 @@ def test_a_header_may_have_blanks_and_numbers_of_python_2(blanks, old):
     for version, width in ((b"\1\0", 2), (b"\2\0", 4)):
         put("x.npy", npy_bytes(header, TABLE.tobytes(), version, width))
         np.testing.assert_array_equal(read_table("x.npy")[0], TABLE)
-
-
-def test_an_old_torch_file_without_parts_is_read_to_a_limit(monkeypatch):
-    torch.save({"t": torch.tensor(TABLE)}, "old.pt", _use_new_zipfile_serialization=False)
-    monkeypatch.setattr(formats, "LARGEST_LEGACY", 100)
-    with pytest.raises(PefourierError, match="before"):
-        read_table("old.pt")

@@ -78,13 +78,6 @@ def test_a_file_is_that_of_its_config_whichever_rows_llama_cpp_pairs(
         assert run("compare", "rope:rho=5e5", path, "--json").status == 1
 
 
-def test_the_length_before_a_linear_scaling_is_that_of_training(write):
-    scaling = {"type": "linear", "factor": 4.0, "original_context_length": 4096}
-    path = write(**SIZES, **{f"rope__scaling__{key}": value for key, value in scaling.items()})
-    assert load(path).params["trained"] == 4096
-    assert load(path).params["scaling"] == "linear"
-
-
 def test_two_lists_are_longrope(write):
     short, long = np.ones(64, np.float32), np.linspace(1, 8, 64, dtype=np.float32)
     lists = {"rope_factors_short.weight": short, "rope_factors_long.weight": long}
@@ -185,13 +178,6 @@ def test_missing_keys_are_refused(write, arch, tensors, values, words):
         load(write(tensors, arch=arch, **values))
 
 
-def test_parts_and_factors_of_a_file_are_named(write):
-    path = write(ONES, **SIZES)
-    for spec in (f"rope:inv_freq={path}#rope_freqs.weight", f"{path}#no_attention"):
-        with pytest.raises(PefourierError, match=r"model\.gguf"):
-            load(spec, 8)
-
-
 def test_the_header_is_what_the_package_gguf_reads(tmp_path):
     gguf = pytest.importorskip("gguf")
     assert {t.value: t.name for t in gguf.GGMLQuantizationType} == TYPES
@@ -287,15 +273,6 @@ def test_layers_with_a_window_are_reported(write, arch, values, base, full):
     assert load(path, 8).params["rho"] == 1e6
     if base:
         assert load(f"{path}#sliding_attention", 8).params["rho"] == base
-
-
-def test_layers_without_positions_have_no_key_and_are_reported(write):
-    path = write(arch="smollm3", **SIZES, block_count=8)
-    _, found = describe_context(path)
-    assert [(layer.kind, layer.index) for layer in found.layers] == [
-        ("rotary", (0, 1, 2, 4, 5, 6)),
-        ("none", (3, 7)),
-    ]
 
 
 TIMES, BETA = "rope__scaling__yarn_log_multiplier", "rope__scaling__yarn_beta_fast"

@@ -53,53 +53,6 @@ def test_fastspeechs_rows_are_those_of_its_config(config):
         np.testing.assert_allclose(load(path, length=6).table(), rows, atol=1e-6)
 
 
-def test_a_score_has_the_four_terms_of_the_docstring(rng):
-    from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as model
-
-    with quiet():
-        own = config_class("wav2vec2-conformer")(**SMALL, num_hidden_layers=1)
-    attention = model.Wav2Vec2ConformerSelfAttention(own).double()
-    u, v = (torch.tensor(rng.normal(size=(2, 4))) for _ in range(2))
-    attention.pos_bias_u.data, attention.pos_bias_v.data = u, v
-    q, k = (torch.tensor(rng.normal(size=(1, 2, 5, 4))) for _ in range(2))
-    enc = load("xl:layout=interleaved", 5, 8)
-    moved, bias = model._apply_relative_position_encoding(
-        attention, q, k, torch.tensor(enc.table())[None]
-    )
-    scores = (moved @ k.transpose(2, 3) * attention.scaling + bias)[0].detach().numpy()
-    w = attention.linear_pos.weight.detach().numpy()
-    q, k, u, v = (np.asarray(x) for x in (q[0], k[0], u, v))
-    for head, i, j in np.ndindex(2, 5, 5):
-        lag = (w @ enc.vectors(np.array([j - i]))[0])[4 * head : 4 * head + 4]
-        four = (q[head, i] @ k[head, j], q[head, i] @ lag, u[head] @ k[head, j], v[head] @ lag)
-        assert scores[head, i, j] == pytest.approx(sum(four) / 2)
-
-
-def test_ids_of_models_with_vectors_of_lags_have_no_limit(config, folder, run):
-    np.save(folder / "ids.npy", np.arange(90))
-    path = config({"model_type": "xlnet", **SMALL})
-    (answer,) = run("positions", "ids.npy", path, "--json").results
-    assert answer["verdict"] == "as expected"
-    ids = np.concatenate([np.arange(40), np.arange(41, 91)])
-    np.save(folder / "ids.npy", ids)
-    done = run("positions", "ids.npy", path)
-    assert (done.status, "no frequencies that give scores by lag" in done.err) == (2, True)
-
-
-def test_gemmas_blocks_give_a_key_the_row_of_its_lag():
-    from transformers.models.gemma4.modeling_gemma4 import Gemma4AudioAttention
-
-    chunk, before = 4, 4  # queries of a block, and keys before a query
-    context = chunk + before
-    rows = torch.arange(context // 2, -1, -1.0).expand(1, 1, 1, chunk, -1)
-    sizes = SimpleNamespace(context_size=context)
-    shifted = Gemma4AudioAttention._rel_shift(sizes, rows)[0, 0, 0].numpy()
-    for query, key in np.ndindex(chunk, context):
-        lag = query - (key - before)
-        if 0 <= lag <= before:
-            assert shifted[query, key] == lag
-
-
 def test_the_window_of_gemmas_audio_is_that_of_its_mask(config):
     from transformers.models.gemma4.modeling_gemma4 import sliding_window_mask_function
 
@@ -130,16 +83,6 @@ def test_default_configs_leave_no_key_about_positions_unread(kind, config):
         values = config_class(kind)().to_json_string()
     codes = {f.code for f in load(config(values), length=9).findings}
     assert codes <= {"length-default"}
-
-
-@pytest.mark.parametrize("kind", ["parakeet_rnnt", "nemotron3_5_asr", "cohere_asr"])
-def test_speech_models_are_read_by_their_encoder(kind, config):
-    with quiet():
-        path = config(config_class(kind)().to_json_string())
-    enc = load(f"{path}#encoder_config", length=9)
-    assert (enc.name, enc.params["layout"]) == ("xl", "interleaved")
-    if kind != "cohere_asr":
-        np.testing.assert_array_equal(load(path, length=9).table(), enc.table())
 
 
 CONFORMER = {"model_type": "wav2vec2-conformer"}
@@ -233,9 +176,3 @@ def test_debertas_trained_vectors_are_looked_up_as_its_code_does(kind, norm, con
     safetensors(folder / "model.safetensors", {"rel_embeddings.weight": np.ones((9, 6))})
     with pytest.raises(PefourierError, match=r"must have shape \(16, 6\); got \(9, 6\)"):
         load(str(folder), length=30)
-
-
-def test_an_absolute_table_beside_distances_is_the_table(config):
-    """A model with an absolute table and distances is analysed by its table."""
-    with pytest.raises(PefourierError, match="are learned"):
-        load(config({**DEBERTA, "position_biased_input": True}))

@@ -81,12 +81,6 @@ def test_layers_that_are_equal_are_one_run(name, runs):
     assert runs(**values) == [LayerRun(*run) for run in padded]
 
 
-@pytest.mark.parametrize(("key", "size", "window"), [("_size", 128, 129), ("", 127, 127)])
-def test_mimo_sees_so_many_tokens_before_and_itself(key, size, window, runs):
-    own = {"model_type": "mimo_v2_flash", "num_hidden_layers": 7, f"sliding_window{key}": size}
-    assert {run.window for run in runs(**own)} == {None, window}
-
-
 def test_temperatures_are_those_of_the_code(config):
     """Llama 4 scales the logits of layers without positions (maxtext 1611)."""
     code = modeling("transformers.models.ministral3.configuration_ministral3")
@@ -277,16 +271,6 @@ def test_the_layers_that_rotate_equal_transformers(config):
     assert len(several) >= 26
 
 
-def test_layers_that_numbers_name(runs):
-    """EXAONE rotates in all layers if it has no window."""
-    whole = {"layer_types": [FULL] * 4, "sliding_window": None}
-    (run,) = runs(model_type="exaone4", num_hidden_layers=4, **whole)
-    assert (run.kind, run.index) == ("rotary", (0, 1, 2, 3))
-    dense = {"first_k_dense_replace": 1, "num_hidden_layers": 9}
-    first, _, none = runs(model_type="cohere2_moe", **dense)
-    assert (first.index, first.window, none.index) == ((0,), None, (4, 8))
-
-
 FIVE = {"num_hidden_layers": 5}
 MANY = "must be a whole number from 1 to 16384; got"
 REFUSED = [
@@ -303,9 +287,3 @@ REFUSED = [
 def test_layers_that_no_model_has_are_refused(runs, values, words):
     with pytest.raises(PefourierError, match=words):
         runs(**values)
-
-
-def test_types_that_repeat_end_at_the_most_layers(runs):
-    types = [[["global", "local"] * 9999, 10**12]] * 99
-    both = runs(model_type="gpt_neo", attention_types=types)
-    assert [run.window for run in both] == [None, 256]

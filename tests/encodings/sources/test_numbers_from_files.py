@@ -11,7 +11,6 @@ from stored import gguf_bytes
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
 from pefourier.errors import PefourierError
-from pefourier.train.store import check_type, parse_json
 
 HUGE = 10**400
 ODD = [None, "x", "1e4", -1, 0, 0.5, 1e-320, 1e308, -1e308, 2**53, HUGE, float("nan"), [], {}]
@@ -101,27 +100,3 @@ def test_any_value_of_a_gguf_file_is_answered_or_refused(tmp_path, arch):
         with suppress(PefourierError):
             assert np.isfinite(load(str(path), length=8).table()).all(), (key, value)
             assert open_model(str(path)).layers
-
-
-COUNTS = ["context_length", "block_count", "attention.head_count", "rope.dimension_count"]
-
-
-@pytest.mark.parametrize("value", [0.5, 0, -1, 2**62, True, "8"])
-@pytest.mark.parametrize("key", COUNTS)
-def test_counts_of_a_gguf_file_are_whole_numbers_in_range(tmp_path, key, value):
-    path = tmp_path / "model.gguf"
-    own = {"embedding_length": 64, "attention.head_count": 4, "attention.sliding_window": 8}
-    own = {"general.architecture": "llama"} | {
-        f"llama.{k}": v for k, v in (own | {key: value}).items()
-    }
-    path.write_bytes(gguf_bytes(own))
-    with pytest.raises(PefourierError, match=rf"^{key} of .* must be a whole number from 1"):
-        open_model(str(path)).layers if key == "block_count" else load(str(path))
-
-
-@pytest.mark.parametrize("digits", ["9" * 20, "9" * 400, "9" * 4000, "-" + "9" * 400])
-@pytest.mark.parametrize("kind", [int, float])
-def test_numbers_of_a_training_folder_are_in_range(digits, kind):
-    value = parse_json(f'{{"epoch": {digits}}}')["epoch"]
-    with pytest.raises(ValueError, match=r"^epoch must be"):
-        check_type("epoch", value, kind)

@@ -10,7 +10,6 @@ from pefourier import compare, context
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.errors import PefourierError
-from pefourier.questions.rotations import nearer_scores_higher
 
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
@@ -227,20 +226,3 @@ def test_a_params_json_is_read_as_its_models_code_reads_it(written):
     scaled = load(written({**PARAMS, "use_scaled_rope": True}, "llama.json"), 80)
     meta = load("rope:rho=5e6,scaling=llama3,factor=8,original=8192", 80, 128)
     np.testing.assert_allclose(scaled.measure.frequencies, meta.measure.frequencies, rtol=1e-12)
-
-
-def test_the_share_of_decreasing_scores_counts_all_lags():
-    omega = 100.0 ** (-np.arange(4) / 4)
-    kernel = np.cos(np.outer(np.arange(60), omega)).sum(axis=1)
-    reported = [kernel[m] > kernel[n] for m in range(1, 60) for n in range(2 * m, 60)]
-    assert nearer_scores_higher(omega, 60) == pytest.approx(np.mean(reported))
-
-
-def test_many_configs_are_reported_in_a_line_each(written, run):
-    paths = [written(LLAMA31, "a.json"), written({"model_type": "resnet"}, "b.json")]
-    paths.append(written(LLAMA2, "c.json"))
-    done = run("context", *paths, "--brief", "--skip-unknown")
-    assert done.status == 0
-    reported = [f"{paths[0]}: within the stated length", f"{paths[2]}: no new angles"]
-    assert done.out.splitlines() == reported
-    assert run("context", *paths, "--brief").status == 2

@@ -7,7 +7,6 @@ from published_configs import PUBLISHED, sized, yarn
 from pefourier.encodings import load
 from pefourier.encodings.registry import build, parse_parameters
 from pefourier.errors import PefourierError
-from pefourier.questions.compare import compare
 
 LLAMA = sized("llama", 4096, 32, 4096, rope_theta=10000.0)
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
@@ -165,49 +164,3 @@ def test_a_key_that_clips_is_not_read_as_plain_rope(config):
     meant = load("rope:rho=5e5,scaling=clip,clipped=20", 9, 128)
     np.testing.assert_array_equal(clipped.table(), meant.table())
     assert "rope-clipped" in {f.code for f in clipped.findings}
-
-
-def test_all_commands_take_the_length_that_a_scaling_reaches(run, config):
-    """All commands use the length that YaRN reaches, 4 times the trained length."""
-    path = config({**LLAMA, "rope_scaling": YARN, "max_position_embeddings": 1024})
-    reported = [
-        run(command, path, "--json").results[0] for command in ("check-faithful", "context")
-    ]
-    assert [one["length"] for one in reported] == [4096, 4096]
-    assert reported[1]["trained"] == {"length": 1024, "source": "assumed"}
-    assert (len(load(path)), len(load(path, 1024))) == (4096, 1024)
-
-
-QWEN = {"model_type": "qwen2_vl"}
-ON_AXES = [
-    ["check-faithful", "c.json", "--grid", "6x4"],
-    ["spectrum", "c.json", "--grid", "6x4"],
-    ["encode", "c.json", "--grid", "6x4", "--out", "codes.npy"],
-    ["resize", "c.json", "--from", "6x4", "--to", "9x4"],
-]
-
-
-@pytest.mark.parametrize("arguments", ON_AXES, ids=lambda one: one[0])
-def test_text_is_not_laid_out_as_an_image(run, written, arguments):
-    """A text model's rotation on a 6 x 4 grid is refused, because the grid is not an image."""
-    sizes = {"hidden_size": 256, "num_attention_heads": 2}
-    written({**QWEN, **sizes, "rope_scaling": MROPE}, "c.json")
-    done = run(*arguments)
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "c.json" in done.err
-    assert run("check-faithful", "c.json", "--grid", "24", "--json").results[0]["length"] == 24
-
-
-@pytest.mark.parametrize("other", [{"mrope_section": [24, 20, 20]}, {"mrope_interleaved": True}])
-def test_rotations_that_differ_only_for_images_are_different(written, other):
-    """Vectors of text are equal to the bit, but those of an image differ in the axes."""
-    known = {"rope_theta": 1e6, "mrope_section": [16, 24, 24]}
-    text = {"model_type": "qwen2_vl_text", "hidden_size": 128, "num_attention_heads": 1}
-    a, b = (
-        load(written({**QWEN, "text_config": text | {"rope_parameters": own}}, name))
-        for name, own in {"a.json": known, "b.json": known | other}.items()
-    )
-    assert compare(a, a).same
-    comparison = compare(a, b)
-    assert (np.array_equal(a.table(), b.table()), comparison.same) == (True, False)
-    assert comparison.cause.changes["axes"][0] == "16 t + 24 y + 24 x"

@@ -90,29 +90,6 @@ def test_beit_has_the_biases_and_rows_of_the_class_token_of_its_folder(tmp_path,
     assert codes_of(enc.findings) == ([] if shared else ["biases-by-layer"])
 
 
-def test_a_table_of_a_folder_is_resized_and_written_in_its_own_order(run, tmp_path):
-    model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
-    path = saved(tmp_path / "swin", model, "relative_position")
-    module = model.encoder.layers[0].blocks[0].attention.relative_position_bias
-    np.save(tmp_path / "t.npy", module.relative_position_bias_table.detach().numpy())
-    written = []
-    for spec in ([path], [tmp_path / "t.npy", "--from", "3x3"]):
-        done = run("resize", *spec, "--to", "5x5", "--out", tmp_path / "new.npy")
-        assert (done.status, done.err) == (0, "")
-        written.append(np.load(tmp_path / "new.npy"))
-    np.testing.assert_array_equal(*written)
-
-
-@pytest.mark.parametrize("spec", ["swin", "beit", "swin2", "learned", "mixed-rope"])
-def test_numbers_that_no_file_holds_are_not_written(run, tmp_path, spec):
-    out = tmp_path / "new.npy"
-    options = ["--from", "4x4", "--to", "6x6", "--d", 16]
-    assert run("resize", spec, *options).status == 0
-    done = run("resize", spec, *options, "--out", out)
-    assert (done.status, done.out, out.exists()) == (2, "", False)
-    assert run("resize", "axial", *options, "--out", out).status == 0
-
-
 @pytest.fixture(scope="module")
 def sam(tmp_path_factory):
     """Save a SAM with one window layer and one global layer; return it and its folder."""
@@ -130,16 +107,6 @@ def sam(tmp_path_factory):
     return model, saved(tmp_path_factory.mktemp("sam"), model, "pos_embed", "rel_pos")
 
 
-def test_sam_has_its_table_on_the_grid(sam):
-    """The table of the folder is on the grid of the image."""
-    model, path = sam
-    enc = load(path)
-    table = model.vision_encoder.pos_embed.detach().numpy()
-    assert enc.domain.grid == (4, 4)
-    np.testing.assert_array_equal(enc.table(), table.reshape(16, 16))
-    assert codes_of(enc.findings) == ["biases-by-layer"]
-
-
 @pytest.mark.parametrize(("layer", "side"), [(0, 3), (1, 4)])
 @pytest.mark.parametrize("axis", "hw")
 def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
@@ -154,19 +121,6 @@ def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
     resized = pefourier.resize(enc, (7,), method="bilinear")
     wider = attention.get_rel_pos(7, 7, stored).detach().numpy()
     np.testing.assert_allclose(resized.table[6:], wider[:, 0], atol=1e-6)  # query 0 … 6, key 0
-
-
-@pytest.mark.parametrize("part", ["", "#vision_encoder.layers.0.attn.rel_pos_h"])
-@pytest.mark.parametrize("command", ["check-faithful", "spectrum", "relations", "context"])
-def test_commands_answer_of_a_table_and_of_lags(run, sam, command, part):
-    done = run(command, sam[1] + part, "--json")
-    assert (done.status, done.err, len(done.results)) == (0, "", 1)
-
-
-def test_a_bare_table_of_lags_is_that_of_its_window(run, tmp_path, rng):
-    np.save(tmp_path / "lags.npy", rng.normal(size=(27, 64)))
-    done = run("resize", tmp_path / "lags.npy", "--from", 14, "--to", 16, "--json")
-    assert (done.status, done.results[0]["to"]) == (0, [16])
 
 
 def test_a_spectrogram_lies_on_its_mels_and_frames(tmp_path):
@@ -263,20 +217,6 @@ def test_dimensions_before_rows_and_columns_are_a_table(run, tmp_path, rng, side
     np.testing.assert_allclose(np.load(out), made, atol=1e-5)
 
 
-def test_biases_of_many_heads_stay_biases(rng):
-    lags = np.abs(np.arange(20) - np.arange(20)[:, None])
-    slopes = rng.normal(size=(1, 64, 1, 1)) * lags
-    assert load(slopes).injection == "bias"
-    assert load(np.where(np.tri(20, dtype=bool), slopes, -np.inf)).injection == "bias"
-
-
-def test_a_layer_that_is_not_there_is_refused(tmp_path):
-    model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
-    path = saved(tmp_path, model)
-    with pytest.raises(PefourierError, match=r"no weights of 'layers\.7'"):
-        load(f"{path}#layers.7")
-
-
 def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
     config = {"model_type": "my_swin", "hidden_size": 8}
     name, table = "net.1.relative_position_bias_table", rng.normal(size=(25, 4))
@@ -291,9 +231,3 @@ def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
     name = "encoder.layer.0.attention.rel_pos_h"
     safetensors(tmp_path / "model.safetensors", {name: rng.normal(size=(7, 4))})
     assert load(f"{tmp_path}#{name}").injection == "key"
-
-
-def test_errors_of_python_name_keywords(rng):
-    with pytest.raises(PefourierError) as caught:
-        pefourier.resize(rng.normal(size=(201, 4)), (24, 24), grid=(14, 14), prefix=1)
-    assert "grid=(14, 14), prefix=5 would fit" in str(caught.value)

@@ -16,21 +16,6 @@ TABLE = "embeddings.position_embeddings.weight"
 BIAS = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_folder_says_of_its_table_what_the_file_says(broken, config, folder, rng, run):
-    """A folder and its file have the same findings of their table."""
-    vectors = rng.normal(size=(12, 8)).astype(np.float32)
-    vectors[5:] = vectors[5] if broken else vectors[5:]
-    safetensors(folder / "model.safetensors", {TABLE: vectors})
-    config(BERT)
-    (by_folder,) = run("check-faithful", str(folder), "--json").results
-    (by_file,) = run("check-faithful", f"{folder}/model.safetensors#{TABLE}", "--json").results
-    of_model = ("encoding", "spec", "params", "conclusion", "layers", "softmax_factor")
-    rest = [{k: v for k, v in one.items() if k not in of_model} for one in (by_folder, by_file)]
-    assert rest[0] == rest[1]
-    assert ("clipped-index" in [f["code"] for f in rest[0]["findings"]]) is broken
-
-
 def test_shards_are_found_by_their_index(config, folder, rng):
     vectors = rng.normal(size=(12, 8)).astype(np.float32)
     safetensors(folder / "part-a.safetensors", {"other": vectors})
@@ -222,33 +207,9 @@ def test_one_of_several_learned_tables_is_named(config, tmp_path, vectors):
     np.testing.assert_array_equal(load(f"{tmp_path}#{names[0]}").table(), vectors[2:])
 
 
-@pytest.mark.parametrize("d", [8, 9])
-def test_musicgen_has_cosines_first_and_then_perhaps_a_column_of_zeros(d, config):
-    table = load(config({"model_type": "musicgen_decoder", "d_model": d}), length=5).table()
-    phases = np.outer(np.arange(5), 10000.0 ** (-np.arange(4) / 3))
-    wanted = np.hstack([np.cos(phases), np.sin(phases), np.zeros((5, d - 8))])
-    np.testing.assert_allclose(table, wanted, atol=1e-14)
-
-
 def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, vectors):
     tensor = "model.decoder.embed_positions.weight"
     safetensors(tmp_path / "model.safetensors", {tensor: vectors})
     path = config({"model_type": "whisper", "d_model": 4, "max_source_positions": 12})
     assert load(path).params["length"] == 12
     np.testing.assert_array_equal(load(f"{path}#decoder").table(), vectors)
-
-
-def test_weights_of_something_else_beside_the_config_are_not_read(config, tmp_path, vectors):
-    safetensors(tmp_path / "other.safetensors", {"wpe.weight": vectors})
-    path = config({"model_type": "gpt2", "n_embd": 4, "n_positions": 16})
-    with pytest.raises(PefourierError, match=r"put model\.safetensors in its folder"):
-        load(path)
-
-
-def test_biases_without_weights_are_stated_to_be_random(config, run):
-    """The warning that biases are random is in the findings and in the conclusion."""
-    (record,) = run(
-        "check-faithful", config({"model_type": "t5", "num_heads": 4}), "--json"
-    ).results
-    assert ("untrained", "warning") in [(f["code"], f["severity"]) for f in record["findings"]]
-    assert "eights not found" in record["conclusion"]
