@@ -15,9 +15,9 @@ def ways_of(enc: Encoding) -> list[list[str]]:
     """Libraries that resize a table, each followed by its methods; empty if unknown."""
     by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
     kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
-    key = "resized_lags" if by_lag or enc.domain.kind == "lag" else "resized"
-    ways: list[list[str]] = (type_row(kind) or {}).get(key, [])
-    return ways
+    row = type_row(kind) or {}
+    by_lag |= enc.domain.kind == "lag"
+    return row.get("resized_lags", []) if by_lag else row.get("resized", [])
 
 
 def methods_of(enc: Encoding, new: Sequence[int]) -> dict[str, str]:

@@ -9,12 +9,8 @@ Conventions
 -----------
 An error names the key, the file, the rule and the value. A key that is null counts as not set.
 
-``kind`` of a row: rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative
-(other biases and vectors of lags), convolutional, mixer (no positions), none (no positions found),
-parts (contains a text model), unbuilt (the default config builds no model). A rotation's row holds
-the differences from the defaults of `Rotary`; with ``layers`` it has a row for each type of layer.
-``ends`` lists tables that limit the input, by side of the model or "" for both. Each table is a
-list of sizes that add up to its rows (empty: unknown).
+`ModelRow` lists the keys of a row. A rotation's row also holds the differences from the defaults of
+`Rotary`; with ``layers`` it has such differences for each type of layer.
 """
 
 import json
@@ -24,7 +20,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
@@ -60,22 +56,126 @@ class Rotary:
     rope: Mapping[str, Any] = field(default_factory=dict)  # default section
 
 
+Values = Mapping[str, Any]
+
+
+class ModelRow(TypedDict, total=False):
+    """Facts about a model type; a key that most types lack is for the types that differ."""
+
+    # rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative (other biases
+    # and vectors of lags), convolutional, mixer (no positions), none (no positions found), parts
+    # (contains a text model), unbuilt (the default config builds no model); or several of these
+    kind: str
+    otherwise: str  # kind if `switch` is off
+    switch: Sequence[Any]  # key, values that switch the rotation on, default
+    reason: str  # why the type is not supported
+    source: str  # where the facts come from
+    types: str  # types of a row by hand
+    module: str  # class of the rotation
+    of: str  # folder of that class
+    since: int  # first major version of transformers with the type
+    parts: Mapping[str, str]  # inner configs: key, model type
+    text: str  # key of the inner config of the text model
+    inner: Values  # that config if the config has none
+    beside: Sequence[str]  # keys of other parts of the model
+
+    # sizes: the keys of a config in order of priority, and the default
+    size: Sequence[str]
+    head: int | None
+    times: int
+    null: bool
+    width: Sized
+    heads: Sized
+    length: tuple[str, int | None]  # the longest sequence
+    original: int  # trained length
+    families: Sequence[Values]  # training setup of published models, by base
+
+    # the rotation
+    layers: dict[str, dict[str, Any]]  # by type of layer
+    layout: str  # halves, interleaved, or the key that decides
+    bases: Sequence[str]
+    base: float
+    shares: Sequence[str]
+    share: float
+    rotated: int
+    whole: bool
+    rope: Values
+    renamed: dict[str, str]  # names of scalings
+    unread: list[str]  # keys that the type ignores
+    unscaled: str  # why a scaling is refused
+    takes: str  # the scaling that the type accepts
+    flat: Sequence[str] | None  # types of layers that one rope_parameters reaches; None: refused
+    scaled: Sequence[str] | None  # the same for rope_scaling
+    new_only: bool  # rope_scaling is refused
+    own_base: bool  # types of layers keep their base and share
+    given_whole: bool  # a section without a share rotates the whole head
+    alpha: bool  # a dynamic scaling may be static, by alpha
+    softmax: bool  # mscale_all_dim scales logits
+    sections: Sequence[int]  # pairs of each axis
+    interleaved: bool | Literal["rows"]  # whether axes alternate
+    axes: int
+    backwards: bool  # by -p at position p
+    trailing: bool  # the last rows of a head
+    heads_turned: int
+    indexer: str  # layout of the indexer
+
+    # layers: see `layers`
+    layer_types: str  # types and their numbers, repeated
+    turning: Sequence[str]  # types of layers that rotate
+    unrotated: Sequence[int]  # layers without positions
+    still: Sequence[str]  # keys of a list with 0 for each layer without positions
+    from_end: int
+    every: Sequence[str]
+    indexed: Sequence[Any]
+    coded: tuple[str, dict[str, str]]
+    rotation_of: Mapping[str, str]
+    dense_turn: bool
+    without_window: str
+    window: int | None
+    windows: tuple[Sequence[str], float]
+    chunk: int
+    slides: tuple[str, int]
+    local: Sequence[str]
+    square: Sequence[tuple[str, int]]
+    previous: Sequence[str]
+    beyond: Sequence[str]
+
+    # tables, sinusoids and biases
+    tables: Sequence[str]  # names of learned tables
+    first: Any  # row of position 0; "padding": after pad_token_id
+    # tables that limit the input, by side of the model or "" for both; each is a list of sizes that
+    # add up to its rows (empty: unknown)
+    ends: Mapping[str, Sequence[Sized]]
+    learned_part: str  # the part with a learned table
+    table: Values  # parameters of the sinusoids
+    when: tuple[str, object]  # key and value for which sinusoids are computed
+    cosines_first: bool
+    inside: str  # key of the section with alibi
+    relative: str  # deberta or deberta-v2
+    usual: Values  # defaults of keys
+    xl: dict[str, Any]  # see `lags`
+    axial: Any  # see `grid`
+    table_beside: tuple[str, int]  # points of a learned table beside a rotation: key, default
+    resized: list[list[str]]  # libraries that resize tables, with their methods
+    resized_lags: list[list[str]]
+
+
 @cache
-def model_types() -> dict[str, dict[str, Any]]:
+def model_types() -> dict[str, ModelRow]:
     """Return the row of each model type; the key ``transformers`` holds the version.
 
     >>> model_types()["opt"]["first"]
     2
     """
     here = Path(__file__)
-    rows: dict[str, dict[str, Any]] = json.loads(here.with_name("models.json").read_bytes())
+    rows: dict[str, ModelRow] = json.loads(here.with_name("models.json").read_bytes())
     for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
         for kind in by_hand["types"].split():
             rows[kind] = merge(rows.get(kind, {}), by_hand)
     return rows
 
 
-def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
+def merge(row: ModelRow, by_hand: ModelRow) -> ModelRow:
     """Merge a row with the facts added by hand, also for its types of layers."""
     layers = {
         name: layer | by_hand.get("layers", {}).get(name, {})
@@ -84,7 +184,7 @@ def merge(row: dict[str, Any], by_hand: dict[str, Any]) -> dict[str, Any]:
     return {**row, **by_hand, **({"layers": layers} if layers else {})}
 
 
-def type_row(kind: str) -> dict[str, Any] | None:
+def type_row(kind: str) -> ModelRow | None:
     """Return the row of a model type; None if unknown."""
     return None if kind == "transformers" else model_types().get(kind)
 
@@ -118,7 +218,7 @@ def kinds_by_class() -> dict[str, str]:
     return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
 
 
-def family_of(row: Mapping[str, Any], base: float, layer: str = "") -> Mapping[str, Any]:
+def family_of(row: ModelRow, base: float, layer: str = "") -> Mapping[str, Any]:
     """Return the training setup of published models of a type with this base; empty: unknown."""
     families: Sequence[Mapping[str, Any]] = row.get("families", ())
     for family in families:
@@ -132,13 +232,13 @@ def version() -> str:
     return str(model_types()["transformers"])
 
 
-def rotary(row: Mapping[str, Any], layer: str = "") -> Rotary:
+def rotary(row: ModelRow, layer: str = "") -> Rotary:
     """Return the rotation of a type of layer from a row.
 
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
-    settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
+    settings: Values = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
     frozen = {key: as_tuple(settings[key]) for key in NAMES & settings.keys()}
     return Rotary(**frozen)
 
@@ -175,7 +275,7 @@ class ModelConfig:
     kind: str  # model_type
     length: int | None
     d: int | None
-    row: Mapping[str, Any]  # row of the model type; empty if unknown
+    row: ModelRow  # row of the model type; empty if unknown
     grid: tuple[int, ...] = ()  # requested grid; empty: from the config
     prefix: int = 0
 
@@ -189,7 +289,7 @@ class ModelConfig:
         """Return a size by the first of its keys that is set, or the default."""
         return self.config.count(*keys[0]) or keys[1]
 
-    def own(self, name: str, usual: tuple[str, ...]) -> Sized:
+    def own(self, name: Literal["width", "heads"], usual: tuple[str, ...]) -> Sized:
         """Return keys and default of a size: the keys of the model type, then the usual keys."""
         keys, default = self.row.get(name, ((), None))
         return (*keys, *usual), default

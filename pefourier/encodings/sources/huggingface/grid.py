@@ -13,7 +13,7 @@ SwinV2's pretraining, or a window per stage; ``rescaled``, the key and the defau
 factor by which training stretches coordinates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any
@@ -49,7 +49,7 @@ def read_axes(model: ModelConfig) -> Encoding | None:
 
 def block_of(model: ModelConfig) -> Block | None:
     """Return the first block of the model's row that matches its config."""
-    entry = model.row.get("axial", [])
+    entry: Any = model.row.get("axial", [])
     blocks: list[Block] = entry if isinstance(entry, list) else [entry]
     for block in blocks:
         key, expected, usual = block.get("when", ("", None, None))
@@ -124,7 +124,7 @@ def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> tuple
     return (window,) * axes if window else ()
 
 
-def value_of(model: ModelConfig, spec: list[Any], place: int = 0) -> int:
+def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
     key, value = model.config.first(*([keys] if isinstance(keys, str) else keys))

@@ -25,6 +25,7 @@ from pefourier.encodings.sources.huggingface.config import (
     ORIGINAL,
     WIDTH,
     ModelConfig,
+    ModelRow,
     Rotary,
     family_of,
 )
@@ -317,7 +318,7 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
 
 
 def lost_family(
-    row: Mapping[str, Any], params: Mapping[str, Any], longest: int, layer: str = ""
+    row: ModelRow, params: Mapping[str, Any], longest: int, layer: str = ""
 ) -> Mapping[str, Any]:
     """Return the published models with a rotation's base if it lacks their scaling, or empty."""
     family = family_of(row, params["rho"], layer)
@@ -360,7 +361,7 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
     """Report type and rope_type that differ, or a factor without a type."""
     values = case.section.values
     kinds = [values.get(key) for key in ("rope_type", "type")]
-    names = ALIASES | case.model.row.get("renamed", {})
+    names: dict[Any, Any] = ALIASES | case.model.row.get("renamed", {})
     if "type" in case.model.row.get("unread", ()):
         return
     if all(isinstance(kind, str) for kind in kinds):
