@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.causes.explain import Explanation, explain
 from pefourier.causes.rows import (
@@ -269,51 +270,34 @@ def read_layout(axes: Numbers) -> Layout:
     parts: list[int | Block] = []
     token = 0
     while token < axes.shape[1]:
-        block = block_at(axes, token)
+        block = block_at(axes[:, token:] - axes[:, [token]])
         parts.append(block or 1)
         token += block.tokens if block else 1
     return parts
 
 
-def block_at(axes: Numbers, token: int) -> Block | None:
-    """Return the grid of patches that begins at a token; None for text.
+def block_at(axes: Numbers) -> Block | None:
+    """Return the grid of patches that begins at the first token, which has the ids 0; else None.
 
-    >>> block_at(np.array([[4, 4, 4, 4, 6], [4, 4, 5, 5, 6], [4, 5, 4, 5, 6]]), 0)
+    >>> block_at(np.array([[0, 0, 0, 0, 2], [0, 0, 1, 1, 2], [0, 1, 0, 1, 2]]))
     Block(times=(0,), rows=2, columns=2, by_columns=False)
     """
-    time, row, column = axes[:, token:]
-    columns = run_length((column[0], row[0], time[0]), column, row, time)
-    rows = 1
-    while matches(axes, token, rows * columns, columns, (0, rows)):
-        rows += 1
-    times = [0]
-    while matches(axes, token, len(times) * rows * columns, rows * columns, None):
-        times.append(int(time[len(times) * rows * columns] - time[0]))
-    if len(times) * rows * columns == 1:
+    time, row, column = axes
+    index = np.arange(len(time))
+
+    def tokens(is_held: NDArray[np.bool_]) -> int:
+        return int(np.append(is_held, False).argmin())
+
+    is_first = time == 0
+    columns = tokens(is_first & (row == 0) & (column == index))
+    in_columns = column == index % columns
+    rows = tokens(is_first & in_columns & (row == index // columns)) // columns
+    size = rows * columns
+    starts = time[index // size * size]
+    is_later = (time == starts) & (starts >= np.maximum.accumulate(starts))
+    frames = tokens(is_later & in_columns & (row == index // columns % rows)) // size
+    if size == 1:
         return None
-    is_shared = len(set(times)) < len(times)
-    return Block(tuple(range(len(times)) if is_shared else times), rows, columns)
-
-
-def run_length(start: tuple[int, int, int], *axes: np.ndarray) -> int:
-    """Count the tokens of one row of patches: columns increase by one, row and time stay."""
-    column, row, time = axes
-    steps = np.arange(len(column))
-    goes_on = (column == start[0] + steps) & (row == start[1]) & (time == start[2])
-    return int(goes_on.argmin()) if not goes_on.all() else len(column)
-
-
-def matches(
-    axes: Numbers, token: int, skip: int, count: int, shift: tuple[int, int] | None
-) -> bool:
-    """Whether the patches of a block repeat `skip` tokens later, shifted in (time, row).
-
-    Without a shift, rows and columns must repeat, at the same time or a later one.
-    """
-    ids, again = axes[:, token : token + count], axes[:, token + skip :][:, :count]
-    if again.shape[1] < count or (again[2] != ids[2]).any() or count == axes.shape[1]:
-        return False
-    if shift is None:
-        is_frame = (again[1] == ids[1]).all() and (again[0] == again[0, 0]).all()
-        return bool(is_frame and again[0, 0] >= ids[0, 0] and count > 1)
-    return bool((again[0] == ids[0]).all() and (again[1] == ids[1] + shift[1]).all())
+    times = starts[: frames * size : size].tolist()
+    is_shared = len({*times}) < frames
+    return Block(tuple(range(frames) if is_shared else times), rows, columns)

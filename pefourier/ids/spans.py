@@ -71,10 +71,15 @@ class Span:
     causes: tuple[dict[str, Any], ...] = ()  # applied to the expected ids, they give the ids
     explained: float | None = None  # share of the ids that the causes, or none, reproduce
     first_id: int = field(default=0, metadata=HIDDEN)
-    start: int = field(default=0, metadata=HIDDEN)  # first token in the row
+    index: Numbers = field(repr=False, compare=False, kw_only=True, metadata=HIDDEN)  # in the row
     faults: tuple[Fault, ...] = field(default=(), metadata=HIDDEN)
     kinds: tuple[str, ...] = field(default=(), metadata=HIDDEN)  # of the causes, or the verdict
     due: Numbers | None = field(default=None, repr=False, compare=False, metadata=HIDDEN)
+
+    @property
+    def start(self) -> int:
+        """First token in the row."""
+        return int(self.index[0])
 
 
 @dataclass(frozen=True)
@@ -177,7 +182,7 @@ def describe(
     """
     ids, tokens, limit = document.ids, document.tokens, document.rules.limit
     rows, due = np.atleast_2d(ids), np.atleast_2d(expected)
-    causes: list[Any] = list(found.causes)
+    causes: list[Any] = [] if given == "ids-undecided" else list(found.causes)
     kinds = list(dict.fromkeys(kind_of(cause.finding) for cause in causes))
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
     if causes:
@@ -221,7 +226,7 @@ def describe(
         causes=tuple(map(record, causes)) if is_decided else (),
         explained=found.share if is_decided else None,
         first_id=int(rows[0, 0]),
-        start=int(tokens[0]),
+        index=tokens,
         faults=tuple(faults),
         kinds=tuple(kinds or [verdict]),
         due=due if is_decided else None,
@@ -273,12 +278,11 @@ def is_zigzag(ids: Numbers) -> bool:
     (False, True)
     """
     half = len(ids) // 2
-    if 2 * half != len(ids) or not half or (np.diff(ids[:half]) != 1).any():
+    if len(ids) % 2 or not half:
         return False
-    first, second = int(ids[0]), int(ids[half])
-    blocks = (first + second) // half + 1
-    is_whole = first % half == 0 and second % half == 0 and blocks % 2 == 0 and blocks > 2
-    return is_whole and bool((np.diff(ids[half:]) == 1).all()) and second > first + half
+    rank, mirror = (int(ids[i]) // half for i in (0, half))
+    due = shards(Rules(ranks=(rank + mirror + 1) // 2), 2 * half, rank)["zigzag"]
+    return mirror > rank + 1 and bool((ids == due).all())
 
 
 def shards(rules: Rules, count: int, rank: int) -> dict[str, Numbers]:

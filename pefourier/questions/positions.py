@@ -281,8 +281,7 @@ def judge_positions(
     'padding counted'
     """
     rules = rules or (model.rules(None) if model else Rules())
-    judge = spans_of_axes if batch.ids.shape[0] > 1 else spans_of
-    spans, followed = judge(batch, model, rules)
+    spans, followed = spans_of(batch, model, rules)
     mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
     changes = [consequence_of(batch, model, span, rules) for span in spans]
     findings: list[Finding] = []
@@ -316,7 +315,9 @@ def judge_positions(
         findings=tuple(map(with_place, findings)),
         harmless=harmless,
         ids=batch.ids,
-        encodings=(label_of(batch, spec, params or {}),),
+        encodings=(
+            label_of("position ids", np.concatenate(batch.ids, axis=0), spec, params or {}),
+        ),
     )
 
 
@@ -331,14 +332,13 @@ def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) 
         return UNCHANGED
     if model is None or span.due is None:
         return NOT_KNOWN
-    tokens = documents_of(batch, span.row)[span.segment]
-    ids = batch.ids[-3:] if batch.ids.shape[0] > 1 else batch.ids
+    ids = batch.ids[-3:]
     before = np.zeros((len(ids), 0), np.int64)
     if rules.rank is not None:  # a token of another rank as the origin of lags
         before = np.full((len(ids), 1), rules.start)
     elif batch.past is not None and not span.segment:
         before = np.tile(rules.start + np.arange(batch.past[span.row]), (len(ids), 1))
-    pair = (np.hstack([before, x]) for x in (ids[:, span.row, tokens], span.due))
+    pair = (np.hstack([before, x]) for x in (ids[:, span.row, span.index], span.due))
     return model.consequence(*pair)
 
 
@@ -368,30 +368,17 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
             return
 
 
-def label_of(batch: Batch, spec: str, params: Mapping[str, Any]) -> Encoding:
-    """Wrap ids as the encoding that a result describes."""
-    ids = batch.ids.reshape(batch.ids.shape[0] * batch.rows, -1)
-    domain = line_of_positions(batch.tokens)
+def label_of(name: str, columns: np.ndarray, spec: str, params: Mapping[str, Any]) -> Encoding:
+    """Wrap columns (columns, n) as the encoding that a result describes."""
+    domain = line_of_positions(columns.shape[1])
     return Encoding(
-        "position ids", domain, len(ids), lambda x: ids.T[x].astype(float), params=params, spec=spec
+        name, domain, len(columns), lambda x: columns.T[x].astype(float), params=params, spec=spec
     )
 
 
-def spans_of(batch: Batch, _: Model | None, rules: Rules) -> tuple[list[Span], set[str]]:
-    """Check documents of ids on one axis."""
-    spans = []
-    for row in range(batch.rows):
-        previous = None
-        for place, tokens in enumerate(documents_of(batch, row)):
-            ids = batch.ids[0, row, tokens]
-            spans.append(judge_line(Document(ids, tokens, row, place, previous, rules, batch)))
-            previous = int(ids[-1])
-    return spans, set()
-
-
-def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], set[str]]:
-    """Check documents of ids on several axes; return also the rule they follow."""
-    axes, text = batch.ids[-3:], batch.ids[0] if len(batch.ids) == 4 else None
+def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], set[str]]:
+    """Check each document; return also the rules that ids of images and videos follow."""
+    axes, text = batch.ids[-3:], batch.ids[0]
     vision = model.vision if model else Vision()
     blocks = {1: blocks_of(batch.images, vision, video=False)}
     blocks[2] = blocks_of(batch.videos, vision, batch.seconds, video=True)
@@ -402,19 +389,21 @@ def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list
         previous = None
         for place, tokens in enumerate(documents_of(batch, row)):
             ids = axes[:, row, tokens]
-            kinds = None if batch.kinds is None else batch.kinds[row, tokens]
-            document = Document(ids, tokens, row, place, previous, rules, batch)
             right: list[str] = []
-            if kinds is not None and not kinds.any() and (ids == ids[0]).all():
+            kinds = None if batch.kinds is None else batch.kinds[row, tokens]
+            is_text = kinds is not None and not kinds.any() and (ids == ids[0]).all()
+            document = Document(ids, tokens, row, place, previous, rules, batch)
+            if len(axes) == 1 or is_text:
                 span = judge_line(replace(document, ids=ids[0]))
             else:
-                is_known = kinds is not None and (has_grids or not kinds.any())
-                layout = layout_of(kinds, blocks) if kinds is not None and is_known else None
+                layout = None
+                if kinds is not None and (has_grids or not kinds.any()):
+                    layout = layout_of(kinds, blocks)
                 span, right = judge_axes(document, layout)
-            if text is not None and span.verdict == EXPECTED:
+            if len(batch.ids) == 4 and span.verdict == EXPECTED:
                 span = judge_line(replace(document, ids=text[row, tokens]))
             spans.append(span)
-            previous = int(ids.max())
+            previous = int(ids[:, -1].max())
             followed |= set(right) if len(right) == 1 else set()
     return spans, followed
 
@@ -440,20 +429,14 @@ def judge_mask(
     visible: np.ndarray, model: Model | None, *, spec: str, params: Mapping[str, Any]
 ) -> Positions:
     """Describe what a mask (matrices, n, n) without ids makes visible."""
-    mask, n = describe_mask(visible), visible.shape[-1]
-    ids = np.zeros((1, 0, n), np.int64)
-    domain = line_of_positions(n)
+    mask = describe_mask(visible)
     return Positions(
         shape=visible.shape,
         rows=(),
         mask=mask,
         findings=tuple(map(with_place, mask_findings(mask, model))),
-        ids=ids,
-        encodings=(
-            Encoding(
-                "mask", domain, n, lambda x: visible[0][x].astype(float), params=params, spec=spec
-            ),
-        ),
+        ids=np.zeros((1, 0, visible.shape[-1]), np.int64),
+        encodings=(label_of("mask", visible[0].T, spec, params),),
     )
 
 

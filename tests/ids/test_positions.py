@@ -5,57 +5,114 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from planted_rows import APPLIED, drawn
 
 import pefourier
 from pefourier.errors import PefourierError
 from pefourier.ids.visibility import describe_mask
 
+LONE, OVER = "ids-lone-documents", "ids-offset ids-beyond"
+BOTH = f"ids-undecided {LONE}"
+LATE, LATER = "not-restarted restarted", "ids-not-restarted"
+TWICE = "ids-offset ids-offset"
+PADS = ("padding counted", "padding-counted", "ids-padding-counted")
 
-def test_ids_alone_are_as_expected_in_one_run_from_zero():
-    verdicts = {
-        "as expected": [[0, 1, 2, 3]],
-        "offset": [[20, 21, 22]],
-        "repeated": [[0, 1, 2, 2, 3]],
-        "gap": [[0, 1, 2, 9, 10]],
-        "negative": [[-3, -2, -1, 0]],
-        "undecided": [[1, 5, 9, 13]],
-    }
-    for verdict, ids in verdicts.items():
-        assert pefourier.positions(ids).verdict == verdict
-    assert pefourier.positions(np.r_[[1] * 5, :7]).verdict == "undecided"  # left padding
-    assert pefourier.positions(np.r_[:33, [32] * 11]).verdict == "repeated"  # an evicted cache
-    assert pefourier.positions(np.r_[:16, [0] * 8]).verdict == "repeated"  # decoding at 0
+CAUSAL = np.tri(8, dtype=bool)
+PACKED = np.r_[:4, :3, [0] * 3]
+CASES = [  # ids, other arrays, verdict, codes of causes, codes of findings, whether status is 0
+    ([20, 21, 22], {}, "offset", "shifted", "ids-offset", False),
+    ([20, 21, 22], {"config": "llama"}, "offset", "shifted", "ids-offset", True),
+    (np.r_[:33, [32] * 11], {}, "repeated", "clamped", "ids-repeated", False),
+    (np.r_[:16, [0] * 8], {}, "repeated", "restarted repeated", "ids-repeated", False),
+    ([1, 5, 9, 13], {}, "undecided", "", "ids-undecided", False),
+    (np.r_[[1] * 5, :7], {}, "undecided", "", "ids-undecided", False),
+    (np.r_[2:4, 12:14], {}, "undecided", "", "ids-undecided", False),
+    ([[*range(5)] * 2], {"attention_mask": [[1] * 10]}, "undecided", "", "ids-undecided", False),
+    ([PACKED], {"segments": [[1] * 4 + [2] * 3 + [0] * 3]}, "as expected", "", LONE, True),
+    (
+        [PACKED],
+        {"attention_mask": [PACKED * 0 + (np.arange(10) < 7)]},
+        "undecided",
+        "",
+        BOTH,
+        False,
+    ),
+    ([*range(60, 70)], {"config": "llama", "length": 64}, "beyond", "shifted beyond", OVER, False),
+    ([0, 1, 2, 3, 4, 0, 1, 0, 1, 2], {"cu_seqlens": [0, 4, 7, 10]}, "several", LATE, LATER, False),
+    ([[0], [0]], {"attention_mask": np.ones((2, 6))}, "offset", "shifted shifted", TWICE, False),
+    ([0, 1, 5, 2], {"depth": [0, 1, 1, 2]}, "gap", "wrong", "ids-gap", False),
+    (range(8), {"attention_mask": CAUSAL & (np.arange(8) > 1), "config": "llama"}, *PADS, True),
+    (range(5000), {"config": "bloom"}, "as expected", "", "", True),
+    (np.arange(66) + 2, {"config": "roberta"}, "beyond", "beyond", "ids-beyond", False),
+    (range(64), {"config": "opt"}, "as expected", "", "", True),
+    (range(65), {"config": "gpt2"}, "beyond", "beyond", "ids-beyond", False),
+    ([5, 9, 2, 7], {"rank": "1/4"}, "unexplained", "", "ids-unexplained", False),
+]
 
 
-def test_tables_begin_behind_padding(config):
-    roberta, opt, llama = map(config, ("roberta", "opt", "llama"))
-    ids = np.arange(12)
-    assert pefourier.positions(ids + 2, config=roberta).verdict == "as expected"
-    assert pefourier.positions(ids, config=roberta).verdict == "table offset"
-    assert pefourier.positions(ids, config=opt).verdict == "as expected"
-    assert pefourier.positions(ids + 2, config=opt).verdict == "table offset"
-    assert pefourier.positions(np.arange(66) + 2, config=roberta).verdict == "beyond"
-    assert pefourier.positions(np.arange(64) + 2, config=roberta).verdict == "as expected"
-    assert pefourier.positions(np.arange(65), config=opt).verdict == "beyond"
-    assert pefourier.positions(np.arange(4097), config=llama).verdict == "beyond"
-    bloom = pefourier.positions(np.arange(5000), config=config("bloom"))
-    assert bloom.verdict == "as expected"
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_has_its_verdict_and_causes(case, config):
+    ids, given, verdict, causes, codes, is_fine = case
+    if "config" in given:
+        given = given | {"config": config(given["config"])}
+    found = pefourier.positions(np.array(ids), **given)
+    assert found.verdict == verdict
+    assert [c["code"] for row in found.rows for c in row.causes] == causes.split()
+    assert [f.code for f in found.findings] == codes.split()
+    assert found.is_fine() == is_fine
+    assert found.is_fine(strict=True) == (is_fine and not causes)
 
 
-def test_scores_of_rotations_change_with_lags_alone(config):
-    llama = config("llama")
+@pytest.mark.parametrize("code", ["gap", "repeated", "exchanged", "wrong", "restarted", "reversed"])
+def test_scores_change_most_at_the_worst_of_all_pairs(code, config):
+    rng, path = np.random.default_rng(7), config("llama")
     omega = 5e5 ** (-np.arange(0, 32, 2) / 32)
-    offset = pefourier.positions(np.arange(20) + 7, config=llama)
-    assert (offset.verdict, offset.consequence.scores_change) == ("offset", False)
-    gap = pefourier.positions(np.r_[:8, 12:20], config=llama)
-    lags = np.arange(1, 16)
-    change = np.cos(np.outer(lags + 4, omega)).mean(1) - np.cos(np.outer(lags, omega)).mean(1)
-    assert gap.consequence.scores_change
-    assert (
-        0.8 * abs(change[:8]).max() <= gap.consequence.largest_change <= abs(change).max() + 1e-12
-    )
+    for _ in range(5):
+        n = int(rng.integers(16, 60))
+        ids = np.array(APPLIED[code](list(range(n)), **drawn(code, rng, n)))
+        consequence = pefourier.positions([ids], attention_mask=[[2] * n], config=path).consequence
+        query, key = np.tril_indices(n, -1)
+        waves = [
+            np.exp(1j * np.outer(x[query] - x[key], omega)).mean(1) for x in (ids, np.arange(n))
+        ]
+        change = np.abs(getattr(waves[0] - waves[1], "imag" if code == "reversed" else "real"))
+        assert consequence.largest_change == pytest.approx(change.max(), rel=1e-9)
+        assert consequence.scores_change
+
+
+def test_added_vectors_change_with_every_id(config):
     assert pefourier.positions(np.arange(20) + 7, config="sinusoidal").consequence.scores_change
-    assert pefourier.positions(np.r_[:4, :4], config=llama).consequence.scores_change is None
+    gone = pefourier.positions(np.arange(65), config=config("gpt2")).consequence
+    assert (gone.scores_change, gone.largest_change) == (True, None)
+    packed = pefourier.positions(np.r_[:4, :4], config=config("llama"))
+    assert packed.consequence.scores_change is None
+
+
+def test_a_dump_beside_ids_documents_or_a_mask_is_judged_by_them(config):
+    path, omega = config("llama"), 5e5 ** (-np.arange(0, 32, 2) / 32)
+    angles = np.tile(np.outer(np.arange(24), omega), 2)[None]
+    waves = {"cos": np.cos(angles).astype("f4"), "sin": np.sin(angles).astype("f4")}
+    for beside in (
+        {"position_ids": [[*range(10), *range(14)]]},
+        {"cu_seqlens": [0, 10, 24]},
+        {"attention_mask": [[1] * 10 + [2] * 14]},
+    ):
+        found = pefourier.positions({**waves, **beside}, config=path)
+        assert (found.verdict, found.bad[0].causes[0]["by"]) == ("not restarted", 10)
+        assert found.is_fine()
+    with pytest.raises(PefourierError, match="not cosines"):
+        pefourier.positions(angles[0] + 0.5, config=path)
+
+
+def test_sizes_are_refused_by_headers(folder, run):
+    with (folder / "ids.npy").open("wb") as file:
+        header = {"descr": "<i8", "fortran_order": False, "shape": (2**28,)}
+        np.lib.format.write_array_header_2_0(file, header)
+        file.truncate(file.tell() + 2**31)
+    np.savez_compressed(folder / "ids.npz", position_ids=np.zeros((2**13, 2**14), "i1"))
+    for name in ("ids.npy", "ids.npz"):
+        done = run("positions", folder / name)
+        assert (done.status, "limit" in done.err) == (2, True)
 
 
 def test_masks_are_read():
@@ -264,10 +321,3 @@ def test_ids_are_never_vectors(folder, run):
             done = run(command, str(folder / name))
             assert done.status == 2
             assert "pefourier positions" in done.err
-
-
-def test_local_ids_change_scores_with_the_tokens_of_other_ranks(config):
-    for shard in ("every", "block", "zigzag"):
-        local = pefourier.positions(np.arange(8), config=config("llama"), rank="1/4", shard=shard)
-        assert local.consequence.scores_change
-        assert local.consequence.largest_change > 0.01
