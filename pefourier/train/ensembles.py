@@ -21,12 +21,21 @@ from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import REMARKS, Task
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
-from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_VECTORS, Options, seeds_of
+from pefourier.train.options import (
+    BESIDE,
+    FIND,
+    LEAST_D,
+    ORDER_FREE,
+    WITHOUT_VECTORS,
+    Options,
+    seeds_of,
+)
 from pefourier.train.program import AT_ONCE, batch_and_steps, device_memory
 from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
+from pefourier.train.statistics import chance_of, units_needed
 from pefourier.train.store import NOT_NUMBERS, Key, Store, store_of
 from pefourier.version import __version__
-from pefourier.writing.text import fill, first_few, join
+from pefourier.writing.text import agreeing, fill, first_few, join
 
 FEW = 10  # examples of a class
 # acts that cost more than adding or rotating
@@ -36,6 +45,9 @@ STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
 MOST_PROCESSES = 8  # started by default: each holds the data
 WORTH = 4 * 10**6  # tokens of training windows: with fewer, starting processes takes longer
+SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
+RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
+GRID = [i / 100 for i in range(1, 101)]  # differences in F1
 RULES = {  # that the numbers depend on and that differed in an earlier version
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "
     "then least loss",
@@ -250,6 +262,34 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     return ensembles
 
 
+def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
+    """Find the smallest detectable difference in F1, and name its units: folds, or runs of one."""
+    numbers = range(len(task.folds))
+    facts = [facts_of_fold(task, number) | {"fold": number} for number in numbers]
+    several = len(facts) > 1
+    units = len(facts) if several else seeds
+    tested = np.concatenate([task.labels[fold.test] for fold in task.folds])
+    counts = np.bincount(tested, minlength=len(task.classes))
+    mistakes = (1 - RIGHT) * counts / max(len(counts) - 1, 1)  # spread over the other classes
+    table = np.diag(RIGHT * counts - mistakes) + mistakes[:, None]
+    chance = chance_of(facts, {"planned": table}, np.arange(units) * several)
+    pair = ("planned", "planned")
+    found = (f for f in GRID if (units_needed(SPREAD, f, chance, pair) or np.inf) <= units)
+    one, more = ("fold", "folds") if several else ("run", "runs")
+    return next(found, None), f"{units} {agreeing(units, one, more)}"
+
+
+def shortage(task: Task, options: Options) -> str:
+    """Sentence if a difference of --find may not be detected, before anything is trained."""
+    found, units = find_difference(task, options.seeds)
+    find = options.find or FIND
+    if found is not None and found <= find:
+        return ""
+    least = "no difference" if found is None else f"differences of {found} or more, not of {find:g}"
+    more = "--resamples or more series" if len(task.folds) > 1 or not task.own_names else "--seeds"
+    return f"{task.name}: The answer can be TOO FEW: {units} detect {least}; use {more}, or --find"
+
+
 def parameters(resolved: ResolvedTask) -> dict[str, dict[str, Any]]:
     """All parameters of each arm's encoding with defaults, and whether tokens share a vector."""
     params: dict[str, dict[str, Any]] = {}
@@ -320,6 +360,7 @@ class Experiment:
     def remarks(self) -> list[str]:
         """All remarks before training, without repetition."""
         lines = [line for entry in self.resolved for line in list_remarks(entry)]
+        lines += filter(None, (shortage(entry.task, self.options) for entry in self.resolved))
         return list(dict.fromkeys(lines))
 
     @property

@@ -19,6 +19,10 @@ LEAST_D = 32  # default dimension of the model, for windows of few tokens
 LOOK = 25  # minimum of steps between two looks at validation windows
 LEVEL = 0.05  # Holm-adjusted p below this is significant
 FIND = 0.1  # default difference in F1 to detect
+USUAL = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)  # encodings of built-in tasks
+FOR_OWN = ("none", "sinusoidal", "dft", "rope")  # by default for a user's data
+WITHOUT_TIMES = ("dft", "onehot")  # of these
+MINUTES, MOST_TOKENS = 10, 64  # by default for a user's data
 FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short flag
 HEADINGS = {  # of help, each by the first option below it
     "dataset": "Data",
@@ -90,8 +94,11 @@ class Options:
     ] = ()
     test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
     encoding: Annotated[
-        tuple[str, ...], "SPEC", "Encoding, SPEC@rms=SIZE to scale it, or order-free. Repeatable."
-    ] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
+        tuple[str, ...],
+        "SPEC",
+        "Encoding, SPEC@rms=SIZE to scale it, or order-free. Repeatable (default for your own "
+        f"data: {', '.join(FOR_OWN)}).",
+    ] = USUAL
     beside: Annotated[
         tuple[str, ...], "METHOD", "Another method: trees (boosted) or minirocket. Repeatable."
     ] = ()
@@ -103,6 +110,12 @@ class Options:
     learn: Annotated[bool, "Also train fixed vectors, and the frequencies of rotations."] = False
     find: Annotated[
         float | None, f"Difference in F1 to be detected with 80% power (default: {FIND})."
+    ] = None
+    minutes: Annotated[
+        float | None,
+        "Time of the whole comparison, which chooses --seeds and --steps; runs then have no "
+        f"patience (default for your own data: {MINUTES}, unless --seeds, --steps or --epochs is "
+        "given).",
     ] = None
     steps: Annotated[
         int | None, f"Limit of weight updates (default: {STEPS}, or {EPOCHS} epochs if more)."
@@ -128,7 +141,11 @@ class Options:
     layers: Annotated[int, "Attention layers."] = 1
     ffn: Annotated[int | None, "Width of the feed-forward layer (default: twice --d)."] = None
     patch: Annotated[int, "Rows per token."] = 1
-    tokens: Annotated[int | None, "Limit of tokens per window; sets --patch by dataset."] = None
+    tokens: Annotated[
+        int | None,
+        "Limit of tokens per window; sets --patch by dataset (default for your own data: "
+        f"{MOST_TOKENS}).",
+    ] = None
     inject: Annotated[Inject, "How vectors enter: added to input or concatenated."] = "add"
     positions: Annotated[Positions, "What is encoded: token numbers or token times."] = "index"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"

@@ -38,6 +38,7 @@ AT_RMS = "@rms="
 MOST_STEPS = 10**9
 MOST_EPOCHS = 1_000_000
 MOST_DROPPED = 0.95
+MOST_MINUTES = 10_000
 MOST_CHOICES = 64
 # Tables that begin at 0.02 hardly change at the rate of the rest. Ten times that rate raises F1 on
 # windows of 24 rows (five seeds): `learned` on order from 0.66 to 0.97, t5 from 0.990 to 0.997
@@ -228,6 +229,14 @@ def check_options(options: Options) -> None:
     if options.plot is not None:
         check_suffix(options.plot, (".png", ".pdf", ".svg"))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
+    if options.minutes is not None and not 0.1 <= options.minutes <= MOST_MINUTES:
+        raise PefourierError(
+            f"--minutes must be from 0.1 to {MOST_MINUTES}, got {options.minutes:g}"
+        )
+    if options.minutes is not None and (
+        options.steps or options.epochs or options.seeds != Options.seeds
+    ):
+        raise PefourierError("--minutes chooses --seeds and --steps; omit those, or --epochs")
     if options.find is not None and not 1e-6 <= options.find <= 1:
         raise PefourierError(f"--find must be from 1e-06 to 1, got {options.find}")
     scaled = [name for name in options.encoding if AT_RMS in name and options.save_models]

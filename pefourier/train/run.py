@@ -7,10 +7,21 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train.options import Options, flag_of
+from pefourier.train.options import (
+    FOR_OWN,
+    MINUTES,
+    MOST_TOKENS,
+    PUBLISHED,
+    SYNTHETIC,
+    USUAL,
+    WITHOUT_TIMES,
+    Options,
+    flag_of,
+)
 from pefourier.train.request import check_options, name_once, without_new_folders
 from pefourier.train.store import (
     NOT_NUMBERS,
@@ -39,6 +50,7 @@ def run_comparison(
     Only one rank returns the answer. `deliver` receives it before the summary files are written,
     which a full disk may prevent. `note` receives messages during training, one line at a time.
     """
+    began = monotonic()
     options = settle_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train import ensembles, work
 
@@ -47,6 +59,11 @@ def run_comparison(
     note = None if rank else note
     with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
         whole = ensembles.resolve(options, rank, count)
+        if options.minutes is not None:
+            from pefourier.train.plan import fit_into_minutes
+
+            whole = fit_into_minutes(whole, began, note)
+            options = whole.options
         processes = ensembles.count_processes(whole, count)
         if processes > 1:
             start = partial(work.start_rank, replace(options, processes=None))
@@ -67,7 +84,7 @@ def settle_options(options: Options) -> Options:
     options, out = name_once(options), options.out
     file = Path(out) / "config.json" if out is not None else None
     if not options.resume or file is None or not file.is_file():
-        return options
+        return with_defaults(options)
     old = stored_options(read_configuration(file))
     default = name_once(Options())
     for name in (field.name for field in fields(Options)):
@@ -81,6 +98,28 @@ def settle_options(options: Options) -> Options:
     resumed = replace(old, **here)
     check_options(resumed)
     return resumed
+
+
+def with_defaults(options: Options) -> Options:
+    """Choose the defaults of a user's data, and of measured times, in place of the usual ones.
+
+    >>> with_defaults(Options(dataset=("valve.csv",), positions="time")).encoding
+    ('none', 'sinusoidal', 'rope')
+    >>> with_defaults(Options(dataset=("valve.csv",), steps=500)).tokens
+    64
+    """
+    names = {name.partition(":")[0] for name in options.dataset}
+    own = not names & {*SYNTHETIC, *PUBLISHED, "uea"}
+    if options.encoding == USUAL:
+        chosen = FOR_OWN if own else USUAL
+        drop = WITHOUT_TIMES if options.positions == "time" else ()
+        options = replace(options, encoding=tuple(e for e in chosen if e not in drop))
+    if own and options.tokens is None and options.patch == Options.patch:
+        options = replace(options, tokens=MOST_TOKENS)
+    budget = options.steps, options.epochs, options.minutes, options.resamples, options.resume
+    if own and not any(budget) and options.seeds == Options.seeds and read_rank()[1] == 1:
+        options = replace(options, minutes=MINUTES)
+    return options
 
 
 @contextmanager

@@ -313,7 +313,7 @@ def test_an_encoding_whose_vectors_collide_is_not_compared():
 
 def test_positions_that_do_not_help_are_stated_only_where_intervals_are_narrow():
     swing = np.array([0.01, -0.01, 0.01, -0.01, 0.01])
-    for gain, spread, expected in ((0.01, 1, True), (0.2, 1, False), (0.01, 30, False)):
+    for gain, spread, expected in ((0.01, 1, True), (0.2, 1, False), (0.01, 20, False)):
         runs = {"none": 0.7 - swing, "dft": 0.7 + gain + spread * swing}
         chance = Chance(np.zeros(5), windows=5000)
         assert decision.decide(runs, {}, chance, 0.1, {}).no_gain == expected
