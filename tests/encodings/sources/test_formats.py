@@ -250,12 +250,3 @@ def test_a_full_disk(suffix):
     Path("x" + suffix).symlink_to("/dev/full")
     with pytest.raises(PefourierError, match="No space left on device"):
         write_table("x" + suffix, np.zeros((300, 300)))
-
-
-@pytest.mark.parametrize("blanks", [0, 64, 800])
-@pytest.mark.parametrize("old", [b"5", b"5L"])
-def test_a_header_may_have_blanks_and_numbers_of_python_2(blanks, old):
-    header = HEADER.replace(b"(5", blanks * b" " + b"(" + old)
-    for version, width in ((b"\1\0", 2), (b"\2\0", 4)):
-        put("x.npy", npy_bytes(header, TABLE.tobytes(), version, width))
-        np.testing.assert_array_equal(read_table("x.npy")[0], TABLE)

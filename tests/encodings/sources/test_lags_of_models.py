@@ -89,22 +89,13 @@ CONFORMER = {"model_type": "wav2vec2-conformer"}
 DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, **RELATIVE}
 REFUSED = [
     ({"model_type": "xlnet", "bi_data": True}, "bi_data"),
-    ({"model_type": "xlnet", "attn_type": "both"}, "bi or uni"),
     ({**CONFORMER, "position_embeddings_type": "rotary"}, "before W_q and W_k"),
-    ({**CONFORMER, "position_embeddings_type": None}, "no positional encoding"),
-    ({**CONFORMER, "position_embeddings_type": "alibi"}, "relative, rotary, relative_key or null"),
-    ({"model_type": "wav2vec2-bert"}, "trained biases or vectors"),
     ({"model_type": "seamless_m4t"}, "CONFIG#speech_encoder"),
-    ({"model_type": "seamless_m4t_v2"}, "trained vectors by distance"),
     ({"model_type": "cohere_asr"}, "CONFIG#encoder_config"),
-    ({"model_type": "funnel"}, "relative sinusoids"),
     ({"model_type": "gemma4_audio", "attention_context_right": 2}, "attention_context_right"),
     ({"model_type": "gemma4_audio", "attention_chunk_size": 24}, "12 or 13"),
-    ({"model_type": "gemma3n_audio", "conf_attention_context_right": 1}, "later keys"),
     ({**DEBERTA, "pos_att_type": "p2c"}, "c2p|p2c or c2p"),
-    ({**DEBERTA, "pos_att_type": "c2c"}, "c2p|p2c or c2p"),
     ({**DEBERTA, "pos_att_type": None}, "no table, rotation or bias"),
-    ({**DEBERTA, "relative_attention": False}, "no table, rotation or bias"),
     ({**DEBERTA, "position_buckets": 2048}, "max_distance above 1025"),
 ]
 

@@ -194,44 +194,6 @@ def test_a_spec_that_names_a_part_of_a_config_reports_that_part(config):
     assert load(f"{path}#sliding_attention", length=3).params["rho"] == 1e4
 
 
-V4 = {
-    **{"model_type": "deepseek_v4", "hidden_size": 64, "num_attention_heads": 2, "head_dim": 512},
-    **{"num_hidden_layers": 5, "compress_ratios": [0, 0, 4, 128, 4], "qk_rope_head_dim": 64},
-    **{"rope_theta": 10000.0, "compress_rope_theta": 160000.0, "max_position_embeddings": 65536},
-}
-V4_YARN = {"factor": 16.0, "original_max_position_embeddings": 4096, "beta_fast": 32.0}
-
-
-@pytest.mark.parametrize(
-    "scaling",
-    [
-        {"type": "yarn", **V4_YARN},
-        {"rope_type": "yarn", **V4_YARN},
-        {"rope_type": "yarn", **V4_YARN, "attention_factor": 1.25},
-        None,
-    ],
-)
-def test_deepseek_v4_rotates_as_its_own_module(scaling, config):
-    """Layers of ratio 0 use the plain rotation, and the factor is 1 unless the config sets it."""
-    from transformers.models.deepseek_v4 import configuration_deepseek_v4, modeling_deepseek_v4
-
-    values = V4 | ({"rope_scaling": scaling} if scaling else {})
-    path = config(values)
-    own = configuration_deepseek_v4.DeepseekV4Config(**values)
-    module = modeling_deepseek_v4.DeepseekV4RotaryEmbedding(own)
-    part_of = {"sliding_attention": "main"}
-    parts = [part_of.get(kind, "compress") for kind in own.layer_types]
-    assert parts == ["main"] * 2 + ["compress"] * 3
-    found = open_model(path).layers
-    assert {i: run.part for run in found for i in run.index} == dict(enumerate(parts))
-    assert [(run.part, run.window) for run in found] == [("main", 128), ("compress", None)]
-    for part in ("main", "compress"):
-        enc = load(f"{path}#{part}", 100)
-        assert enc.params["attention_factor"] == getattr(module, f"{part}_attention_scaling")
-        wanted = getattr(module, f"{part}_inv_freq").numpy()
-        np.testing.assert_allclose(enc.measure.frequencies, wanted, rtol=2e-6)
-
-
 RECORDED = json.loads(record_layers.FILE.read_text())
 TRIED = {kind: rows for kind, rows in RECORDED.items() if "R" in (rows[0][1] or "")}
 UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; only timm builds these two

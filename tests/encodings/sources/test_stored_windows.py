@@ -123,16 +123,6 @@ def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
     np.testing.assert_allclose(resized.table[6:], wider[:, 0], atol=1e-6)  # query 0 … 6, key 0
 
 
-def test_a_spectrogram_lies_on_its_mels_and_frames(tmp_path):
-    own = {"num_mel_bins": 32, "max_length": 64, "patch_size": 8, "frequency_stride": 6}
-    config = transformers.ASTConfig(**SMALL, **own, time_stride=5, num_hidden_layers=1)
-    model = transformers.ASTModel(config)
-    enc = load(saved(tmp_path, model, "position_embeddings"))
-    assert (enc.domain.grid, enc.domain.prefix) == (model.embeddings.get_shape(config), 2)
-    stored = model.embeddings.position_embeddings[0].detach().numpy()
-    np.testing.assert_array_equal(enc.table(), stored)
-
-
 def test_videos_have_the_tables_of_transformers(tmp_path):
     own = {"image_size": 16, "num_frames": 6, "num_hidden_layers": 1, **SMALL}
     mae = transformers.VideoMAEModel(transformers.VideoMAEConfig(patch_size=8, **own))

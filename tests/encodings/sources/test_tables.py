@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import struct
 import subprocess
 import sys
@@ -18,11 +17,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
-from stored import HEADER, TABLE, npy_bytes, put, refused, safetensors
+from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import encoding, load
 from pefourier.encodings.sources import formats, tables
-from pefourier.encodings.sources.formats import Stored
 from pefourier.encodings.sources.tables import open_arrays, read_numbers, read_table, write_table
 from pefourier.errors import PefourierError
 
@@ -99,19 +97,6 @@ def test_which_array_is_meant():
     torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
     reported = refused("x.pt")
     assert [f"'{i}'" in reported for i in range(12)] == [True] * 10 + [False] * 2
-
-
-@pytest.mark.parametrize(
-    "name", ["wpe.weight", "embeddings.position_embeddings.weight", "pos_embed", "pos_encoding.pe"]
-)
-def test_the_only_table_named_as_positions_is_read(run, name):
-    arrays = {name: TABLE, "wte.weight": np.ones((7, 3))}
-    np.savez("x.npz", **arrays)
-    for command in ("check-faithful", "spectrum"):
-        (found,) = run(command, "x.npz", "--json").results
-        assert (found["params"]["length"], found["params"]["array"]) == (5, name)
-    np.savez("x.npz", **arrays, **{f"decoder.{name}": TABLE})
-    assert run("check-faithful", "x.npz").status == 2
 
 
 @pytest.mark.usefixtures("folder")
@@ -269,39 +254,6 @@ def test_a_file_whose_name_has_the_sign_of_an_array():
             load(spec)
 
 
-def test_a_mapped_table_survives_being_overwritten():
-    write_table("x.npy", TABLE)
-    table, _ = read_table("x.npy")
-    write_table("x.npy", table[:2])
-    np.testing.assert_array_equal(table, TABLE)
-
-
-NOT_PLAIN = {"O": "object", "M8[s]": "datetime64[s]", "c16": "complex128", "i4,f8": "void96"}
-
-
-@pytest.mark.parametrize(("descr", "kind"), NOT_PLAIN.items())
-@pytest.mark.parametrize("text", [False, True])
-def test_unsupported_types_are_refused(descr, kind, text):
-    def untouched():
-        raise AssertionError("the array was read before it was looked at")
-
-    stored = Stored((3,), np.dtype(descr).name, 8, 24, untouched, untouched)
-    with pytest.raises(PefourierError, match=re.escape(kind)):
-        stored.load("x", "a", text=text, mapping=True)
-
-
-def test_text_of_a_fixed_width_is_for_labels_alone():
-    np.savez(
-        "x.npz", y=np.array(["a", "bc"]), z=np.array([b"a", b"b"]), swapped=np.array(["é"], ">U1")
-    )
-    with open_arrays("x.npz") as file:
-        assert file.load("y", text=True).tolist() == ["a", "bc"]
-        assert file.load("z", text=True).tolist() == [b"a", b"b"]
-        assert file.load("swapped", text=True).tolist() == ["é"]
-        with pytest.raises(PefourierError, match="str64"):
-            file.load("y")
-
-
 @pytest.mark.parametrize("code", [0x110000, 2**31, 0xD800, 0xDFFF])
 def test_text_is_unicode(code):
     """Text with surrogates is refused, where numpy raises a SystemError."""
@@ -323,12 +275,6 @@ def test_a_row_of_numbers_is_no_longer_than_positions_may_be():
     np.lib.format.open_memmap("x.npy", "w+", np.float32, (2**26 + 1,)).flush()
     with pytest.raises(PefourierError, match=f" {2**29 + 8}"):
         read_numbers("x.npy")
-
-
-def test_a_list_without_numbers_is_refused(folder):
-    safetensors(folder / "x.safetensors", {"x": np.zeros(0)})
-    with pytest.raises(PefourierError, match=r"x\.safetensors"):
-        read_numbers("x.safetensors")
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
@@ -373,11 +319,3 @@ def test_a_file_that_becomes_shorter_is_stated(monkeypatch):
     monkeypatch.setattr(np, "array", lambda _part: os.truncate("x.npy", 999))  # meanwhile
     with pytest.raises(PefourierError, match=SHORTER):
         enc.table()
-
-
-@pytest.mark.usefixtures("everything_is_large")
-def test_tensors_of_a_mapped_file_are_copied():
-    torch.save({"a": torch.from_numpy(LARGE)}, "x.pt")
-    table, _ = read_table("x.pt")
-    os.truncate("x.pt", 0)
-    np.testing.assert_array_equal(table, LARGE)

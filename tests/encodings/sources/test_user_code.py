@@ -577,23 +577,6 @@ def test_a_rotation_of_a_fixed_number_of_tokens_is_read():
     np.testing.assert_allclose(angle, folded, atol=1e-5)
 
 
-def test_code_of_a_config_is_the_config(config):
-    """Source code that rotates half of a head by neighbours (GLM) equals its config."""
-    values = {"model_type": "glm4", "head_dim": 32, "partial_rotary_factor": 0.5}
-    path = config(values | {"max_position_embeddings": 64, "rope_theta": 1e4})
-
-    def rotate(q, k):
-        return tuple(
-            torch.cat([neighbours(x[..., :16], of(x[..., :16])), x[..., 16:]], -1) for x in (q, k)
-        )
-
-    found = pefourier.compare(path, rotate)
-    code = found.encodings[1]
-    assert (code.dim, code.params["d"], code.params["rotated"]) == (16, 32, 16)
-    assert (found.verdict, found.same, found.operator.relation) == ("the same", True, "same")
-    assert pefourier.compare(rotate, "rope:partial=0.5,layout=interleaved", d=32).same
-
-
 class Attention(torch.nn.Module):
     """Attention with random weights, whose output for constant input is constant."""
 
