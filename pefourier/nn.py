@@ -259,15 +259,16 @@ class Rotary(Tabled):
         position_ids: Tensor | None = None,
         offset: int = 0,
         *,
+        positions: Tensor | None = None,
         real_positions: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys (batch, heads, n, d); each keeps its type.
 
         Keys may have fewer heads. Positions are offset … offset + n - 1, or `position_ids` of
-        shape (n,) or (batch, n); configs with mrope_section also accept (3, batch, n): frames,
-        rows, columns. Positions are integers from 0 on, or any real numbers with `real_positions`.
-        An input (batch, n, heads, d) must be transposed; this cannot be detected without
-        position_ids.
+        shape (n,) or (batch, n), also passed as `positions`; configs with mrope_section also accept
+        (3, batch, n): frames, rows, columns. Positions are integers from 0 on, or any real numbers
+        with `real_positions`. An input (batch, n, heads, d) must be transposed; this cannot be
+        detected without position_ids.
         """
         for name, x in (("queries", q), ("keys", k)):
             fits = x.ndim == 4 and x.shape[-1] == self.d
@@ -278,18 +279,18 @@ class Rotary(Tabled):
                 f"{n} queries and {k.shape[2]} keys; rotate each with its positions, and transpose "
                 "(batch, n, heads, d) to (batch, heads, n, d)"
             )
-        if position_ids is not None and offset:
-            raise PefourierError("position_ids and offset exclude each other; pass one")
+        if bool(offset) + (position_ids is not None) + (positions is not None) > 1:
+            raise PefourierError("position_ids, positions and offset exclude each other; pass one")
+        ids = positions = position_ids if positions is None else positions
         if offset < 0 and self.rows is None and not real_positions:
             raise PefourierError(
                 f"offset must be at least 0, got {offset}; or pass real_positions=True"
             )
-        positions = position_ids
         if positions is None:
             if self.rows and self.grid and not offset:
                 check_fit(f"{n} tokens without position_ids", n, self.grid, self.prefix)
             positions = torch.arange(offset, offset + n, device=q.device)
-        if position_ids is not None or self.rows is not None:
+        if ids is not None or self.rows is not None:
             check_places(positions, self.rows, real=real_positions)
         if "axes" in self.tables and positions.shape == (3, q.shape[0], n):
             positions = positions[:, :, None]

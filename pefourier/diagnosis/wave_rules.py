@@ -24,6 +24,7 @@ from pefourier.diagnosis.wave_formulas import (
     float_blocks,
     frequencies,
     frequency_slack,
+    shortest,
     to_digits,
 )
 from pefourier.encodings.attention_decay import positions_below
@@ -286,13 +287,19 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
 
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
-    """Find positions divided by the frequencies: from 1 radian on, frequencies rise by pair."""
+    """Find positions divided by the frequencies, or multiplied so that frequencies exceed pi."""
     if facts.identified is not None:
         return
     omega = ladder_of(facts.table, facts.eps)
-    if len(omega) and abs(omega[0] - 1) < 1e-3 and np.median(omega) > np.pi:
-        base = (omega[-1] / omega[0]) ** (len(omega) / (len(omega) - 1))
-        yield finding("aliased-waves", rho=base, top=omega.max())
+    if not len(omega):
+        return
+    least, top = omega.min(), omega.max()
+    if abs(least - 1) < 1e-3 and np.median(omega) > np.pi:
+        yield finding(
+            "aliased-waves", rho=(top / least) ** (len(omega) / (len(omega) - 1)), top=top
+        )
+    elif omega[0] == top > np.pi:
+        yield finding("step", step=shortest(top, 8 * facts.eps))
 
 
 def unusual_base(facts: TableFacts, *, rotary: bool) -> Iterator[Finding]:

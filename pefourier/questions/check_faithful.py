@@ -78,8 +78,7 @@ class Faithfulness(Result):
         ),
         "distinct lags": Verdict("{r.all_distinct}, so attention can tell one lag from another."),
         "injective": Verdict(
-            "{r.all_distinct}, but the vectors span only {r.rank} of {r.length:,} dimensions, so a "
-            "linear layer cannot read all {r.points} back.",
+            "{r.all_distinct}, but {r.span}, so a linear layer cannot read all {r.points} back.",
         ),
         "separable": Verdict(
             "{r.all_distinct}. A linear layer can read back each coordinate, but not every point.",
@@ -173,6 +172,13 @@ class Faithfulness(Result):
         if self.length == 1:
             return f"There is a single {self.points.removesuffix('s')}"
         return f"All {self.length} {self.points} have distinct vectors"
+
+    @property
+    def span(self) -> str:
+        """How many dimensions the vectors span, fewer than there are rows."""
+        if self.rank < self.dimension:
+            return f"the vectors span only {self.rank} of {self.dimension} dimensions"
+        return f"{self.dimension} dimensions are fewer than {self.length:,} {self.points}"
 
     @property
     def amplification(self) -> str:
@@ -325,6 +331,8 @@ def check_faithful(
     if is_of_pairs(with_prefix):
         with_prefix, query = with_prefix.hardest_query()
     enc = without_prefix(with_prefix)
+    if isinstance(enc.domain, PlaceDomain):
+        enc.domain.check_distinct()
     inner = by_inner_products(enc)
     check_products(inner)
     check_formats(inner)

@@ -193,8 +193,9 @@ def fire(
     For queries beyond the threshold L, the divisor grows with the position of the query
     (progressive interpolation), and the input of f stays below 1 for keys before the query. For up
     to L + 1 positions, the bias depends on the lag alone, and all questions apply. For more,
-    check-faithful, compare, context and train apply. Public source code starts from c = 0.1 and
-    L = 256, half of its setting 512. The initial weights are uniform on ±1/√inputs.
+    check-faithful, compare, context and train apply. The paper's listing starts from c = 0.1 and
+    L = 512, trains c and a factor of L, and adds 1e-6 to the divisor, which is left out here;
+    public source code halves L. The initial weights are uniform on ±1/√inputs.
 
     Parameters
     ----------

@@ -62,6 +62,14 @@ class PlaceDomain(Domain):
         """
         return self.along_surface(np.linalg.norm(self.places(a) - self.places(b), axis=-1))
 
+    def check_distinct(self) -> None:
+        """Refuse a place that occurs twice, to micrometres on the globe."""
+        keys = (self.points(self.at) / EARTH).round(12) + 0.0 if self.unit else self.at
+        again = np.setdiff1d(self.x, np.unique(keys, axis=0, return_index=True)[1])
+        if len(again):
+            count, first = len(again), again[0]
+            raise PefourierError(f"remove duplicate places: {count}, the first in row {first}")
+
     def beyond(self, distance: float, bearing: float, at: Floats) -> Floats:
         """Places at a distance from places (m, 2), in the direction of a bearing in radians."""
         if not self.unit:
@@ -74,7 +82,7 @@ class PlaceDomain(Domain):
 
 
 def place_domain(places: ArrayLike, unit: str) -> PlaceDomain:
-    """Domain of places (n, 2); refuse places off the globe, and a place that occurs twice."""
+    """Domain of places (n, 2); refuse places off the globe."""
     at = np.atleast_2d(np.asarray(places, dtype=float))  # a file of one place has one axis
     names = "longitude (-180 … 360) and latitude (-90 … 90 degrees)" if unit else "x and y"
     if at.ndim != 2 or at.shape[1] != 2:
@@ -83,12 +91,7 @@ def place_domain(places: ArrayLike, unit: str) -> PlaceDomain:
     wrong = np.flatnonzero(~(np.abs(at - middle) <= reach).all(axis=1))
     if len(wrong):
         raise PefourierError(f"a place must be {names}; row {wrong[0]} is {at[wrong[0]].tolist()}")
-    domain = PlaceDomain("place", np.arange(len(at)), at=at, unit=unit)
-    keys = (domain.points(at) / EARTH).round(12) + 0.0 if unit else at  # equal to micrometres
-    again = np.setdiff1d(domain.x, np.unique(keys, axis=0, return_index=True)[1])
-    if len(again):
-        raise PefourierError(f"remove duplicate places: {len(again)}, the first in row {again[0]}")
-    return domain
+    return PlaceDomain("place", np.arange(len(at)), at=at, unit=unit)
 
 
 def placed(name: str, d: int, vectors: Vectors, length: int, places: Floats | None) -> Encoding:

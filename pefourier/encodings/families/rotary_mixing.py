@@ -39,7 +39,10 @@ def fope(
         L, the context length in training: 512 or 1024 in the authors' configs.
     gain : float
         Gain of the random numbers: 0.3, 0.4 and 0.6 in the authors' models of 60 million, 180
-        million and 1.2 billion parameters. Their standard deviation is gain/√m for m pairs.
+        million and 1.2 billion parameters. Here their standard deviation is gain/√m for m pairs.
+        The authors' listing draws (heads, in, out) numbers at once, of standard deviation
+        gain·√(2/((in + heads)·out)), keeps min(in, d/4) of the sums, divides them by the sums of
+        their columns, and fills the other cosines and sines with 1.
     seed : int
         Seed of the random numbers; the same seed gives the same vectors on every machine.
 
