@@ -46,19 +46,30 @@ def train(
         "Show what would be trained, for how long, on which windows, and what differences it "
         "could detect; train and write nothing.",
     ] = False,
+    scores: Annotated[
+        str | None,
+        Option(metavar="FILE.csv"),
+        "Compare scores of your own runs instead of training: columns encoding and score, and "
+        "dataset, seed or fold.",
+    ] = None,
 ) -> None:
     """Compare encodings by training classifiers.
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and
     reports which differences are significant. It classifies windows or whole series; forecasting
-    and regression are not supported. Without options it takes under two minutes. For the same
-    statistics of your own scores, see 'pefourier explain own scores'.
+    and regression are not supported. Without options it takes under two minutes. With --scores it
+    compares the scores of your own runs in the same way.
 
     \b
     Example:
     pefourier train --dataset smd --data data
     """
     print_results = None if output.quiet else note
+    if scores is not None:
+        from pefourier.train.own_scores import scores_page
+
+        output.print(scores_page(scores, options.find))
+        return
     if plan:
         from pefourier.train.plan import plan_page, plan_training
 

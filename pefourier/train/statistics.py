@@ -111,6 +111,8 @@ def chance_of(
     Folds that test windows repeatedly are resamples, each of which uses all windows. Training
     windows may overlap, so the ratio is at least that of five folds.
     """
+    if not confusions:  # scores from elsewhere, of as many folds as there are
+        return Chance(folds, max(TEST_TO_TRAIN, 1 / max(len(np.unique(folds)) - 1, 1)))
     tested = sum({row["fold"]: row["windows"] for row in rows}.values())
     whole = max(row["windows"] + row["trained"] for row in rows)
     are_redrawn = tested >= REDRAWN * whole

@@ -115,6 +115,8 @@ class DatasetSummary(Decision):
         With a positive class of share p, it predicts that class, with F1 2p / (1 + p). Otherwise it
         predicts the most common of K classes, and scores are means over classes.
         """
+        if not self.confusion:  # of scores from elsewhere
+            return {}
         counts = np.sum(next(iter(self.confusion.values())), axis=1).tolist()
         positive = self.positive is not None
         k = 1 if positive else len(counts)
@@ -235,11 +237,15 @@ def summarize_dataset(
     facts, folds = facts_of_runs(rows), np.array([fold for _, fold in runs])
     leaky, cut = facts["leaky"], facts["cut_short"]
     paired = rows_by("encoding", (r for r in rows if (r["seed"], r["fold"]) in runs))
-    confusions = {e: np.sum([row["confusion"] for row in of], axis=0) for e, of in paired.items()}
-    samples = {m: {e: s[m] for e, s in values.items()} for m in ("f1", "auprc")}
+    confusions = {}
+    if "confusion" in rows[0]:
+        confusions = {e: np.sum([r["confusion"] for r in of], axis=0) for e, of in paired.items()}
+    samples = {m: {e: s[m] for e, s in values.items() if m in s} for m in ("f1", "auprc")}
     chance, pairs = chance_of(rows, confusions, folds), references.items()
     differences, auprc = (
         dict(zip(references, statistics.compare_pairs(f, pairs, chance, find), strict=True))
+        if f
+        else {}
         for f in samples.values()
     )
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
@@ -286,7 +292,7 @@ def facts_of_runs(rows: Rows) -> dict[str, Any]:
     first = {e: sum(r["step"] == 0 for r in of) for e, of in steps.items()}
     last = {e: sum(map(keeps_last, of)) for e, of in steps.items()}
     return {
-        **{key: row[key] for key in ("dataset", "split", "leaky", "length")},
+        **{key: row.get(key, 0) for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
         "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
         "diverged": {e: count for e, count in first.items() if count},
@@ -342,7 +348,7 @@ def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, 
     runs = sorted(r for r in keys if all(paired_run(e, r) in of_run for e, of_run in arms.items()))
     pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in arms}
     return runs, {
-        e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES}
+        e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES if m in rows[0]}
         for e, of_run in arms.items()
     }
 

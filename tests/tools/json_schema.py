@@ -101,12 +101,15 @@ PLAINLY = {  # records without a dataclass
         **{"difference": {"type": ["object", "null"]}, **OF_REPORTS},
     },
 }
+PLAINLY["scores"] = {"dataset": TEXT, "seeds": WHOLE, "folds": WHOLE, "score": OBJECT}
+PLAINLY["scores"] |= {"difference": {"type": ["object", "null"]}, **OF_REPORTS}
 AT_TIMES = {  # optional fields of such records
     "list": "conventions",
     "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
-    "dataset_verdict confusion chosen terms diverged last_kept budget cut_short "
+    "dataset_verdict confusion chosen diverged last_kept budget cut_short "
     "average_rank left_out",
+    "scores": "dataset_verdict best average_rank left_out",
 }
 SAYING = (Result, Claim)  # types whose records have a verdict
 NAMELESS = ("explain", "plan")  # commands whose records have no encoding

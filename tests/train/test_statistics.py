@@ -1,7 +1,6 @@
 """Tests, intervals and ranks equal their definitions."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import simulate_tests as simulation
 from scipy import stats
 
 from pefourier.errors import PefourierError
-from pefourier.report.terms import find_terms, read_terms
 from pefourier.train import statistics
 from pefourier.train.statistics import Chance, chance_of, window_variance
 
@@ -20,18 +18,6 @@ def differences(runs, references, chance):
     """Return the difference of each encoding from its reference."""
     found = statistics.compare_pairs(runs, references.items(), chance)
     return dict(zip(references, found, strict=True))
-
-
-def test_the_call_that_explain_names_for_own_scores_works(rng):
-    text = find_terms("own scores", read_terms())[0].meaning
-    call = re.search(r"(compare_pairs\(.*?\(folds\)\))", text)[1]
-    names = {
-        "a": rng.uniform(size=8),
-        "b": rng.uniform(size=8),
-        "folds": np.repeat([0, 1, 2, 3], 2),
-    }
-    (d,) = eval(call, {"compare_pairs": statistics.compare_pairs, "Chance": Chance} | names)
-    assert d.mean == pytest.approx((names["b"] - names["a"]).mean())
 
 
 def test_holm_and_differences_are_their_definitions():
