@@ -139,10 +139,10 @@ def arrays_by_role(
         if len(present) > 1:
             present = [name for name in present if last_part(name) == role] or present
         if present:
-            roles[role] = np.asarray(arrays[present[0]])
+            roles[role] = np.atleast_1d(arrays[present[0]])
             used.add(present[0])
     if "position_ids" not in roles and len(arrays) == 1:
-        roles = {"position_ids": np.asarray(*arrays.values())}
+        roles = {"position_ids": np.atleast_1d(*arrays.values())}
         used = set(arrays)
     if "position_ids" not in roles:
         looked_for = ", ".join(NAMES["position_ids"])
@@ -255,7 +255,7 @@ def cached_tokens(
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Return tokens and padding in the cache of each row, and the mask of the other tokens."""
     rows, tokens = shape
-    width = 0 if mask is None or mask.size % rows or mask.size < rows else mask.shape[-1]
+    width = 0 if mask is None or mask.size != rows * mask.shape[-1] else mask.shape[-1]
     if "cache_position" in roles:
         places = as_ids(roles["cache_position"], "cache_position").ravel()
         past = int(places[0]) if past is None else past
@@ -269,7 +269,7 @@ def cached_tokens(
     if past is None:
         return None, None, mask
     known = np.full(rows, past)
-    if mask is None or width == tokens:
+    if mask is None or width in (0, tokens):
         return known, np.zeros_like(known), mask
     if width < past + tokens or (width > past + tokens and "cache_position" not in roles):
         raise PefourierError(

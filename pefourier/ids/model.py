@@ -110,16 +110,14 @@ class Model:
 
     def change_of_vectors(self, ids: np.ndarray, due: np.ndarray) -> Consequence:
         """Return the largest distance between added vectors, relative to the RMS norm."""
-        enc, start = self.encoding, self.rules(None).start
-        rows = len(enc)
-        moved = ids != due
-        beyond = (ids < start) | (ids >= start + rows)  # the table has no such row
-        known = moved & ~beyond & (due >= start) & (due < start + rows)
-        if not (moved | beyond).any():
+        enc, moved = self.encoding, ids != due
+        places = np.stack([ids, due]) - self.rules(None).start
+        is_inside = ((places >= 0) & (places < len(enc))).all()  # else the table lacks a row
+        if is_inside and not moved.any():
             return UNCHANGED
-        if not known.any() or beyond.any() or (enc.name == "learned" and enc.origin == "formula"):
+        if not is_inside or (enc.name == "learned" and enc.origin == "formula"):
             return Consequence(scores_change=True, largest_change=None)
-        a, b = (np.asarray(enc.table(x[known][:LAGS] - start), float) for x in (ids, due))
+        a, b = (np.asarray(enc.table(x[moved][:LAGS]), float) for x in places)
         norm = float(np.sqrt((b**2).sum(axis=1).mean()))
         largest = float(np.linalg.norm(a - b, axis=1).max())
         return Consequence(scores_change=True, largest_change=largest / norm if norm else None)

@@ -121,7 +121,7 @@ def with_files(
 
 def mask_alone(content: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Return the mask of queries and keys if the input holds nothing else."""
-    if len(content) != 1:
+    if len(content) != 1 or not all(array.size for array in content.values()):
         return None
     (name, array), *_ = content.items()
     is_square = array.ndim >= 2 and array.shape[-1] == array.shape[-2] and array.shape[-1] > 1
@@ -164,11 +164,16 @@ def judge_dump(
     names = [name for name in content if last_part(name) in {*COSINES, *SINES}] or list(content)
     waves, rows = joined_waves([content.pop(name) for name in sorted(names, key=last_part)])
     is_rotated = model.encoding.injection != "add"
-    if is_rotated and np.abs(waves).max() > 1.01 * factor_of(model):
+    factor = float(model.encoding.params.get("attention_factor", 1.0))
+    if is_rotated and np.abs(waves).max() > 1.01 * factor:
         recovered = ids_of_angles(waves, model, name)
     else:
         is_table = rows == 1 and not content and name != "ids"
-        table = load(name) if is_table else from_table(waves, name, eps=eps_of(waves))
+        table = (
+            load(name)
+            if is_table
+            else from_table(waves, name, eps=float(np.finfo(waves.dtype).eps))
+        )
         recovered = recover_ids(table, model) if is_rotated else matched_rows(table, model)
     axes, ids = len(recovered.uncertainty), recovered.ids
     ids = ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
@@ -182,21 +187,13 @@ def judge_dump(
     return replace(result, findings=(*result.findings, *map(with_place, recovered.findings)))
 
 
-def factor_of(model: Model) -> float:
-    """Return the factor on cosines and sines."""
-    return float(model.encoding.params.get("attention_factor", 1.0))
-
-
 def ids_of_angles(angles: np.ndarray, model: Model, name: str) -> Recovered:
     """Return the positions of rows of angles, position times frequency, as Megatron keeps them."""
     measure = model.encoding.measure
     omega = np.ones(1) if measure is None else measure.frequencies
-    half = angles[:, : len(omega)]
-    ids = np.rint(half[:, 0] / omega[0])
-    due = np.multiply.outer(ids, omega)
-    is_angle = half.shape == due.shape and angles.shape[1] in (len(omega), 2 * len(omega))
-    near = is_angle and np.allclose(half, due, rtol=1e-2, atol=1e-3)
-    if not near or (angles[:, len(omega) :] != half[:, : angles.shape[1] - len(omega)]).any():
+    ids = np.rint(angles[:, 0] / omega[0])
+    due = np.tile(np.multiply.outer(ids, omega), angles.shape[1] // len(omega))
+    if due.shape != angles.shape or not np.allclose(angles, due, rtol=1e-2, atol=1e-3):
         raise PefourierError(
             f"{shown(name)} reaches {np.abs(angles).max():.4g}: these are not cosines, nor the "
             f"angles of {shown(model.spec)}"
@@ -239,16 +236,13 @@ def joined_waves(parts: list[np.ndarray]) -> tuple[np.ndarray, int]:
 
     Axes of length 1 are dropped.
     """
+    shapes = {part.shape for part in parts}
+    sides = [side for side in parts[0].shape[:-1] if side > 1]
+    if len(shapes) > 1 or len(sides) > 2 or not parts[0].size:
+        found = " and ".join(map(str, sorted(shapes)))
+        raise PefourierError(f"cosines and sines must be (n, d) or (rows, n, d); got {found}")
     joined = np.concatenate(parts, axis=-1)
-    sides = [side for side in joined.shape[:-1] if side > 1]
-    if len(sides) > 2:
-        raise PefourierError(f"cosines must be (n, d) or (rows, n, d); got {joined.shape}")
     return joined.reshape(-1, joined.shape[-1]), sides[0] if len(sides) > 1 else 1
-
-
-def eps_of(array: np.ndarray) -> float:
-    """Return the resolution of an array's type."""
-    return float(np.finfo(array.dtype).eps)
 
 
 def recover_ids(table: Encoding, model: Model) -> Recovered:
