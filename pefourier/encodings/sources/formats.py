@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.checks import image_sides, table_axes
+from pefourier.encodings.sources.json_object import single_pairs
 from pefourier.errors import PefourierError, shown
 
 MEMORY = 2**33  # largest array in memory that is not mapped, in bytes
@@ -442,20 +443,12 @@ def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
     try:
         first = stream.read(1)  # a sparse file declares a long header of zeros
         text = (first + stream.read(length - 1 if first == b"{" else 0)).decode()
-        header = json.loads(text, object_pairs_hook=named_once)
+        header = json.loads(text, object_pairs_hook=single_pairs)
         header.pop("__metadata__", None)
+        "".join(header).encode()  # refuses halves of surrogate pairs
         return {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
     except (TypeError, LookupError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError("its header does not describe arrays") from error
-
-
-def named_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; refuse repeated names and names that are not Unicode."""
-    for name, _ in entries:
-        name.encode()  # refuses halves of surrogate pairs
-    if len(dict(entries)) < len(entries):
-        raise ValueError("its header repeats a name")
-    return dict(entries)
 
 
 def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
@@ -506,7 +499,7 @@ class RowBlocks(NamedTuple):
     kind: str = ""  # name in .safetensors, for types that numpy lacks
 
 
-def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
+def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks, _name: str = "") -> None:
     """Write a .npy file, unlike numpy.save also to a pipe; a full disk raises a clear error."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
     NPY.write_array_header_1_0(stream, header)
@@ -514,7 +507,7 @@ def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks) -> None:
         stream.write(block.data)
 
 
-def write_csv(stream: BinaryIO, table: NDArray[Any] | RowBlocks) -> None:
+def write_csv(stream: BinaryIO, table: NDArray[Any] | RowBlocks, _name: str = "") -> None:
     """Write numbers with 17 digits, which read back exactly."""
     for block in getattr(table, "blocks", [table]):
         np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
@@ -546,8 +539,8 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBloc
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
 Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with a table's name
 WRITERS: dict[str, Writer] = {
-    ".npy": lambda stream, table, _: write_npy(stream, table),
+    ".npy": write_npy,
     ".npz": write_npz,
-    ".csv": lambda stream, table, _: write_csv(stream, table),
+    ".csv": write_csv,
     ".safetensors": lambda stream, table, name: write_tensors(stream, {name: table}),
 }

@@ -28,7 +28,6 @@ from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import REASONS
 from pefourier.encodings.sources.huggingface import weights
-from pefourier.encodings.sources.huggingface.biases import read_displacements
 from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     NESTED,
@@ -41,7 +40,7 @@ from pefourier.encodings.sources.huggingface.config import (
     type_row,
     version,
 )
-from pefourier.encodings.sources.huggingface.grid import read_axes
+from pefourier.encodings.sources.huggingface.grid import read_axes, read_displacements
 from pefourier.encodings.sources.huggingface.lags import read_lags
 from pefourier.encodings.sources.huggingface.layers import (
     LayerRun,

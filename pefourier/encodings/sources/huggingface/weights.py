@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,15 +220,7 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
     return bool((difference <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
-class Buckets(TypedDict):
-    """Parameters of T5's buckets."""
-
-    buckets: int
-    max_distance: int
-    causal: bool
-
-
-def bucket_keys(model: ModelConfig) -> Buckets:
+def bucket_keys(model: ModelConfig) -> dict[str, Any]:
     """Return the parameters of T5's buckets from a config."""
     return {
         "buckets": model.config.count("relative_attention_num_buckets") or 32,
