@@ -1,11 +1,11 @@
 """Commands for training and for recomputing the paper."""
 
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from pefourier.cli.options import OutputOptions, spec_names
 from pefourier.cli.process import note
@@ -39,6 +39,9 @@ def train_option(name: str, kind: Any, _: str | None) -> Any:
 @register("train", option_of={"options": train_option})
 def train(
     *,
+    sources: Annotated[
+        list[str] | None, Argument(metavar="DATA"), "Data, as with --dataset."
+    ] = None,
     options: Options,
     output: OutputOptions,
     plan: Annotated[
@@ -69,6 +72,14 @@ def train(
         from pefourier.train.own_scores import scores_page
 
         output.print(scores_page(scores, options.find))
+        return
+    if sources:
+        named = () if options.dataset == Options.dataset else options.dataset
+        options = replace(options, dataset=(*named, *sources))
+    if options.predict is not None:
+        from pefourier.train.predict import predict_classes
+
+        output.print(predict_classes(options, print_results))
         return
     if plan:
         from pefourier.train.plan import plan_page, plan_training

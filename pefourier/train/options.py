@@ -160,6 +160,12 @@ class Options:
     out: Annotated[str | None, "DIR", "Folder for results, written during training."] = None
     resume: Annotated[bool, "Continue in --out with the options of its config.json."] = False
     save_models: Annotated[str | None, "DIR", "Folder for classifiers (.safetensors)."] = None
+    predict: Annotated[
+        str | None,
+        "DIR|FILE",
+        "Saved models (--save-models), or one, that predict the classes of --dataset; -e chooses "
+        "an encoding, --out FILE.csv is written.",
+    ] = None
     plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
 
     def __post_init__(self) -> None:

@@ -81,6 +81,8 @@ class TrainedClassifier:
     threshold: float | None  # of two classes: smallest difference of logits for the second class
     rate: float | None = None  # tokens per unit of time; None: encodes token numbers
     seed: int = 0  # of random vectors
+    channels: tuple[str, ...] = ()  # their names, if known
+    is_cut: bool = True  # trained on windows of recordings, not on whole series
 
     def logits(
         self, x: np.ndarray, lengths: np.ndarray | None = None, times: np.ndarray | None = None
@@ -142,8 +144,9 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
         places = np.arange(len(vectors))
         injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
+    channels, is_cut = tuple(task.remarks.get("channels", ())), not task.own_names
     settings = task.classes, threshold_of(task, outcome), rate, m.seed
-    classifier = TrainedClassifier(m.encoding, model, *numbers, *settings)
+    classifier = TrainedClassifier(m.encoding, model, *numbers, *settings, channels, is_cut)
     path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
     save_classifier(str(path), classifier)
 
@@ -164,6 +167,8 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
         "threshold": classifier.threshold,
         "rate": classifier.rate,
         "seed": classifier.seed,
+        "channels": list(classifier.channels),
+        "is_cut": classifier.is_cut,
     }
     tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
     if classifier.injection is not None:
@@ -212,4 +217,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
         raise ValueError("its encoding has no times")
     numbers = model, parameters, injection, mean, scale, tuple(settings["classes"])
     limits = limit and float(limit), rate and float(rate), int(seed)
-    return TrainedClassifier(settings["encoding"], *numbers, *limits)
+    channels = tuple(map(str, settings.get("channels", ())))
+    is_cut = bool(settings.get("is_cut", True))
+    return TrainedClassifier(settings["encoding"], *numbers, *limits, channels, is_cut)

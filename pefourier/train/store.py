@@ -44,7 +44,7 @@ MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
 LARGEST = 2**53  # of numbers
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that do not change numbers; the folder of data may move, its windows are checked
-NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "save_models"))
+NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "save_models", "predict"))
 NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
 GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, now fixed

@@ -103,6 +103,7 @@ PLAINLY = {  # records without a dataclass
 }
 PLAINLY["scores"] = {"dataset": TEXT, "seeds": WHOLE, "folds": WHOLE, "score": OBJECT}
 PLAINLY["scores"] |= {"difference": {"type": ["object", "null"]}, **OF_REPORTS}
+PLAINLY["predict"] = {"label": TEXT, "windows": WHOLE, "out": TEXT}
 AT_TIMES = {  # optional fields of such records
     "list": "conventions",
     "report": "verdict meaning action findings",

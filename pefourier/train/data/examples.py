@@ -48,15 +48,20 @@ def from_examples(
             f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
             "length of built-in tasks by name: order:length=24)"
         )
-    labels, names = read_classes(name, x, y)
+    labels, names = np.zeros(len(x), int), ["?"]
+    if options.predict is None:
+        labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
     check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
-    parts = split_examples(name, labels, options, tested, groups)
     starts = np.arange(n) * length
+    if options.predict is not None:  # for trained models: nothing is split
+        whole = name, options.split, rows, starts, labels, length, tuple(names), ()
+        return Task(*whole, lengths=lengths, own_names=True, filled=filled)
+    parts = split_examples(name, labels, options, tested, groups)
     row_counts = length if lengths is None else lengths
     leaky = groups is not None and options.split == "random"
     count = 0 if groups is None or leaky else len(np.unique(groups))

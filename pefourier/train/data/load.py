@@ -177,7 +177,8 @@ def from_arrays(path: Path, options: Options) -> Task:
         named = [
             {rename(name): own for name, own in places.items()} for rename in (str, usual_name)
         ]
-        found = [(kind, own) for own in named for kind in KINDS if {*kind[1]} <= own.keys()]
+        kinds = KINDS if options.predict is None else FOR_PREDICTION
+        found = [(kind, own) for own in named for kind in kinds if {*kind[1]} <= own.keys()]
         if not found:
             stored = {name: file.arrays[key] for name, (file, key) in places.items()}
             raise PefourierError(
@@ -221,7 +222,8 @@ def with_rows_first(
 
 def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
     """Read a user's examples X (n, length, channels), y, and optional groups and lengths."""
-    groups, lengths, y = arrays.get("groups"), arrays.get("lengths"), arrays["y"]
+    groups, lengths = arrays.get("groups"), arrays.get("lengths")
+    y = arrays.get("y", np.zeros(arrays["X"].shape[:1]))  # without labels, for --predict
     (x,), remarks = with_rows_first(arrays, ["X"], options)
     task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
     if "times" in arrays:
@@ -277,6 +279,7 @@ KINDS = (  # of archives: reader, required arrays, optional arrays
     (own_series, ("rows", "label"), ("train", "groups", "times")),
     (own_series, ("test", "label"), ("train", "groups", "times")),
 )
+FOR_PREDICTION = ((own_examples, ("X",), ("y", "groups", "lengths", "times")),)
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
     ".npz": from_arrays,
     ".npy": from_arrays,

@@ -146,6 +146,7 @@ class Task:
     groups: int | None = None  # of examples: people or machines, dealt as a whole
     grouped_by: str = ""  # a name for what would set groups; "": nothing can
     lengths: np.ndarray | None = None  # (W,) rows of each window, the rest is padding; None: all
+    names: Sequence[str] = ()  # of examples, if they have any
     own_names: bool = False  # class names from the data, whose order has no meaning
     uneven: bool = False  # rows have uneven times, which only order them
     times: np.ndarray | None = None  # (N,) of rows, if encodings use times as positions

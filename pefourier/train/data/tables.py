@@ -307,6 +307,9 @@ def read_times(table: Table) -> np.ndarray | None:
 def from_tables(path: Path, options: Options) -> Task:
     """Read examples or recordings from a file of columns, or from a folder of such files."""
     table = read_table(path, options)
+    if options.predict is not None:  # without labels, or regardless of them
+        unknown_labels = np.zeros(len(table.lines), int), ["?"]
+        table = replace(table, texts=table.texts | {"label": unknown_labels})
     is_file_series = path.is_dir() and "label" in table.texts and "label" not in table.roles
     if "time" not in table.roles and not is_file_series:
         table = with_label_at_an_end(table)
@@ -398,7 +401,8 @@ def examples_of(
         groups=own.get("group"),
         lengths=lengths,
     )
-    return replace(task, remarks=remarks, grouped_by="a column called group")
+    names = own["series"].tolist() if len({*own["series"].tolist()}) == len(x) else []
+    return replace(task, remarks=remarks, grouped_by="a column called group", names=names)
 
 
 def from_long(table: Table, options: Options) -> Task:
@@ -432,7 +436,7 @@ def from_long(table: Table, options: Options) -> Task:
     spans = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
     remarks["constant"] = np.array(names)[spans == 0].tolist()
     since = [clock[part] - clock[part[0]] for part in parts]
-    if are_examples(table, parts, options):
+    if options.predict is not None or are_examples(table, parts, options):
         x, lengths = padded_series([values[part] for part in parts])
         remarks["read"] = ["a line for each time of a series"]
         first = np.array([part[0] for part in parts])
