@@ -245,6 +245,11 @@ class Weights:
         "File of mean activations (.pt, .npz, .safetensors), with names such as "
         "layer00_head00.q_abs_mean, in place of weights. MODEL may then be a config.json.",
     ] = None
+    base: Annotated[
+        str | None,
+        Option(metavar="DIR"),
+        "Folder of the base of a PEFT adapter (default: the folder that the adapter names).",
+    ] = None
 
 
 @register("usage")
@@ -254,7 +259,9 @@ def usage(
     figure: FigureOptions,
     weights: Weights,
     model: Annotated[
-        str, Argument(metavar="MODEL"), "A model's folder, its .safetensors file, or a .gguf file."
+        str,
+        Argument(metavar="MODEL"),
+        "A model's folder, its .safetensors file, a .gguf file, or the folder of a PEFT adapter.",
     ],
 ) -> None:
     """Show which rotary frequencies a model's weights use.

@@ -404,7 +404,7 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         if criterion == "turns":
             return typed_above_1(base_of_rotations(d, length), le)
         if name == "wavelength" and 0 < float(value) < inf:
-            return typed_above_1(base_of_rotations(d, length, float(value)), ge)
+            return typed_above_1(base_of_rotations(d, length, float(value)), le)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
             return typed_above_1(base_of_phase(d, length, float(cosine), int(layers or 1)), ge)
     except ValueError:

@@ -270,7 +270,9 @@ class Resizing(Result):
     def findings(self) -> list[Finding]:
         """Findings of the table, and pairs of a formula that reach unseen angles."""
         unseen = [(a.unseen, a.pairs, a.axis) for a in self.unseen if a.unseen]
-        notes = [finding("unseen-phases", count=n, total=m, axis=axis) for n, m, axis in unseen]
+        notes = [
+            finding("unseen-phases", "grid", count=n, total=m, axis=axis) for n, m, axis in unseen
+        ]
         notes = [*self.encodings[0].findings, *notes]
         if self.method == RECOMPUTED and self.encodings[0].name == "swin2":
             notes += unseen_coordinates(self.encodings[0], self.old, self.new)
@@ -460,6 +462,11 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
         raise PefourierError(f"{reason}; to resize a trained table, pass its file")
     if axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
+    if enc.file and enc.origin == "formula":
+        raise PefourierError(
+            f"{shown(enc.label)} has {len(enc)} positions of text, not points of a grid; pass one "
+            "side, such as --to 2048"
+        )
     side = math.isqrt(len(enc) - prefix)
     may_be_biases = side % 2 == 1 and not prefix and enc.dim <= MAX_HEADS
     may_be_biases |= any(entry.code in BIAS_CODES for entry in enc.findings)

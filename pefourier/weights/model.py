@@ -5,7 +5,7 @@ Rows are read once, with gains multiplied in.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from pefourier.encodings.model_positions import (
 from pefourier.encodings.sources.gguf_file import GgufFile, open_gguf
 from pefourier.encodings.sources.huggingface import ModelFile, open_config
 from pefourier.errors import PefourierError, shown
+from pefourier.weights.adapters import base_of, is_adapter, merged_tensors
 from pefourier.weights.heads import (
     Attention,
     HeadSizes,
@@ -61,9 +62,21 @@ class ModelWeights:
         return biased or self.kind in known_names()["centred"]
 
 
-def open_model_weights(spec: str) -> ModelWeights:
-    """Open the weights that a SPEC names, and the config in the same folder."""
+def open_model_weights(spec: str, base: str | None = None) -> ModelWeights:
+    """Open the weights that a SPEC names, and the config in the same folder.
+
+    For a PEFT adapter, these are the weights of its base, merged with the adapter.
+    """
     path, part = split_spec(spec)
+    if is_adapter(path):
+        base = base_of(path, base)
+        return replace(
+            open_model_weights("#".join(filter(None, (base, part)))),
+            label=shown(path),
+            tensors=merged_tensors(path, base),
+        )
+    if base is not None:
+        raise PefourierError(f"{shown(path)} is no PEFT adapter; leave out --base")
     tensors = list_tensors(path)
     if suffix_of(path) == ".gguf":
         return ModelWeights(shown(path), tensors, open_gguf(path))

@@ -214,20 +214,20 @@ def test_a_base_is_looked_for_beyond_a_thousand_lengths(length, d, base):
 
 @pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])
 @pytest.mark.parametrize("d", [4, 16, 128])
-@pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
+@pytest.mark.parametrize("criterion", ["turns", "wavelength=1", "wavelength=3", "phase=.9"])
 def test_the_printed_base_meets_its_criterion(length, d, criterion):
-    """The printed base meets its criterion exactly when typed."""
+    """The printed base meets its criterion exactly when typed, and so does its row."""
     (candidate,) = design_base(length, d, (), (criterion,)).candidates
     typed = float(candidate.spec.partition("rho=")[2].partition(",")[0])
     assert float(candidate.base) == typed == candidate.rho
     radians = length * typed ** (-(d - 2) / d)
-    if criterion == "turns":
-        assert radians >= 2 * np.pi
-        assert radians == pytest.approx(2 * np.pi, rel=1e-6)
+    if criterion == "phase=.9":
+        assert radians <= np.arccos(0.9) * (1 + 1e-12)
     else:
-        most = 2 * np.pi / 3 if criterion == "wavelength=3" else np.arccos(0.9)
-        assert radians <= most * (1 + 1e-12)
-        assert radians == pytest.approx(most, rel=1e-6)
+        last = 2 * np.pi / (3 if criterion == "wavelength=3" else 1)
+        assert radians >= last * (1 - 1e-12)
+        assert radians == pytest.approx(last, rel=1e-6)
+        assert candidate.idle == 0 or criterion == "wavelength=3"
 
 
 def test_two_bases_for_two_criteria_disagree():

@@ -17,6 +17,7 @@ from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
+from pefourier.geometry.interpolation import METHODS
 from pefourier.questions.resize import (
     by_cycles,
     neighbour_products,
@@ -355,3 +356,11 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
 def test_vectors_of_other_points_than_positions_are_not_resized(spec):
     with pytest.raises(PefourierError, match=r"encodes a (lag|graph|place), not a position"):
         pefourier.resize(spec, (90,), d=4)
+
+
+@pytest.mark.parametrize("method", ["", *METHODS])
+def test_positions_of_a_text_are_no_grid(method, written):
+    """A length that is a square number is no image, and is refused before any table is made."""
+    text = {"model_type": "llama", "head_dim": 128, "max_position_embeddings": 512**2}
+    with pytest.raises(PefourierError, match="262144 positions of text"):
+        pefourier.resize(written(text), "8x8", method=method)

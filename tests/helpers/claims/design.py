@@ -128,17 +128,17 @@ def nothing_suffices(answer, truth):
 
 
 def advised_scaling_suffices(answer, truth):
-    words = f"{answer.nearest.setting} none do, and the cosine {answer.nearest_falls}"
+    words = f"{answer.chosen.setting} none do, and the cosine {answer.chosen_falls}"
     way, factor = re.match(rf"(\w+) scaling \(factor {NUMBER}\)", words).groups()
-    spec = answer.nearest.spec
+    spec = answer.chosen.spec
     assert f"scaling={way},factor={float(factor):.10g}" in spec
     assert unseen(spec, answer, truth) == 0
-    trained = load(truth, answer.trained).measure.frequencies
+    trained = load(truth, answer.covered).measure.frequencies
     new = load(spec, answer.length).measure.frequencies
-    apart = np.arange(answer.trained)[:, None] * (trained - new)
+    apart = np.arange(answer.covered)[:, None] * (trained - new)
     cosines = np.cos(apart).mean(axis=1)
     falls = re.search(r"first falls below 0.99 at position (\d+)", words)
-    first = int(falls[1]) if falls else answer.trained
+    first = int(falls[1]) if falls else answer.covered
     assert (cosines[:first] >= 0.99 - 1e-9).all()
     return not falls or cosines[first] < 0.99 + 1e-9
 

@@ -156,11 +156,12 @@ def is_lost(answer, truth):
 
 
 def is_repeated(answer, truth):
-    peaks = high(truth.values)
-    farthest = max(min(t, len(peaks) - t) for t in np.flatnonzero(peaks))
-    runs = (peaks & ~np.roll(peaks, 1)).sum()
-    peak, (distance, _) = numbers(answer)[:2]
-    return runs > 1 and agrees(peak, truth.values[0]) and farthest == distance
+    """Another peak reaches half, and the farthest has its top at a row of the table."""
+    values = truth.plain if "--sigma 0" in conclude(answer)[1] else truth.values
+    half = np.append(high(values)[: len(values) // 2 + 1], False)
+    runs = np.split(np.arange(len(half)), np.flatnonzero(half[1:] != half[:-1]) + 1)[2::2]
+    ends = [run[-1] for run in runs if run[np.argmax(values[run])] < len(truth.rows)]
+    return max(ends) == numbers(answer)[-1][0]
 
 
 def is_shared(answer, truth):
