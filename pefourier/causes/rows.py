@@ -207,7 +207,7 @@ class Repeated(Change):
     count: int
     name = "repeated"
     finding = "ids-repeated"
-    says = "a position repeated from index {c.at} on, {c.count} times"
+    says = "a position repeated from index {c.at} on (tokens: {c.count})"
     undo = "count every token"
 
     @classmethod
@@ -294,7 +294,7 @@ class Exchanged(Change):
     count: int
     name = "exchanged"
     finding = "ids-backwards"
-    says = "{c.count} position(s) from index {c.first} exchanged with those from index {c.second}"
+    says = "positions from index {c.first} exchanged with those from {c.second} (tokens: {c.count})"
     undo = "exchange them back"
 
     @classmethod

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pefourier.causes.explain import Explanation, explain
 from pefourier.causes.rows import (
+    CORNERS,
     HIDDEN,
     KINDS,
     Change,
@@ -31,6 +32,7 @@ from pefourier.causes.rows import (
     Shifted,
     agree,
     changes,
+    corners,
     shift_of,
 )
 from pefourier.errors import PefourierError
@@ -118,13 +120,13 @@ def layout_of(kinds: np.ndarray, blocks: dict[int, Iterator[Block]]) -> Layout:
     return parts
 
 
-def ids_of(layout: Layout, rule: str = AUTHORS, start: int = 0) -> Numbers:
+def ids_of(layout: Layout, rule: str = AUTHORS) -> Numbers:
     """Return the ids (3, n) of a document.
 
     >>> ids_of([1, Block((0,), 1, 2), 1]).tolist()
     [[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 2, 3]]
     """
-    parts = [np.zeros((3, 0), np.int64)]
+    parts, start = [np.zeros((3, 0), np.int64)], 0
     for part in layout:
         if isinstance(part, int):
             ids = start + np.tile(np.arange(part), (3, 1))
@@ -240,29 +242,32 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, list[st
 
     Without a layout, that of the ids is read from them: then they follow one, or break it.
     """
-    axes, start = document.ids, document.start
-    known = layout is not None
-    layout = layout if layout is not None else read_layout(axes)
-    is_flat = bool((axes == axes[0]).all())
-    due = {rule: ids_of(layout, rule, start) for rule in (AUTHORS, LIBRARY)}
+    axes, is_flat = document.ids, bool((document.ids == document.ids[0]).all())
+    parts = read_layout(axes) if layout is None else layout
+    due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
     tries = []
     for rule, ids in due.items():
-        named: list[Any] = [
-            replace(other, numbers=other.numbers + start)
-            for other in other_layouts(layout, rule, axes - start)
-        ]
-        kinds = (Shifted, Given(named + document.shifts()), AxesExchanged, BlockStart, OnAxis)
-        tries.append((explain(ids, axes, kinds, agree), ids))
+        known = Given([*other_layouts(parts, rule, axes), *document.shifts()])
+        kinds = (Shifted, known, AxesExchanged, BlockStart)
+        found = explain(ids, axes, kinds, agree)
+        if not found.causes:
+            found = explain(ids, axes, (*kinds, OnAxis), agree, is_smooth)
+        tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
     followed = [rule for rule, ids in due.items() if (ids == axes).all()]
     span = describe(document, expected, found)
-    if not known and is_flat:
+    if layout is None and is_flat:
         words = "the same positions on all axes, as for text; use the model's get_rope_index"
         fault = Fault("ids-text-only", words, span.start, span.first_id, span.first_id)
         found = Explanation((), np.zeros(axes.shape, dtype=bool))
         span = describe(document, expected, found, "ids-text-only")
         span = replace(span, explained=None, expected_first=None, due=None, faults=(fault,))
     return span, followed if (due[AUTHORS] != due[LIBRARY]).any() else []
+
+
+def is_smooth(expected: Numbers, observed: Numbers) -> bool:
+    """Whether few places separate ids from those expected, as one cause on an axis makes."""
+    return corners(shift_of(expected, observed)) <= CORNERS
 
 
 def read_layout(axes: Numbers) -> Layout:
