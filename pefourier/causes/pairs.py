@@ -94,6 +94,27 @@ def pairs_apart(a: Waves, b: Waves) -> Bools:
     return differs
 
 
+def shift_between(a: Waves, b: Waves) -> int | None:
+    """Return how many rows later in a the sinusoids of b begin, if that is all that differs.
+
+    Fitted frequencies must be equal, and hold in all rows of both, within rounding.
+    """
+    if len(a) != len(b) or a.repeats != b.repeats or a.has_angles or b.has_angles:
+        return None
+    eps, n = max(FLOAT32_EPS, a.eps, b.eps), min(a.length, b.length)
+    slack = 64 * eps / n + 4 * phase_rounding(np.abs(a.frequency), eps)
+    is_scaled = abs(a.factor - b.factor) > 8 * eps * a.factor
+    if is_scaled or (np.abs(np.angle(np.exp(1j * (a.frequency - b.frequency)))) > slack).any():
+        return None
+    begins = np.angle(np.exp(1j * (b.phase - a.phase)))
+    by = position_offset(begins, a.frequency, eps)
+    if not by or not np.isfinite(by):
+        return None
+    left = np.abs(np.angle(np.exp(1j * (begins - a.frequency * by))))
+    are_whole = all(explained_pairs(waves).all() for waves in (a, b))
+    return int(by) if are_whole and (left <= 16 * eps + abs(by) * slack).all() else None
+
+
 def first_difference(a: Waves, b: Waves) -> Difference | None:
     """Return the first row and pair that differ by more than rounding, and both numbers.
 

@@ -10,12 +10,14 @@ several axes, each axis is read from its own pairs.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.explain import Cause
+from pefourier.causes.rows import explain_rows
 from pefourier.encodings.encoding import Floats, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Indices, phase_rounding, rounded
 from pefourier.geometry.waves import apart, wave_tolerance
@@ -183,26 +185,38 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
     return ", ".join(texts + rest_of_runs)
 
 
-def mistake_of(positions: Indices) -> tuple[str, dict[str, Any]]:
-    """Return the name and the numbers of a known mistake in positions.
+@dataclass(frozen=True)
+class Rounded:
+    """Positions are rounded to a format."""
 
-    >>> mistake_of(np.array([0, 0, 0, 1, 2])), mistake_of(np.array([0, 1, 0, 1, 2]))[0]
-    (('padded', {'pads': 2}), 'restarted')
+    code: str = field(default="rounded", init=False)
+    form: str
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        most = 2 ** FORMATS[self.form].digits
+        return f"positions rounded to {self.form}, which has no odd integer above {most}"
+
+    def apply(self, expected: Indices) -> Indices:
+        """Round positions."""
+        return rounded(expected.astype(float), FORMATS[self.form]).astype(np.int64)
+
+
+def causes_of(positions: Indices) -> tuple[Cause[Any], ...]:
+    """Return the causes that give all positions of rows that should count from 0.
+
+    A table that was cut may have been longer.
+
+    >>> [cause.code for cause in causes_of(np.array([0, 0, 0, 1, 2]))]
+    ['repeated']
+    >>> [cause.code for cause in causes_of(np.arange(4999, 4879, -1))]
+    ['reversed']
     """
-    s = np.arange(len(positions))
-    for name in ("bfloat16", "float16"):
-        if (positions == rounded(s, FORMATS[name])).all():
-            return "rounded", {"form": name, "most": 2 ** FORMATS[name].digits}
-    pads = int((positions == 0).argmin()) - 1
-    if pads > 0 and (positions == np.maximum(s - pads, 0)).all():
-        return "padded", {"pads": pads}
-    if (positions == np.minimum(s, positions[-1])).all():
-        return "clipped", {"last": int(positions[-1])}
-    runs = runs_of(s, positions)
-    if all(run.last - run.first == run.last_row - run.first_row for run in runs):
-        if not any(run.first for run in runs):
-            return "restarted", {}
-        if len(runs) == 2 and not runs[0].first:
-            skipped = runs[1].first - runs[0].last - 1
-            return ("gap" if skipped > 0 else "repeated"), {"count": abs(skipped)}
-    return "other", {}
+    numbers = positions.astype(np.int64)
+    counts = [n for n in (len(positions), int(positions.max()) + 1) if n >= len(positions)]
+    for form in map(Rounded, ("bfloat16", "float16")):
+        if (form.apply(np.arange(len(positions))) == positions).all():
+            return (form,)
+    found = [explain_rows(np.arange(n), numbers).causes for n in counts]
+    return min(filter(None, found), key=len, default=())

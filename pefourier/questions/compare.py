@@ -54,6 +54,7 @@ from pefourier.questions.outcome import (
     are_one_resize,
     compare_numbers,
     compare_waves,
+    have_same_columns,
     uncompared,
 )
 from pefourier.questions.result import Result
@@ -270,7 +271,7 @@ def compare(
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
         return conclude(compare_tables(numbers, encodings), encodings, tolerance)
     numbers = compare_numbers(first, second, MOST_ROWS if is_long else None, tolerance)
-    if numbers.max_difference is None and pairs is not None:
+    if pairs and not (have_same_columns(*pairs) and numbers.max_difference is not None):
         numbers = compare_waves(numbers, pairs)
     numbers = replace(numbers, lengths=lengths)
     if tolerance is not None and numbers.verdict == "the same":

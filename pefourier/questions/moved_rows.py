@@ -8,7 +8,7 @@ row. If positions explain the rows, no difference in frequency is reported.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from pefourier.causes.mistakes import SEARCHED, Cause, base_of_grid, list_at
 from pefourier.causes.pairs import exchanged_waves
 from pefourier.causes.row_positions import (
     RowPositions,
+    causes_of,
     describe_runs,
-    mistake_of,
     recover_positions,
     runs_of,
 )
@@ -173,8 +173,11 @@ def describe_rows(
     if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
         below = positions_below(omega, step * omega, SEARCHED)
         cause = Cause("a" if k == 0 else "b", ("step",), {"positions": ("p", f"{step} p")}, below)
-        reading = replace(reading, cause=cause)
-    return reading
+        return replace(reading, cause=cause)
+    if is_whole and (causes := causes_of(rows.positions)):
+        expected: Literal["first", "second"] = "first" if k == 0 else "second"
+        return replace(reading, causes=causes, explained=1.0, expected=expected)
+    return replace(reading, explained=float((is_known & ~moved).mean()))
 
 
 def with_rows(
@@ -197,13 +200,9 @@ def with_rows(
             part, positions[part], None, str(readings[part[0]]) if cuts.size else None
         )
     ]
-    kind, facts = mistake_of(positions) if is_known.all() else ("stray", {})
-    kind = "parts" if cuts.size else kind
-    is_moved = (positions != s) | ~is_known
-    differing = is_moved | (readings != names[-1])
-    shown = slice(0, int(is_moved.argmax()) + 1 if kind == "rounded" else len(s))
-    moves = runs if kind != "rounded" else runs_of(s[shown], positions[shown])
-    facts |= {"moves": describe_runs(moves, noun), "table": table, "rows": ranges(s[~is_known])}
+    kind = "parts" if cuts.size else "plain" if is_known.all() else "stray"
+    differing = (positions != s) | ~is_known | (readings != names[-1])
+    facts = {"moves": describe_runs(runs, noun), "table": table, "rows": ranges(s[~is_known])}
     transform: dict[str, Any] = {}
     if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
         is_reversed = np.array_equal(positions, s[::-1])

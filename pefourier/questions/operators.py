@@ -11,12 +11,13 @@ head.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
+from pefourier.causes.explain import Explanation, explain
 from pefourier.encodings.columns import rotated_columns
 from pefourier.encodings.domain import Bools, Places, distinct
 from pefourier.encodings.encoding import (
@@ -36,6 +37,7 @@ MATCHED = 2**13  # numbers used to match pairs
 MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are tried
 BETWEEN = 16  # positions per step of the search for the first difference
 VECTORS = 16  # random queries and keys
+AHEAD = (1, -1, 2, -2, 3, -3, 4, -4)  # positions that keys may be ahead of queries
 SCALED = 1e-3  # relative to the factor; a larger change of size is not a rotation
 Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
 Pairs = tuple[Places, Places]  # first and second rows, (m,)
@@ -216,6 +218,85 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     return OperatorComparison("different", **facts)
 
 
+@dataclass(frozen=True, eq=False)
+class Acts:
+    """What a rotation does to queries and keys at some positions, for causes."""
+
+    enc: Encoding
+    positions: Places
+    ahead: int = 0  # of the keys
+    scale: float = 1.0  # of the keys
+
+    @cached_property
+    def entries(self) -> Floats:
+        """Entries of S, (n, 3, d, d)."""
+        rows = scores(self.enc, self.positions, is_dense=True, ahead=self.ahead)
+        if rows.matrices is None:
+            raise ValueError("dense scores are matrices")
+        return np.moveaxis(self.scale * rows.matrices, 1, 0)
+
+
+@dataclass(frozen=True)
+class KeysAhead:
+    """Keys are rotated by later positions than those of their tokens."""
+
+    code: str = field(default="keys-ahead", init=False)
+    by: int
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        where = "ahead of" if self.by > 0 else "behind"
+        return f"keys {abs(self.by)} position(s) {where} queries"
+
+    @classmethod
+    def propose(cls, expected: Acts, observed: Acts) -> Iterator[Any]:
+        """Yield small numbers of positions that the formula covers."""
+        reach = len(expected.enc) - 1 - int(observed.positions.max())
+        yield from (cls(by) for by in AHEAD if by <= reach or expected.enc.origin == "formula")
+
+    def apply(self, expected: Acts) -> Acts:
+        """Rotate keys by later positions."""
+        return replace(expected, ahead=self.by)
+
+
+@dataclass(frozen=True)
+class KeysScaled:
+    """Keys, or all scores, are multiplied by a number."""
+
+    code: str = field(default="keys-scaled", init=False)
+    by: float
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        return f"queries or keys multiplied by {self.by:g}"
+
+    @classmethod
+    def propose(cls, expected: Acts, observed: Acts) -> Iterator[Any]:
+        """Yield the ratio of the largest entries, to increasingly many digits."""
+        a, b = expected.entries.ravel(), observed.entries.ravel()
+        ratio = float(b[np.abs(a).argmax()] / (np.abs(a).max() or 1.0)) * np.sign(a.max())
+        yield from (cls(by) for by in dict.fromkeys(float(f"{ratio:.{k}g}") for k in range(1, 9)))
+
+    def apply(self, expected: Acts) -> Acts:
+        """Multiply keys."""
+        return replace(expected, scale=self.by)
+
+
+def explain_scores(expected: Encoding, observed: Encoding) -> Explanation[Acts]:
+    """Return what was done to queries and keys, if it gives all scores that were computed."""
+    positions = sampled_positions(min(len(expected), len(observed)) - 1 - max(AHEAD), FIRST)
+    limit = tolerances(expected, observed, positions)
+
+    def agree(first: Acts, second: Acts) -> Bools:
+        apart = np.abs(first.entries - second.entries).max(axis=(1, 2, 3))
+        return np.asarray(apart <= limit * max(1.0, abs(first.scale)))
+
+    acts = [Acts(enc, positions) for enc in (expected, observed)]
+    return explain(acts[0], acts[1], (KeysScaled, KeysAhead), agree)
+
+
 def sampled_positions(last: int, count: int) -> Places:
     """Return all of the first positions, and later positions with growing gaps.
 
@@ -232,12 +313,17 @@ def sampled_positions(last: int, count: int) -> Places:
     return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
 
-def scores(enc: Encoding, positions: Places, *, is_dense: bool) -> ScoreRows:
-    """Compute S with the key at 0, with the query at 0, and with the key half as far."""
+def scores(enc: Encoding, positions: Places, *, is_dense: bool, ahead: int = 0) -> ScoreRows:
+    """Compute S with the key at 0, with the query at 0, and with the key half as far.
+
+    Keys may be a number of positions `ahead`.
+    """
     if isinstance(enc, DeclaredEncoding) and not is_dense:
         return scores_of_pairs(enc, positions)
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key = operator_at(enc, positions)
+    if ahead:
+        key = operator_at(enc, positions + ahead)[1]
     rotated = np.swapaxes(query, 1, 2)
     matrices = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
     partner = partners(matrices)
@@ -395,8 +481,9 @@ def probe(enc: Encoding, reference: Encoding) -> Waves | None:
     rotated, _ = operator_at(enc, sampled_rows)
     numbers = rotated[:, first, first] + 1j * rotated[:, second, first]
     start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
-    if np.ptp(np.abs(numbers)) > SCALED * factor:
-        return None
+    again = rotated[:, second, second] - 1j * rotated[:, first, second]
+    if max(np.ptp(np.abs(numbers)), np.abs(again - numbers).max()) > SCALED * factor:
+        return None  # no rotation
     numbers = numbers * np.exp(-1j * start)
     omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))
     moved = float(np.nan_to_num(position_offset(start, omega, FLOAT32_EPS)))

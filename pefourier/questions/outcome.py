@@ -189,7 +189,19 @@ def compare_waves(numbers: Outcome, pairs: tuple[Waves, Waves]) -> Outcome:
     rows = np.arange(min(numbers.length, MOST_ROWS))
     limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
     worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
-    return replace(numbers, max_difference=worst, tolerance=float(limit.max()))
+    return replace(
+        numbers,
+        max_difference=worst,
+        tolerance=float(limit.max()),
+        first_difference=None,
+        largest_difference=None,
+    )
+
+
+def have_same_columns(a: Waves, b: Waves) -> bool:
+    """Whether columns are comparable one by one: not cosines alone with cosines and sines."""
+    kinds = [("both", None) if x.form is None else (x.form.part, x.form.copies) for x in (a, b)]
+    return kinds[0] == kinds[1]
 
 
 def first_place(beyond: NDArray[np.bool_], start: int = 0) -> tuple[int, int] | None:

@@ -15,16 +15,24 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.causes.mistakes import Cause, cause_of, find_mistake, geometric_rotation
-from pefourier.causes.pairs import first_difference, in_one_order, list_differences, pairs_apart
+from pefourier.causes.pairs import (
+    exchanged_waves,
+    first_difference,
+    in_one_order,
+    list_differences,
+    pairs_apart,
+    shift_between,
+)
 from pefourier.causes.rope import Rope, is_rotation
 from pefourier.causes.row_positions import PositionRun
+from pefourier.causes.rows import Shifted
 from pefourier.causes.settings import settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import Encoding, OperatorEncoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
-from pefourier.geometry.waves import Waves, declared, fit
+from pefourier.geometry.waves import LAYOUTS, Form, Waves, declared, fit
 from pefourier.questions.model_layers import has_layers
 from pefourier.questions.moved_rows import (
     FACTOR,
@@ -36,6 +44,7 @@ from pefourier.questions.moved_rows import (
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
+    explain_scores,
     largest_output_difference,
     output_order,
     probe,
@@ -44,6 +53,7 @@ from pefourier.questions.operators import (
 from pefourier.questions.outcome import Outcome, Two
 
 PARTS = {"cos": "cosines", "sin": "sines"}
+FEW = 64  # rows that show the columns of a table
 SIDES = {"a": "second", "b": "first"}  # what was observed
 Pairs = tuple[Waves, Waves]
 
@@ -97,7 +107,24 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     if operator.relation == "different":
         start = operator.first_position or 0
         outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
-    return outcome if pairs is None else compare_pairs(outcome, encodings, pairs)
+        if are_source or any(isinstance(enc, OperatorEncoding) for enc in encodings):
+            outcome = with_cause_of_scores(outcome, encodings)
+    return outcome if pairs is None or outcome.causes else compare_pairs(outcome, encodings, pairs)
+
+
+def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
+    """Add what one function does to queries and keys that the other, the formula, does not."""
+    is_swapped = encodings[1].origin == "formula" and encodings[0].origin != "formula"
+    found = explain_scores(*(encodings[::-1] if is_swapped else encodings))
+    if not found.causes:
+        return outcome
+    return replace(
+        outcome,
+        causes=found.causes,
+        explained=found.share,
+        expected="second" if is_swapped else "first",
+        max_difference=outcome.max_difference or None,  # of queries alone
+    )
 
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
@@ -143,6 +170,8 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
         images = compare_axes_of_rows(outcome, a, b) or images
     if images is not None:
         return images
+    if (shifted := compare_shifted(outcome, encodings, pairs)) is not None:
+        return shifted
     differs = pairs_apart(replace(a, axis=()), replace(b, axis=()))
     if not differs.any() and a.axis and b.axis and a.axis != b.axis:
         return compare_axes(outcome, a, b)
@@ -159,6 +188,38 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     if (explained := with_cause(paired, encodings, pairs)).cause is not None:
         return explained
     return replace(paired, first=first_difference(a, b), explained=1 - float(differs.mean()))
+
+
+def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome | None:
+    """Report additive sinusoids that differ by an offset in positions; None for all others."""
+    a, forms = pairs[0], [form_of(*side) for side in zip(encodings, pairs, strict=True)]
+    if any(map(rotates, encodings)) or outcome.verdict == "the same" or None in forms:
+        return None
+    for b in (pairs[1], exchanged_waves(pairs[1])):
+        form = b.form or forms[1]
+        if form == forms[0] and (by := shift_between(a, b)):
+            return replace(
+                outcome,
+                max_difference=None,
+                first_difference=None,
+                largest_difference=None,
+                verdict="equivalent",
+                transform={"offset": by},
+                causes=(Shifted(by),),
+                explained=1.0,
+            )
+    return None
+
+
+def form_of(enc: Encoding, waves: Waves) -> Form | None:
+    """Return the columns that hold the cosines and sines of an encoding."""
+    if waves.form is not None:
+        return waves.form
+    rows = np.arange(min(len(enc), FEW))
+    table, seen = enc.table(enc.domain.x[rows]), waves.numbers(rows)
+    forms = [Form("both", layout, None, first) for layout in LAYOUTS for first in ("cos", "sin")]
+    known = (form for form in forms if enc.dim == 2 * len(waves))
+    return next((form for form in known if np.allclose(form.numbers(table), seen)), None)
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:

@@ -1,0 +1,172 @@
+"""Mistakes of rotations are named with their numbers, and only if they give every observed one."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.compare import compare
+
+N, D = 400, 32
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def omega_of(settings, n=N):
+    return load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), n).measure.frequencies
+
+
+def stored(angles, form="float32", parts="both"):
+    """Return a table of cosines and sines, or of one of both, rounded to a format."""
+    waves = {"both": [np.cos(angles), np.sin(angles)], "cos": [np.cos(angles)] * 2}[parts]
+    table = np.hstack(waves)
+    table = table if form == "float64" else rounded(table, FORMATS[form])
+    return from_table(table, eps=EPS[form])
+
+
+def drawn(rng):
+    """Draw the settings of a rotation."""
+    base = {"d": D, "rho": float(rng.choice([1e4, 1e5, 5e5, 1e6]))}
+    kind = rng.choice(["none", "linear", "ntk", "yarn", "llama3"])
+    if kind == "none":
+        return base
+    base |= {"scaling": kind, "factor": float(rng.choice([2, 4, 8]))}
+    return base | ({"original": 128} if kind in ("yarn", "llama3") else {})
+
+
+def planted(rng, settings):
+    """Plant one mistake of each kind that applies: code, frequencies, angles made of them."""
+    omega, places = omega_of(settings), np.arange(N)
+    plain = omega_of({"d": D, "rho": settings["rho"]})
+    step = float(rng.choice([2.0, 3.0, 1.5]))
+    mistakes = {
+        "step": np.outer(step * places, omega),
+        "reversed": np.outer(-places, omega),
+        "degrees": np.outer(places, omega * np.pi / 180),
+        "positions-divided": np.outer(places // 2, omega),
+        "base": np.outer(places, omega_of(settings | {"rho": 3 * settings["rho"]})),
+        "bfloat16-frequencies": np.outer(places, rounded(omega, FORMATS["bfloat16"])),
+    }
+    if settings.get("scaling", "none") != "none":
+        mistakes["scaling-ignored"] = np.outer(places, plain)
+        mistakes["factor"] = np.outer(places, omega_of(settings | {"factor": 5.0}))
+    for name in ("bfloat16", "float16"):
+        narrow = FORMATS[name]
+        angles = np.outer(rounded(places.astype(float), narrow), rounded(omega, narrow))
+        mistakes[f"{name}-angles"] = rounded(angles, narrow)
+    return mistakes
+
+
+def is_reproduced(found, settings, angles):
+    """Whether the reported changes give the planted angles, by their own arithmetic."""
+    (reading,) = found.causes
+    omega, places = omega_of(settings), np.arange(N)
+    changes = {k: v[1] for k, v in reading.changes.items()}
+    if reading.code == "step":
+        a, b = changes["positions"].replace("p / ", "1/").replace(" p", "").split("/")[:1] * 2
+        places = places / float(a[2:]) if a.startswith("1/") else places * float(b)
+    elif reading.code == "positions-divided":
+        places = places // 2
+    elif set(changes) & {"rho", "factor", "scaling"}:
+        keys = settings if "scaling" not in changes else {"d": D, "rho": settings["rho"]}
+        omega = omega_of({**keys, **{k: v for k, v in changes.items() if k in keys}})
+    else:
+        return False
+    return np.abs(np.exp(1j * np.outer(places, omega)) - np.exp(1j * angles)).max() < 2e-3
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 60))]
+)
+def test_law_each_mistake_alone_is_named_and_reproduces(seed):
+    rng = np.random.default_rng(seed)
+    settings = drawn(rng)
+    meant = load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N)
+    factor = meant.params["attention_factor"]
+    for code, angles in planted(rng, settings).items():
+        table = stored(angles)
+        table = from_table(factor * table.table(), eps=table.eps)
+        for pair, side in (((meant, table), "first"), ((table, meant), "second")):
+            found = compare(*pair)
+            verdict = "equivalent" if code == "reversed" else "different"  # by signs of sines
+            assert found.verdict == verdict, (settings, code)
+            codes = [cause.code for cause in found.causes] or list(found.cause.misreadings)
+            equal = {"scaling-ignored": "step"} if settings.get("scaling") == "linear" else {}
+            assert codes in ([code], [equal.get(code)]) or is_reproduced(found, settings, angles)
+            assert found.expected == side or not found.causes
+            assert found.explained == 1.0 or found.positions
+
+
+@pytest.mark.parametrize("form", EPS)
+@pytest.mark.parametrize("seed", range(5))
+def test_right_dumps_of_every_format_are_the_same(seed, form):
+    rng = np.random.default_rng(seed)
+    settings = drawn(rng)
+    meant = load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N)
+    table = stored(np.outer(np.arange(N), meant.measure.frequencies), form)
+    scaled = meant.params["attention_factor"] * table.table()
+    scaled = scaled if form == "float64" else rounded(scaled, FORMATS[form])
+    found = compare(meant, from_table(scaled, eps=EPS[form]))
+    assert (found.same, found.causes, found.cause) == (True, (), None)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_damage_has_no_cause_and_a_first_difference(seed):
+    rng = np.random.default_rng(seed)
+    meant = load("rope:d=32", N)
+    table = stored(np.outer(np.arange(N), meant.measure.frequencies)).table()
+    rows = rng.choice(N, N // 3, replace=False)
+    damaged = [table + 1e-2 * rng.normal(size=table.shape), table.copy()]
+    damaged[1][np.sort(rows)] = table[rows]
+    for numbers in damaged:
+        found = compare(meant, from_table(numbers, eps=2.0**-23))
+        assert (found.verdict, found.causes, found.cause) == ("different", (), None)
+
+
+def test_a_config_without_its_scaling_is_a_scaling_left_out_not_positions(written):
+    """A table that equals the config without a key lacks that key; the table is not accused."""
+    config = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 8, "head_dim": 32}
+    config |= {"num_hidden_layers": 2, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    meant = load(written(config, "config.json"), 256)
+    table = stored(np.outer(np.arange(256), 1e4 ** (-np.arange(16) / 16)))
+    for pair in ((meant, table), (table, meant)):
+        found = compare(*pair)
+        assert found.cause.misreadings == ("scaling-ignored",)
+        assert "positions" not in json.dumps(found.to_dict()["cause"])
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_a_file_of_cosines_is_compared_with_cosines(form):
+    """Angles rounded to 16 bits: the difference is that of cosines, and none is at position 0."""
+    meant, narrow = load("rope:d=32", 2048), FORMATS[form]
+    omega, places = meant.measure.frequencies, np.arange(2048.0)
+    angles = rounded(np.outer(rounded(places, narrow), rounded(omega, narrow)), narrow)
+    found = compare(meant, stored(angles, form, "cos"))
+    if found.cause is not None:
+        assert found.cause.misreadings == (f"{form}-angles",)
+    worst = np.abs(rounded(np.cos(angles), narrow) - np.cos(np.outer(places, omega))).max()
+    assert found.max_difference == pytest.approx(worst, rel=1e-6)
+    assert found.first_difference is None
+    both = compare(meant, stored(angles, form))
+    assert both.cause.misreadings == (f"{form}-angles",)
+    assert all(pair.second is None for pair in both.pairs)
+
+
+@pytest.mark.parametrize("by", [-4880, -17, 40, 500])
+def test_sinusoids_that_begin_elsewhere_are_an_offset(by):
+    omega = 1e4 ** (-np.arange(32) / 32)
+    for places in (np.arange(120), np.arange(119, -1, -1)):
+        first, second = (np.outer(places + shift, omega) for shift in (0, by))
+        tables = [
+            np.stack([np.sin(a), np.cos(a)], axis=-1).reshape(120, -1).astype(np.float32)
+            for a in (first, second)
+        ]
+        found = pefourier.compare(*tables)
+        later = by if places[0] == 0 else -by  # rows later in the first
+        assert (found.verdict, found.transform) == ("equivalent", {"offset": later})
+        assert [(cause.code, cause.by) for cause in found.causes] == [("shifted", later)]
+    found = compare(load("sinusoidal", 80, 64), load(f"sinusoidal:offset={abs(by)}", 80, 64))
+    assert found.transform == {"offset": abs(by)}
