@@ -369,9 +369,9 @@ def resize(
     to : sequence of int, or str
         Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
     method : str
-        bicubic, bilinear, antialias, fourier, dinov2, geometric, center-crop or crop. By default
-        the method of the model if known, otherwise bicubic; rotations and the biases of Swin V2
-        are recomputed.
+        bicubic, bilinear, align-corners, antialias, fourier, dinov2, geometric, center-crop or
+        crop. By default the method of the model if known, otherwise bicubic; rotations and the
+        biases of Swin V2 are recomputed.
     from_crop : sequence of int
         First point of the old grid that method "crop" keeps, by default index 0.
     d, **params

@@ -44,7 +44,15 @@ Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
 Engine = Literal["transformers", "vllm", "llama.cpp"]
 Shard = Literal["every", "block", "zigzag"]
 Interpolation = Literal[
-    "bicubic", "bilinear", "antialias", "fourier", "dinov2", "geometric", "center-crop", "crop"
+    "bicubic",
+    "bilinear",
+    "align-corners",
+    "antialias",
+    "fourier",
+    "dinov2",
+    "geometric",
+    "center-crop",
+    "crop",
 ]
 
 
@@ -400,7 +408,8 @@ def resize(
     d: Dimension = None,
     method: Annotated[
         Interpolation | None,
-        "bicubic: as in torch; bilinear; antialias: bicubic with antialias=True; fourier: "
+        "bicubic: as in torch; bilinear; align-corners: bilinear with align_corners=True "
+        "(Qwen3-VL); antialias: bicubic with antialias=True; fourier: "
         "zero-padded spectrum, mirrored at the edges; dinov2: bicubic by a factor (n + 0.1) / N; "
         "geometric: of biases, as timm; center-crop: the middle (Stable Diffusion 3); crop: from "
         "--from-crop on. Rotations and Swin V2 are recomputed by formula (default: the model's own "

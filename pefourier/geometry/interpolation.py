@@ -78,6 +78,15 @@ def linear_weights(n: int, m: int) -> Floats:
     return linear_between(np.arange(n, dtype=float), (np.arange(m) + 0.5) * n / m - 0.5)
 
 
+def aligned_weights(n: int, m: int) -> Floats:
+    """Return torch's bilinear weights with align_corners=True: both lines have the same ends.
+
+    >>> aligned_weights(3, 5) @ np.array([0.0, 1.0, 4.0])
+    array([0. , 0.5, 1. , 2.5, 4. ])
+    """
+    return linear_between(np.arange(n, dtype=float), np.linspace(0, n - 1, m))
+
+
 def linear_between(old: Floats, new: NDArray[np.floating]) -> Floats:
     """Return weights that interpolate ascending places linearly, constant beyond the ends."""
     return np.stack([np.interp(new, old, column) for column in np.eye(len(old))], axis=1)
@@ -121,6 +130,7 @@ WEIGHTS: dict[str, Callable[[int, int], Floats]] = {
     "bilinear": linear_weights,
     "antialias": antialias_weights,
     "fourier": fourier_weights,
+    "align-corners": aligned_weights,
     "dinov2": partial(bicubic_weights, offset=0.1),
     "geometric": geometric_weights,
 }

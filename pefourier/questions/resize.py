@@ -156,7 +156,7 @@ class Resizing(Result):
         "computed anew": Verdict(
             "The model computes these vectors by a formula at every size: at the new one "
             "{r.after.distinct:,} of {r.after.points:,} are distinct.{r.unchanged_in_words}",
-            "Give the model the new size; only embedding tables are interpolated.",
+            "Give the model the new size; only embedding tables are interpolated{r.beside}.",
             title="recomputed",
         ),
     }
@@ -239,6 +239,12 @@ class Resizing(Result):
             f" {common - self.unchanged:,} of the first {common:,} rows change, because the "
             "formula depends on the length."
         )
+
+    @property
+    def beside(self) -> str:
+        """Words on a learned table that the model adds beside a rotation."""
+        sides = self.encodings[0].params.get("table_beside", ())
+        return f", such as its own of {size_of(sides)} points" if sides else ""
 
     @property
     def step(self) -> str:

@@ -330,15 +330,16 @@ def test_a_table_on_no_grid_is_a_line_where_one_side_is_requested(rng):
         pefourier.resize(table[:49, :8], (9, 9))
 
 
-@pytest.mark.parametrize("method", ["bilinear", "bicubic", "antialias"])
+@pytest.mark.parametrize("method", ["bilinear", "align-corners", "bicubic", "antialias"])
 @pytest.mark.parametrize(
     ("old", "new"), [((14, 14), (24, 37)), ((16, 9), (5, 20)), ((6, 6), (3, 3)), ((1, 9), (2, 20))]
 )
 def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
     table = rng.normal(size=(2 + np.prod(old), 5))
     planes = torch.tensor(table[2:]).reshape(1, *old, 5).permute(0, 3, 1, 2)
-    mode = "bilinear" if method == "bilinear" else "bicubic"
-    expected = interpolate(planes, new, mode=mode, antialias=method == "antialias")
+    how = {"align-corners": {"mode": "bilinear", "align_corners": True}}
+    how |= {"antialias": {"mode": "bicubic", "antialias": True}}
+    expected = interpolate(planes, new, **how.get(method, {"mode": method}))
     expected = expected.permute(0, 2, 3, 1).reshape(-1, 5).numpy()
     r = pefourier.resize(table, new, grid=old, prefix=2, method=method)
     assert (r.prefix, r.old, r.new) == (2, old, new)

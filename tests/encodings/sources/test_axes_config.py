@@ -5,6 +5,7 @@ import pytest
 import torch
 from stored import safetensors
 
+from pefourier import resize
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
 from pefourier.errors import PefourierError
@@ -171,6 +172,8 @@ def test_a_learned_table_beside_a_rotation_is_named_and_read_by_its_tensor(folde
     assert (rotation.name, rotation.params["table_beside"]) == ("axial-rope", (3, 3))
     assert (added.domain.grid, added.params["model_type"]) == ((3, 3), "qwen3_vl_vision")
     np.testing.assert_array_equal(added.table(), table)
+    resized = resize(added, (4, 5))
+    assert (resized.method, resized.library) == ("align-corners", "transformers 5.23")
 
 
 def test_a_table_of_another_size_wants_a_grid(weights):

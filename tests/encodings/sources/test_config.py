@@ -7,8 +7,7 @@ import pytest
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.registry import REASONS
-from pefourier.encodings.sources.huggingface import model_types
-from pefourier.encodings.sources.huggingface.config import ModelRow
+from pefourier.encodings.sources.huggingface import ModelRow, model_types
 from pefourier.errors import PefourierError
 from pefourier.writing.files import read_toml
 

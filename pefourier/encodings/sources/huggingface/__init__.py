@@ -9,6 +9,7 @@ only from here.
 from pefourier.encodings.sources.huggingface.config import (
     PAIRED,
     ModelConfig,
+    ModelRow,
     model_types,
     type_row,
     version,
@@ -30,6 +31,7 @@ __all__ = (
     "LayerRun",
     "ModelConfig",
     "ModelFile",
+    "ModelRow",
     "all_tensors",
     "family_lost",
     "first_row",

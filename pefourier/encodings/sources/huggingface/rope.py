@@ -69,7 +69,8 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     if not rotates(model):
         return None
     if len(model.grid) > 1 and rotates_on_axes(model):
-        raise PefourierError(f"{shown(model.file)} rotates text by one position; leave out --grid")
+        rule = "rotates text by one position, without a grid"
+        raise PefourierError(f"{shown(model.file)} {rule}; name an image's part, #vision_config")
     if model.part == INDEXER and "indexer" in model.row:
         return rotation_of_indexer(model)
     layer, section, type_keys = choose_layer(model, layer_sections(model))
