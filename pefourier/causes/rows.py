@@ -323,7 +323,7 @@ class Beyond(Change):
     limit: int
     name = "beyond"
     finding = "ids-beyond"
-    says = "positions from {c.limit} on, from index {c.at} on"
+    says = "positions not below the limit {c.limit} from index {c.at} on"
     undo = "use shorter sequences or a scaling"
 
 

@@ -67,7 +67,7 @@ class Positions(Result):
         "undecided": Verdict(
             "The ids may be correct, but the input does not show where documents begin, where "
             "padding is, or which tokens this rank holds.",
-            "Pass --mask, --segments or --rank R/N.",
+            "Pass --mask (padding), --segments (documents) or --rank R/N.",
         ),
         "padding counted": Verdict(
             "In {r.bad_count} of {r.documents} documents the ids count padding tokens.{r.harmless}",
@@ -86,7 +86,10 @@ class Positions(Result):
             "Continue at the number of tokens seen so far.",
         ),
         "gap": Verdict("In {r.bad_count} of {r.documents} documents the ids skip positions."),
-        "backwards": Verdict("In {r.bad_count} of {r.documents} documents the ids decrease."),
+        "backwards": Verdict(
+            "In {r.bad_count} of {r.documents} documents ids decrease, or stand in another order "
+            "than expected.",
+        ),
         "negative": Verdict(
             "In {r.bad_count} of {r.documents} documents ids are negative.{r.harmless}",
         ),

@@ -185,7 +185,8 @@ def test_a_cause_on_axes_is_named(code, count, config):
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_right_ids_are_as_expected(count, config):
-    rng, roberta, llama = np.random.default_rng(6), config("roberta"), config("llama")
+    rng = np.random.default_rng(6)
+    roberta, llama, qwen = map(config, ("roberta", "llama", "qwen2_vl"))
     for _ in range(count):
         n, pads = 2 * int(rng.integers(8, 30)), int(rng.integers(1, 6))
         cut, past, rank = (
@@ -203,6 +204,7 @@ def test_right_ids_are_as_expected(count, config):
         omega = 5e5 ** (-np.arange(0, 32, 2) / 32)
         angles = np.tile(np.outer(np.arange(n), omega), (2, 1)).reshape(2, n, -1)
         waves = {"cos": np.cos(angles), "sin": np.sin(angles).astype("f4")}
+        turned = drawn_images(rng)[0][np.repeat([0, 1, 2], [4, 6, 6])].T * omega
         parents = [-1, *(int(rng.integers(i)) for i in range(1, n))]
         depth = [0]
         for parent in parents[1:]:
@@ -225,6 +227,7 @@ def test_right_ids_are_as_expected(count, config):
             (2 + np.arange(n), {"config": roberta}),
             (depth, {"parents": parents}),
             *((ids, {"rank": (rank, 4)}) for ids in shards),
+            (np.hstack([np.cos(turned), np.sin(turned)]), {"config": qwen}),
             ({**waves, "attention_mask": np.ones((2, n))}, {"config": llama}),
             (np.hstack([angles[0], angles[0]])[:, None, None], {"config": llama}),
         ):

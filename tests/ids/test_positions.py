@@ -278,20 +278,6 @@ def test_positions_of_a_dump_are_recovered(layout, dtype, config, folder):
     assert found.verdict == "negative"
 
 
-def test_axes_of_a_dump_are_recovered_each_by_its_pairs(config):
-    rope = {"rope_type": "default", "mrope_section": [16, 24, 24], "type": "mrope"}
-    text = config.llama | {"model_type": "qwen2_vl_text", "hidden_size": 256, "rope_scaling": rope}
-    spec = config("qwen2_vl", text_config=text)
-    omega = 5e5 ** (-np.arange(0, 128, 2) / 128)
-    axis = np.repeat([0, 1, 2], [16, 24, 24])
-    ids = np.array([[0, 1, 2, 2, 2, 2, 4], [0, 1, 2, 2, 3, 3, 4], [0, 1, 2, 3, 2, 3, 4]])
-    for given, verdict in ((ids, "as expected"), (np.tile(np.arange(7), (3, 1)), "text only")):
-        angles = given[axis].T * omega
-        found = pefourier.positions(np.hstack([np.cos(angles), np.sin(angles)]), config=spec)
-        assert (found.positions[:, 0] == given).all()
-        assert found.verdict == verdict
-
-
 def test_rows_of_a_learned_table_are_matched(folder, config):
     safetensors = pytest.importorskip("safetensors.numpy")
     table = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
