@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pefourier.errors import PefourierError, shown
 from pefourier.pages.document import (
     Chapter,
@@ -36,6 +38,11 @@ from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
 RULES = ("choice", "size")  # of training, in words
+FIRST = [training_figures.CAPTIONS[name] for name in ("comparison", "curves", "confusion")]
+COSTS = (
+    "Seconds are training time divided by the runs that were trained together, so they compare "
+    "encodings of one kind on one device."
+)
 ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options of the machine
 
 
@@ -87,11 +94,20 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     traces = read_traces(Path(folder.path), summary.runs)
     confusions = training_figures.confusions, summary, training_figures.CAPTIONS["confusion"]
     pictures = [*training_figures.pictures(summary, traces).values(), confusions]
+    first = [picture for picture in pictures if picture[2] in FIRST]
+    others = [figure(*picture) for picture in pictures if picture[2] not in FIRST]
     sections = [
-        Chapter("Conclusions", markup_of_words(answer.conclusion)),
-        Chapter("Pictures", [figure(*picture) for picture in pictures]),
+        Chapter("Which encoding", markup_of_words(answer.conclusion)),
+        Chapter("How sure", how_sure(summary)),
+        Chapter("What it costs", [table(costs(summary)), element("p", COSTS)]),
+        Chapter("Pictures", [*(figure(*picture) for picture in first)]),
         Chapter(
-            "Scores and differences", [*markup_of_words(words), explanations(names, ("train",))]
+            "Numbers",
+            [
+                details("All scores and differences", *markup_of_words(words)),
+                details("More pictures", *others),
+                explanations(names, ("train",)),
+            ],
         ),
         Chapter("How these numbers were made", settings_part(folder)),
     ]
@@ -99,6 +115,28 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."
     return document(title, element("p", lead), [s for s in sections if any(s.inside)])
+
+
+def how_sure(summary: Summary) -> list[Markup | None]:
+    """Sentence on each encoding against its reference, with its interval."""
+    sentences = [
+        element("li", element("strong", f"{record['spec']}: "), f"{record['meaning']}")
+        for record in summary_page(summary).records()
+        if record["meaning"]
+    ]
+    return [element("ul", sentences)]
+
+
+def costs(summary: Summary) -> list[tuple[str, ...]]:
+    """Table of the seconds of a run of each encoding, and of its steps until the kept weights."""
+    rows: list[tuple[str, ...]] = [
+        ("dataset", "encoding", "seconds of a run", "steps until the best weights")
+    ]
+    for name, of in rows_by("dataset", summary.runs).items():
+        for encoding, runs in rows_by("encoding", of).items():
+            means = [float(np.mean([run[key] for run in runs])) for key in ("seconds", "step")]
+            rows.append((name, encoding, f"{means[0]:.2f}", f"{means[1]:.0f}"))
+    return rows
 
 
 def settings_part(folder: TrainFolder) -> list[Markup | None]:

@@ -48,7 +48,7 @@ def from_examples(
             f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
             "length of built-in tasks by name: order:length=24)"
         )
-    labels, names = np.zeros(len(x), int), ["?"]
+    labels, names = np.zeros(y.shape, int), ["?"]
     if options.predict is None:
         labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
