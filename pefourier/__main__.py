@@ -2,6 +2,7 @@
 
 # Importing `signal` takes time, and an interrupt during it would print a traceback
 import _signal as signal
+import gc
 import sys
 import warnings
 
@@ -14,6 +15,7 @@ def run_command() -> None:
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:  # otherwise ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # imports need no cleanup
+    gc.set_threshold(50_000)  # imports create many objects and leave no garbage
     warnings.filterwarnings("ignore", category=RuntimeWarning, module="pefourier|numpy")
     from pefourier.cli.main import main
     from pefourier.cli.process import LISTENER, leave
