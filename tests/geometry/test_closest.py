@@ -173,22 +173,6 @@ def test_equal_rows_are_those_of_numpy(rng):
         np.testing.assert_array_equal(first_duplicate(table), first[inverse.ravel()])
 
 
-@pytest.mark.parametrize("kind", ["standard_normal", "standard_cauchy", "one column"])
-def test_rows_of_few_columns_are_not_compared_pair_by_pair(kind, monkeypatch):
-    """Tables of few columns are searched without comparing all pairs."""
-    rng = np.random.default_rng(0)
-    table = (
-        rng.standard_normal((20_000, 1))
-        if kind == "one column"
-        else getattr(rng, kind)((20_000, 2))
-    )
-    table[9_000] = table[70] + 1e-14
-    monkeypatch.setattr(closest_rows, "search_blocks", lambda *_: pytest.fail("pair by pair"))
-    distance, pair = closest_rows.closest_rows(table, lambda *_: None)
-    assert pair == (70, 9_000)
-    assert distance == pytest.approx(1e-14 * np.sqrt(table.shape[1]), rel=0.2)
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_pair_within_the_rounding_of_its_longest_row_is_looked_at(swapped, monkeypatch):
     """Pairs within the rounding of their longest row are considered."""

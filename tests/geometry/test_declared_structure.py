@@ -13,33 +13,10 @@ from pefourier.encodings.grids import on_grid
 from pefourier.encodings.places import axis_encodings
 from pefourier.encodings.sources.tables import read_table, rows_of_vectors, write_table
 from pefourier.errors import PefourierError
-from pefourier.geometry import even_odd_svd, keep_last, precision, singular_values
-from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.precision import FORMATS, first_duplicate, format_losses
+from pefourier.geometry import keep_last, precision
+from pefourier.geometry.precision import FORMATS, format_losses
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.check_faithful import check_faithful
-from pefourier.questions.reconstruct import position_functions
-
-
-def test_rows_are_hashed_once_where_few_columns_report_them_apart(monkeypatch):
-    hashed, hash_rows = [], precision.row_hashes
-
-    def count(table):
-        hashed.append(len(table))
-        return hash_rows(table)
-
-    monkeypatch.setattr(precision, "row_hashes", count)
-    n = 2**14
-    check_faithful(build("rope", length=n, d=128))
-    assert sum(hashed) < 9 * n  # positions and phases, in each of four formats
-
-
-def test_rows_that_share_a_key_by_chance_stay_apart(monkeypatch, rng):
-    table = rng.integers(0, 9, size=(300, 1)).astype(float)
-    few = np.stack([table[:, 0] % 2, table[:, 0]], axis=1).astype(np.uint64) << np.uint64(40)
-    monkeypatch.setattr(precision, "row_hashes", lambda _: few)
-    expected = np.array([np.flatnonzero(table[:, 0] == x)[0] for x in table[:, 0]])
-    np.testing.assert_array_equal(first_duplicate(table), expected)
 
 
 def grid_table(dtype, *, constant=False, factor=1.0):
@@ -80,26 +57,6 @@ def test_a_grid_by_its_axes_is_what_its_table_is(name):
         np.testing.assert_allclose(factors.leverage(rows), (left**2).sum(axis=1), atol=1e-9)
 
 
-def test_a_grid_by_its_axes_is_never_decomposed_whole(monkeypatch):
-    shapes, factor = [], singular_values.factor
-
-    def record(entries, n, m):
-        shapes.append((n, m))
-        return factor(entries, n, m)
-
-    monkeypatch.setattr(singular_values, "factor", record)
-    enc = build("axial", d=256, grid=(40, 44))
-    tracemalloc.start()
-    result = check_faithful(enc)
-    position_functions(enc, [(3, 4)])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert shapes == [(83, 256)]  # once for both
-    assert peak < 0.9 * 8 * 40 * 44 * 256
-    assert result.distinct == 40 * 44
-    assert check_faithful(build("axial", d=64, grid=(150, 200))).distinct == 30_000
-
-
 def test_results_about_the_last_encoding_are_kept_and_only_those():
     requested = []
 
@@ -113,16 +70,6 @@ def test_results_about_the_last_encoding_are_kept_and_only_those():
     enc = build("sinusoidal", length=9, d=4)
     assert decompose(enc) is decompose(enc)
     assert decompose(enc) is not decompose(replace(enc))
-
-
-def test_orthogonal_rows_need_no_decomposition(monkeypatch):
-    monkeypatch.setattr(even_odd_svd, "factor", None)
-    for n in (2048, 1501):
-        result = check_faithful(build("dft", length=n, d=2048))
-        assert (result.verdict, result.condition_number, result.rank) == ("isometric", 1.0, n)
-        assert result.inverse_error == 0.0
-    rebuilt = position_functions(build("dft", length=1500, d=1500), [0, 749, 1499])
-    assert max(r.inverse_error for r in rebuilt.reconstructions) <= 1e-15
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 12])
@@ -169,18 +116,6 @@ def test_a_table_that_memory_does_not_hold_is_written_in_blocks(suffix, monkeypa
     np.testing.assert_array_equal(read_table(path)[0], table)
 
 
-@pytest.mark.parametrize(("spec", "n", "d"), [("rope", 3001, 8), ("sinusoidal", 5000, 16)])
-def test_the_worst_row_of_an_inverse_by_its_waves(monkeypatch, spec, n, d):
-    monkeypatch.setattr(even_odd_svd, "FEW_PRODUCTS", 0)
-    monkeypatch.setattr(even_odd_svd, "BLOCK", 2**10)
-    enc = build(spec, length=n, d=d)
-    left = np.linalg.svd(enc.table(), full_matrices=False)[0]
-    factors = decompose(enc)
-    assert all(part.right is not None for part in factors.parts)
-    monkeypatch.setattr(singular_values.Factors, "leverage", None)
-    assert factors.inverse_error() == pytest.approx(1 - (left**2).sum(axis=1).min(), abs=1e-10)
-
-
 def test_phases_apart_at_all_lags_are_distinct_rows(rng):
     settled = 0
     for _ in range(40):
@@ -193,17 +128,6 @@ def test_phases_apart_at_all_lags_are_distinct_rows(rng):
             settled += 1
             assert len(np.unique(rows, axis=0)) == len(x)
     assert settled > 5
-
-
-@pytest.mark.parametrize("n", [1, 2, 999, 3000])
-def test_the_closest_lag_of_a_period_by_its_kernel(n):
-    enc = build("dft", length=n, d=1000)
-    found, table = closest_pair(enc), enc.table()
-    if n > 1:
-        apart = np.linalg.norm(table[1:] - table[0], axis=1)
-        assert found.distance == pytest.approx(apart.min(), abs=1e-12)
-        expected = np.flatnonzero(apart <= apart.min() + 1e-9)[0] + 1
-        assert found.pair == (0, expected)
 
 
 def test_millions_of_rows_are_never_read():

@@ -11,7 +11,7 @@ from grids import smooth_table, table_on
 
 from pefourier.encodings import load
 from pefourier.encodings.grids import size_of
-from pefourier.geometry.grid_readings import better_reading, means_of_lines, unit_rows
+from pefourier.geometry.grid_readings import better_reading
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.resize import resize_table
 
@@ -106,34 +106,6 @@ def test_a_formula_on_a_wrong_grid_is_reported_by_resize():
     assert [f.code for f in found] == ["grid-transposed"]
     right = load("axial:convention=mae", None, 64, grid=(7, 11)).table()
     assert resize_table(table_on((7, 11), right), (9, 9)).findings == []
-
-
-@pytest.mark.long
-def test_report_warns_as_well(run, folder, rng):
-    table, token = drawn(rng, (7, 7), (64,))
-    np.save(folder / "t.npy", np.vstack([table, token]))
-    done = run("report", "t.npy", "--grid", "7x7", "--prefix", "1")
-    assert "7x7 grid from row 0 on" in " ".join(done.out.split())
-
-
-def test_means_of_lines_are_those_of_a_double_loop(rng):
-    grid, start = (3, 4, 5), -2
-    unit = unit_rows(rng.normal(size=(58, 6)))
-    means = means_of_lines(unit)
-    places = {np.ravel_multi_index(p, grid) + start: p for p in np.ndindex(*grid)}
-    inside = {row: p for row, p in places.items() if 0 <= row < 58}
-    for axis, step in enumerate((20, 5, 1)):
-        for line in range(grid[axis] - 1):
-            pairs = [
-                unit[r] @ unit[r + step]
-                for r, p in inside.items()
-                if p[axis] == line and r + step in inside
-            ]
-            assert means(step, grid[axis], start, start + 60)[line] == pytest.approx(
-                np.mean(pairs), abs=1e-6
-            )
-    ends = [unit[r] @ unit[r + 1] for r, p in inside.items() if p[2] == 4 and r + 1 in inside]
-    assert means(1, 5, start, start + 60)[4] == pytest.approx(np.mean(ends), abs=1e-6)
 
 
 RIGHT = [  # unusual tables on their right grids

@@ -9,8 +9,6 @@ from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import (
     FORMATS,
     coarse_eps,
-    count_distinct,
-    has_format,
     precision,
     rounded,
     stored_resolution,
@@ -123,13 +121,6 @@ def test_rows_that_repeat_are_rounded_once(rng, again):
         assert found[name].safe_cast == min(safe, distinct)
 
 
-def test_distinct_rows_are_counted_by_few_columns(rng):
-    table = rng.integers(0, 3, size=(500, 6)).astype(float)
-    table[rng.random(table.shape) < 0.1] = np.nan
-    found = count_distinct(lambda rows, j: table[rows, j].copy(), 500, 6)
-    assert found == walk(table)
-
-
 @pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("factor", [1.0, 2.0**-100, 2.0**100])
 def test_the_format_of_numbers_does_not_depend_on_their_unit(name, factor, rng):
@@ -142,9 +133,3 @@ def test_the_format_of_numbers_does_not_depend_on_their_unit(name, factor, rng):
         assert stored_resolution(factor * counted, 2.0**-52)[0] == 2.0**-52
         assert coarse_eps(counted) == 0.0
     assert stored_resolution(np.round(stored[:, 0].astype(float), 2), 2.0**-52)[1] == 0.01
-
-
-@pytest.mark.parametrize(("count", "expected"), [(5, False), (15, True)])
-def test_a_format_is_that_of_numbers_of_which_a_tenth_need_its_digits(count, expected):
-    needing = np.full(count, 2.0**-10 * (1 + 2.0**-7))
-    assert has_format(np.append(needing, np.ones(100 - count)), FORMATS["bfloat16"]) == expected

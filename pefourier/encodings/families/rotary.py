@@ -384,14 +384,6 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     return scale_frequencies(settings["scaling"], head, chosen)
 
 
-def rotation_if_any(settings: Mapping[str, Any], length: int) -> Rotation | None:
-    """Return `rotation_of`, or None if settings are incomplete or refused."""
-    try:
-        return rotation_of(settings, length)
-    except PefourierError:
-        return None
-
-
 def refuse_unused(scaling: str, settings: Mapping[str, Any]) -> None:
     """Refuse settings of other scalings; None and () mean not set."""
     for key in settings.keys() - scaling_parameters(scaling).keys():

@@ -119,16 +119,6 @@ def test_videorope_deals_rows_first_on_a_diagonal(grid, d, own):
     assert compare(enc, table_on(grid, twin)).same
 
 
-def test_videorope_has_the_published_angles():
-    """Raw coordinates (t, h, w) = (7, 3, 5) at d 128, base 1e6: the angles of three pairs."""
-    omega = on("axial-rope:convention=videorope", (2, 9, 9), 128).measure.frequencies
-    rows, columns, frames = omega[0, 1], omega[1, 2], omega[48, 0] / 0.5
-    found = [3 * rows, 5 * columns, 7 * frames]
-    assert found == pytest.approx([3, 4.02921094, 2.21359436e-04], rel=1e-7)
-    assert (omega[48:, 1:] == 0).all()
-    assert (omega[:48, 0] == 0.5 * omega[:48, 1:].sum(axis=1)).all()
-
-
 def test_mixed_frequencies_start_as_recorded():
     """The second half of a head is the first half rotated by 90 degrees, with equal lengths."""
     recorded = np.array(RECORDED["mixed frequencies"])

@@ -1,6 +1,5 @@
 """Biases of attention scores equal golden numbers, formulas written out, and public source code."""
 
-import itertools
 import math
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import is_of_pairs, table_of_pairs
-from pefourier.encodings.families.biases import fire_share, linear_layers, network, relu, silu
+from pefourier.encodings.families.biases import linear_layers, network, silu
 from pefourier.errors import PefourierError
 
 GOLDEN = [  # spec, d, head, lag, bias
@@ -43,53 +42,6 @@ def test_pseudo_gaussian_multiplies_weights_by_a_gaussian():
     np.testing.assert_allclose(first, second, rtol=1e-12)
 
 
-def layers_by_stream(seed, sizes):
-    stream, layers = np.random.RandomState(seed), []
-    for n, m in itertools.pairwise(sizes):
-        bound = 1 / math.sqrt(n)
-        layers.append((stream.uniform(-bound, bound, (n, m)), stream.uniform(-bound, bound, m)))
-    return layers
-
-
-def by_loops(x, layers, activation):
-    """Return the output of a network for one number, unit by unit."""
-    values = [x]
-    for k, (weights, shifts) in enumerate(layers):
-        values = [
-            sum(v * w for v, w in zip(values, weights[:, j], strict=True)) + shifts[j]
-            for j in range(weights.shape[1])
-        ]
-        values = values if k == len(layers) - 1 else list(map(activation, values))
-    return values
-
-
-def logistic_product(x):
-    return x / (1 + math.exp(-x))
-
-
-@pytest.mark.parametrize(("lag", "bias"), [(1, 0.46209812), (7, 1.84839249), (-7, -0.23104906)])
-def test_network_of_dpb_has_the_recorded_numbers(lag, bias):
-    g = math.copysign(math.log1p(abs(lag)), lag)
-    ones = [(np.ones((1, 16)), np.zeros(16)), (np.ones((16, 1)) / 16, np.zeros(1))]
-    assert network(np.array([[g]]), ones, silu)[0, 0] == pytest.approx(bias, abs=2e-8)  # float32
-
-
-@pytest.mark.parametrize(
-    ("spec", "depth", "scaled"),
-    [
-        ("dpb:width=6", 2, float),
-        ("dpb:width=6,depth=1,distance=log", 1, lambda u: math.copysign(math.log1p(abs(u)), u)),
-        ("dpb:width=6,depth=3,seed=2", 3, float),
-    ],
-)
-def test_dpb_is_a_network_of_query_minus_key(spec, depth, scaled):
-    table = load(spec, 9, 3).table()
-    layers = layers_by_stream(2 * ("seed" in spec), (1, *(6,) * depth, 3))
-    for row, lag in enumerate(range(-8, 9)):
-        expected = by_loops(scaled(-lag), layers, logistic_product)
-        np.testing.assert_allclose(table[row], expected, atol=1e-13)
-
-
 def test_dpb_is_the_module_of_torch_with_its_weights():
     torch = pytest.importorskip("torch")
     layers = linear_layers(4, (1, 5, 5, 3))
@@ -101,37 +53,6 @@ def test_dpb_is_the_module_of_torch_with_its_weights():
     x = np.linspace(-9, 9, 7)[:, None]
     expected = torch.nn.Sequential(*modules[:-1])(torch.tensor(x)).detach().numpy()
     np.testing.assert_allclose(network(x, layers, silu), expected, atol=1e-13)
-
-
-SHARES = [  # c, threshold, query, key, input of the network
-    (0.1, 512, 10, 3, 0.13416364),
-    (0.1, 512, 600, 300, 0.83534239),
-    (1.0, 512, 10, 3, 0.33322911),
-    (0.1, 256, 300, 0, 0.9999997),
-    (0.5, 8, 8, 0, math.log(5) / (math.log(5) + 1e-6)),
-    (0.5, 8, 2, 1, math.log(1.5) / (math.log(5) + 1e-6)),
-    (2.0, 8, 20, 15, math.log(11) / math.log(41)),
-]
-
-
-@pytest.mark.parametrize(("c", "threshold", "query", "key", "share"), SHARES)
-def test_input_of_fire_has_its_golden_numbers(c, threshold, query, key, share):
-    found = fire_share(np.array(float(query - key)), np.array(float(query)), c, threshold)
-    published = c != 0.5  # goldens without the number added to the divisor
-    assert found == pytest.approx(share, abs=1e-6 if published else 1e-12)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_fire_is_its_formula_pair_by_pair(causal):
-    enc = load(f"fire:threshold=5,c=0.3,causal={causal}", 9, 2)
-    layers = layers_by_stream(0, (1, 32, 2))
-    assert is_of_pairs(enc)
-    assert enc.bias.shape == (2, 9, 9)
-    for i, j in np.ndindex(9, 9):
-        share = math.log(1 + 0.3 * abs(i - j)) / (math.log(1 + 0.3 * max(i, 5)) + 1e-6)
-        expected = by_loops(share, layers, lambda x: max(x, 0.0))
-        expected = [-math.inf] * 2 if causal and j > i else expected
-        np.testing.assert_allclose(enc.bias[:, i, j], expected, atol=1e-14)
 
 
 def test_fire_is_a_bias_of_lags_up_to_its_threshold():
@@ -212,9 +133,3 @@ REFUSED = [
 def test_gates_out_of_range_are_refused(params, length, named):
     with pytest.raises(PefourierError, match=named):
         load("fox", length, **params)
-
-
-def test_relu_and_silu_have_their_limits():
-    x = np.array([-1e4, -1.0, 0.0, 2.0])
-    np.testing.assert_array_equal(relu(x), [0, 0, 0, 2])
-    np.testing.assert_allclose(silu(x), [0, *map(logistic_product, x[1:])], atol=1e-15)

@@ -46,36 +46,6 @@ def codes(enc):
     return [f.code for f in enc.findings]
 
 
-def test_path_of_four_nodes_has_the_published_numbers():
-    enc = build("laplacian", length=4, d=3)
-    np.testing.assert_allclose(enc.params["eigenvalues"], (0, 0.5, 1.5, 2), atol=1e-12)
-    half = (0.57735027, 0.40824829, 0.40824829, 0.57735027)
-    np.testing.assert_allclose(np.abs(enc.table()[:, 0]), half, atol=1e-8)
-    walks = build("random-walk", length=4, d=4).table()
-    np.testing.assert_array_equal(walks[[0, 3]], [(0, 0.5, 0, 0.375)] * 2)
-    np.testing.assert_array_equal(walks[[1, 2]], [(0, 0.75, 0, 0.6875)] * 2)
-
-
-def test_eigenvalues_of_complete_graph_star_and_square():
-    for edges, values in {
-        4: (complete(4), (0, 4 / 3, 4 / 3, 4 / 3)),
-        5: (star(4), (0, 1, 1, 1, 2)),
-        6: (cycle(4), (0, 1, 1, 2)),
-    }.values():
-        found = build("laplacian", d=2, edges=edges).params["eigenvalues"]
-        np.testing.assert_allclose(found, values, atol=1e-12)
-
-
-def test_walks_on_triangle_pentagon_and_star():
-    triangle = build("random-walk", d=6, edges=cycle(3)).table()
-    expected = [(1 + 2 * (-0.5) ** k) / 3 for k in range(1, 7)]
-    np.testing.assert_allclose(triangle, [expected] * 3, atol=1e-13)
-    pentagon = build("random-walk", d=5, edges=cycle(5)).table()
-    np.testing.assert_allclose(pentagon, [(0, 1 / 2, 0, 3 / 8, 1 / 16)] * 5, atol=1e-13)
-    leaf = build("random-walk", d=4, edges=star(4)).table()
-    np.testing.assert_allclose(leaf[:2], [(0, 1, 0, 1), (0, 1 / 4, 0, 1 / 4)], atol=1e-13)
-
-
 def test_walks_are_the_exact_powers(rng):
     edges = drawn(rng)
     adjacent = dense(edges)
@@ -125,12 +95,6 @@ def test_on_a_path_the_columns_are_cosines_of_the_dft_of_twice_the_cycle(n):
     degrees = np.array([1.0, *[2.0] * (n - 2), 1.0])
     waves = np.sqrt(degrees)[:, None] * cosines
     np.testing.assert_allclose(table, waves / np.linalg.norm(waves, axis=0), atol=1e-12)
-
-
-def test_frequencies_of_a_cycle_are_those_of_the_dft():
-    answer = spectrum(build("laplacian", d=15, edges=cycle(16)), lattice=16, sigma=0)
-    expected = np.array([0, *[2.0] * 7, 1]) / 15
-    np.testing.assert_allclose(answer.density, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("verdict", "leaves"), [("constant and fast", 7), ("constant", 2)])

@@ -1,14 +1,13 @@
 """Vectors of places and their distances: golden numbers, closed forms and slow twins."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
-from scipy.special import eval_legendre, sph_harm_y
+from scipy.special import sph_harm_y
 
 from pefourier.encodings import build, load
-from pefourier.encodings.families.location import LAGS, place_domain
+from pefourier.encodings.families.location import place_domain
 from pefourier.errors import PefourierError
 from pefourier.geometry.products import products_by_distance
 from pefourier.questions.check_faithful import check_faithful
@@ -16,9 +15,6 @@ from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
 
 RADIUS = 6371.0088
-CITIES = np.array(
-    [[-0.1278, 51.5074], [2.3522, 48.8566], [139.6917, 35.6895], [151.2093, -33.8688]]
-)
 
 
 def row(name, d, place, **own):
@@ -44,17 +40,6 @@ def test_vectors_are_those_of_microsoft_satclip():
     np.testing.assert_allclose(ball[:3], (-0.65698660, -0.74635757, 0.10639069), atol=1e-8)
     first = row("spherical-harmonics", 4, (10, 45))
     np.testing.assert_allclose(first, (0.28209479, 0.05999443, -0.34549415, 0.34024532), atol=1e-8)
-
-
-def test_harmonics_at_a_pole_on_the_equator_and_at_half_height():
-    pole = row("spherical-harmonics", 16, (0, 90))  # theta is 180 degrees
-    zonal = [math.sqrt((2 * n + 1) / (4 * math.pi)) * (-1) ** n for n in range(4)]
-    np.testing.assert_allclose(pole[[0, 2, 6, 12]], zonal, atol=1e-14)
-    assert np.abs(np.delete(pole, [0, 2, 6, 12])).max() < 1e-14
-    equator = row("spherical-harmonics", 9, (0, 0))  # x = -1: Y22 = sqrt(15 / 16 pi) (x^2 - y^2)
-    np.testing.assert_allclose(equator[8], math.sqrt(15 / (16 * math.pi)), atol=1e-14)
-    half = row("spherical-harmonics", 9, (90, 30))  # Y20 = sqrt(5 / 16 pi) (3 z^2 - 1), z = 1/2
-    np.testing.assert_allclose(half[6], math.sqrt(5 / (16 * math.pi)) * -0.25, atol=1e-14)
 
 
 def test_harmonics_are_those_of_scipy(rng):
@@ -105,12 +90,6 @@ def test_vectors_are_the_formulas_written_out(rng):
         for p in at
     ]
     np.testing.assert_allclose(build("sphere2vec", d=9, **settings).table(), ball, atol=1e-12)
-
-
-def test_default_places_are_even_over_the_globe():
-    at = build("spherical-harmonics", length=500, d=25).table()
-    gram = at.T @ at * 4 * math.pi / 500  # orthonormal on the sphere
-    np.testing.assert_allclose(gram, np.eye(25), atol=0.02)
 
 
 def test_distances_are_great_circles(rng):
@@ -174,38 +153,6 @@ def test_two_places_collide_and_their_distance_is_in_km(run, tmp_path):
     )
 
 
-def test_products_of_harmonics_are_sums_of_legendre_polynomials():
-    enc = build("spherical-harmonics", d=36, places=CITIES)
-    answer = relate(enc)
-    assert (answer.verdict, answer.toeplitz_residual < 1e-12) == ("depends on lag alone", True)
-    cosine = np.cos(answer.lags / RADIUS)
-    kernel = sum((2 * n + 1) * eval_legendre(n, cosine) for n in range(6)) / 36
-    np.testing.assert_allclose(answer.kernel, kernel, atol=1e-12)
-    farthest = max(haversine(a, b) for a in CITIES for b in CITIES)
-    assert answer.lags[-1] == pytest.approx(farthest, rel=1e-9)
-    assert answer.lags[1] == pytest.approx(farthest / LAGS, rel=1e-9)
-    rises = np.flatnonzero(np.diff(kernel) > 1e-12)[0] + 1
-    assert answer.first_rise == pytest.approx(answer.lags[rises])
-
-
-def test_one_scale_of_sphere2vec_is_the_cosine_of_the_distance():
-    answer = relate(build("sphere2vec", d=3, r_min=1.0, places=CITIES))
-    assert answer.verdict == "depends on lag alone"
-    np.testing.assert_allclose(answer.kernel, np.cos(answer.lags / RADIUS), atol=1e-12)
-    other = relate(build("sphere2vec", d=9, r_min=0.1, places=CITIES))
-    assert (other.verdict, other.toeplitz_residual > 0.1) == ("depends on position", True)
-
-
-def test_products_on_a_plane_depend_on_the_displacement():
-    enc = build("space2vec", d=8, r_min=20.0, r_max=60.0, places=CITIES)
-    answer = relate(enc)
-    assert answer.verdict == "depends on lag alone"
-    angle = np.arange(8) * math.pi / 4
-    steps = answer.lags[:, None, None] / np.array([20.0, 60.0])
-    waves = np.cos(steps * np.sin(angle)[:, None]) + np.cos(steps * np.cos(angle)[:, None])
-    np.testing.assert_allclose(answer.kernel, waves.mean(axis=(1, 2)) / 2, atol=1e-12)
-
-
 def test_products_without_the_mean_row_are_those_of_the_places(rng):
     at = drawn(rng, 5)
     enc = load("sphere2vec:r_min=0.3", d=6, demean=True, places=at)
@@ -244,11 +191,6 @@ def test_the_figure_is_a_map_with_the_closest_pair_and_distances_of_vectors(name
     np.testing.assert_allclose(panel.lines[0].get_xydata(), enc.domain.at[pair])
     assert panel.get_xlabel() == ("longitude" if name == "sphere2vec" else "x")
     assert "km" in relate(enc).plot().axes[0].get_xlabel()
-
-
-def test_results_of_places_can_be_pickled():
-    for result in (check_faithful(load("sphere2vec", 5, 6)), relate(load("space2vec", 5, 8))):
-        assert pickle.loads(pickle.dumps(result)).to_dict() == result.to_dict()
 
 
 WRONG = {

@@ -57,12 +57,6 @@ def test_which_lags_can_be_distinguished(spec, length, verdict, distinct):
     assert enc.injection == ("key" if spec.startswith("shaw") else "bias")
 
 
-def test_shaw_clips_the_lag_of_the_key():
-    table = load("shaw:clip=2", length=5, d=3).table()  # lags -4 … 4
-    vectors = np.random.RandomState(0).uniform(-np.sqrt(0.75), np.sqrt(0.75), (5, 3))
-    np.testing.assert_array_equal(table, vectors[[0, 0, 0, 1, 2, 3, 4, 4, 4]])
-
-
 @pytest.mark.parametrize("kernel", ["log", "power"])
 def test_kerple_is_the_formula_of_its_authors(kernel):
     table = load(f"kerple:kernel={kernel}", length=5, d=400).table()

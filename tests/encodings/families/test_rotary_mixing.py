@@ -15,22 +15,6 @@ from pefourier.questions.operators import compare_operators, operator_at
 from pefourier.questions.spectrum import spectrum
 from pefourier.train.injection import load_injection
 
-FLOORS = [  # d, original, frequencies above the floor, the lowest of them
-    (64, 512, 16, 0.01333521),
-    (128, 1024, 36, 0.00649382),
-    (8, 100, 2, 0.1),  # 1, .1, .01, .001 and a floor of .0628
-    (8, 6000, 3, 0.01),  # .00105
-    (4, 512, 1, 1.0),
-]
-
-
-@pytest.mark.parametrize(("d", "original", "kept", "lowest"), FLOORS)
-def test_floor_is_the_published_one(d, original, kept, lowest):
-    for gain in (0, 0.3):
-        omega = load(f"fope:original={original},gain={gain}", 8, d).measure.frequencies
-        assert (omega > 0).sum() == kept
-        assert omega[omega > 0].min() == pytest.approx(lowest, abs=5e-9)
-
 
 def test_pairs_are_sums_over_all_frequencies_with_torch_s_spread():
     d, n = 16, 9
