@@ -34,6 +34,7 @@ from pefourier.cli.options import (
 from pefourier.cli.process import percentages
 from pefourier.cli.registry import register
 from pefourier.errors import PefourierError, shown
+from pefourier.writing.text import number
 
 if TYPE_CHECKING:
     from pefourier.questions.resize import Resizing
@@ -106,8 +107,8 @@ def context(
     ] = None,
     brief: Annotated[
         bool,
-        "Print one line per config: the file, its verdict, and the codes of its errors and "
-        "warnings.",
+        "Print one line per config: its verdict, the codes of its errors and warnings, and its "
+        "base, scaling, trained and stated length.",
     ] = False,
     gates: Gates = None,
     paths: Paths = False,  # noqa: ARG001 read by registry.flatten
@@ -148,10 +149,20 @@ def context(
 
 
 def brief_line(answer: "Answer") -> str:
-    """Return the verdict on a SPEC and the codes of its findings, in one line."""
-    codes = [f.code for f in answer.result.findings if f.severity != "note"]
+    """Return base, scaling, lengths and verdict of a SPEC, and the codes of its warnings."""
+    result = answer.result
+    facts = [
+        *(
+            f"base {number(r.base)}, {'no' if r.scaling == 'none' else r.scaling} scaling"
+            for r in result.rotations
+        ),
+        *([f"trained {result.trained}"] if result.rotations else []),
+        *([f"stated {result.stated}"] if result.stated else []),
+    ]
+    codes = [f.code for f in result.findings if f.severity != "note"]
     faults = f" ({', '.join(dict.fromkeys(codes))})" if codes else ""
-    return f"{answer.encoding.label}: {answer.result.verdict}{faults}\n"
+    said = "; ".join(dict.fromkeys(facts))
+    return f"{answer.encoding.label}: {result.verdict}{faults}{f'; {said}' if said else ''}\n"
 
 
 def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:

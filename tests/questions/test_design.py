@@ -14,8 +14,10 @@ from pefourier.questions.bounded_bases import (
     smallest_bounded_base,
 )
 from pefourier.questions.design import (
+    PUBLISHED,
     base_of_phase,
     base_of_rotations,
+    base_text,
     cast_distance,
     design_base,
     design_grid,
@@ -205,6 +207,16 @@ def test_bases_of_long_contexts(length, smallest, base):
     found = bounded_bases(128, length)
     assert found.smallest == pytest.approx(smallest, rel=1e-6)
     assert found.steady == base
+
+
+@pytest.mark.parametrize("length", [1024, 4096, 8192, 32768])
+def test_the_headline_has_the_published_minimum(length):
+    """The published minima are those of a coarser search, rounded to two digits."""
+    words = design_base(length, 128, (), ("bound",)).bases_in_words
+    published, found = float(PUBLISHED[length]), bounded_bases(128, length)
+    assert f"published minimum: {PUBLISHED[length]} " in words
+    assert f"smallest that passes: {base_text(found.smallest)}" in words
+    assert 0.98 * found.smallest < published < 1.1 * found.steady
 
 
 @pytest.mark.parametrize(("length", "d", "base"), [(4096, 6, 1.76e10), (4096, 4, 1.39e14)])

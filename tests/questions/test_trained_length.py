@@ -117,9 +117,20 @@ def test_a_lost_scaling_is_never_better_and_brief_shows_why(written, run):
             run("context", "--brief", *paths).out.splitlines(), paths, strict=True
         )
     ]
-    assert lines[0] == "within the stated length"
-    assert lines[1] == "unseen angles (rope-scaling-lost)"
-    assert lines[2] == "no new angles (unread-key)"
+    stated = f"; stated 131072 ({LONGEST})"
+    assert lines == [
+        "within the stated length; base 5e+05, llama3 scaling; trained 8192 (assumed)" + stated,
+        "unseen angles (rope-scaling-lost); base 5e+05, no scaling; trained 8192 (assumed)",
+        "no new angles (unread-key); base 5e+05, no scaling; trained 8192 (stated)",
+    ]
+
+
+@pytest.mark.parametrize(("longest", "severity"), [(4096, "note"), (131072, "warning")])
+def test_a_base_that_the_published_configs_state_is_missed(longest, severity, written):
+    config = {k: v for k, v in LOST.items() if k != "rope_theta"} | {LONGEST: longest}
+    assert {
+        f.severity for f in context(written(config)).findings if f.code == "rope-theta-default"
+    } == {severity}
 
 
 def test_counts_of_pairs_are_of_each_type_of_layer(written):

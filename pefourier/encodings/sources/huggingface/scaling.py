@@ -435,7 +435,16 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
     keys = ("rope_theta", "rotary_emb_base", *case.type_keys.bases)
     places = (case.section.values, case.values)
     if not case.layer and all(values.get(key) is None for key in keys for values in places):
-        yield case.says("rope-theta-default", "usual" if case.params["rho"] == 1e4 else "other")
+        rho, longest = case.params["rho"], case.model.config.count(*LONGEST) or 0
+        bases = {
+            family["base"]: max(family.get("ended", 0), *family.get("lengths", (0,)), 0)
+            for family in case.model.row.get("families", ())
+        }
+        stated = [base for base, reach in bases.items() if reach >= longest and base != rho]
+        if stated and bases.get(rho, 0) < longest:
+            yield case.says("rope-theta-default", "family", longest=longest, base=stated[0])
+            return
+        yield case.says("rope-theta-default", "usual" if rho == 1e4 else "other")
 
 
 def without_section(case: ConfigCase) -> Iterator[Finding]:
