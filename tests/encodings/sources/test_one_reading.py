@@ -168,16 +168,17 @@ def test_qwens_base_grows_in_steps_as_its_own_code_computes_it(length, written):
     assert (compare(enc, static).verdict == "the same") == (alpha == 1)
 
 
-STATING = [{"max_trained_positions": 512}, {"train_context_length": 512}, {"pretrain_seq_len": 512}]
+STATING = "max_trained_positions train_context_length pretrain_seq_len original_ctx_length".split()
 
 
-@pytest.mark.parametrize("own", STATING, ids=str)
+@pytest.mark.parametrize("key", STATING)
 @pytest.mark.parametrize("kind", ["llama", "mine"])
-def test_a_trained_length_under_another_name_is_read(own, kind, written):
-    config = {"model_type": kind, "head_dim": 64, "rope_theta": 1e4, **own}
+def test_a_trained_length_under_another_name_is_read(key, kind, written):
+    config = {"model_type": kind, "head_dim": 64, "rope_theta": 1e4, key: 512}
     found = context(written(config), length=600)
     assert (found.trained.length, found.unread) == (512, ())
     assert found.verdict == "unseen angles"
+    assert len(load(written(config))) == (512 if kind == "mine" else 2048)
 
 
 @pytest.mark.parametrize("key", ["max_sequence_length", "context_window", "seq_len", "n_ctx"])

@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from pefourier.encodings.checks import is_count
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
@@ -262,7 +263,23 @@ LONGEST = (
 LENGTHS = (  # other names of the longest sequence, in configs of unknown types
     *("max_sequence_length", "max_seq_length", "sequence_length", "seq_len", "max_context_length"),
     *("max_context_len", "context_len", "context_window", "context_size", "n_ctx", "block_size"),
+    *("max_ctx_len", "ctx_len", "sequence_len", "max_len"),
 )
+TRAINING = set(
+    "train trained training pretrain pretrained pretraining native original orig".split()
+)
+OF_LENGTHS = set("length len positions position context ctx seq seqlen sequence".split())
+
+
+def states_training(key: str, value: object) -> bool:
+    """Return whether a key states the length of the sequences in training.
+
+    >>> states_training("max_trained_positions", 4096), states_training("train_batch_size", 8)
+    (True, False)
+    """
+    words = set(re.split("[^a-z]+", key.lower()))
+    is_named = words & TRAINING and words & OF_LENGTHS and key != ORIGINAL
+    return bool(is_named) and is_count(value, 2)
 
 
 @dataclass(frozen=True)
@@ -326,8 +343,16 @@ class ModelConfig:
         if tables:
             return tables.get(self.part, next(iter(tables.values())))
         key, default = self.row.get("length", (LONGEST[0], None))
-        others = () if self.row else LENGTHS
-        return self.config.count(key, *LONGEST, *others) or default
+        if self.row:
+            return self.config.count(key, *LONGEST) or default
+        length = self.config.count(*LONGEST, *LENGTHS)
+        return length or (self.config.count(self.trained_key) if self.trained_key else None)
+
+    @cached_property
+    def trained_key(self) -> str | None:
+        """Return the key that states the trained length under another name; None if ambiguous."""
+        stated = {k: n for k, n in self.config.untracked.values.items() if states_training(k, n)}
+        return next(iter(stated)) if len(set(stated.values())) == 1 else None
 
     @property
     def length_key(self) -> str | None:

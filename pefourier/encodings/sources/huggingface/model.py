@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import is_count
 from pefourier.encodings.columns import axes_of_sections, exchanged
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
@@ -281,10 +280,9 @@ def read_sinusoid(model: ModelConfig) -> Encoding | None:
 
 OF_POSITIONS = re.compile(
     "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk|logn_attn|relative_att|"
-    "local_attention|attention_chunk|max_pos|(context|seq(uence)?)_len"
+    "local_attention|attention_chunk|max_pos|(context|ctx|seq(uence)?)_(len|size)|max_ctx|max_len$|"
+    "context_window|(inter|extra)polation_(factor|scale)|logn|xpos"
 )
-TRAINING = {"train", "trained", "training", "pretrain", "pretrained", "pretraining", "native"}
-OF_LENGTHS = {"length", "len", "positions", "position", "context", "seq", "seqlen", "sequence"}
 HARMLESS = {*LONGEST} | set(
     """_sliding_window_pattern decoder_positional_dropout_rate dropout_positions
     encoder_positional_dropout_rate image_seq_length keep_window_size max_relative_positions
@@ -312,23 +310,13 @@ STATING = (  # keys that repeat a parameter of the encoding
 
 def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
     """Add the trained length that a config states under another name, such as train_seq_len."""
-    stated = {k: n for k, n in model.config.untracked.values.items() if states_training(k, n)}
-    if len(set(stated.values())) != 1 or trained_as_stated(enc.params) or enc.domain.grid:
+    if model.trained_key is None or trained_as_stated(enc.params) or enc.domain.grid:
         return enc
-    key, trained = next((key, int(n)) for key, n in stated.items() if model.config.values.get(key))
+    key = model.trained_key
+    trained = int(model.config.values.get(key) or 0)
     note = finding("trained-key", key=key, config=model.config.label, n=trained)
     params = {**enc.params, "trained": trained}
     return replace(enc, params=params, findings=(*enc.findings, note))
-
-
-def states_training(key: str, value: object) -> bool:
-    """Return whether a key states the length of the sequences in training.
-
-    >>> states_training("max_trained_positions", 4096), states_training("train_batch_size", 8)
-    (True, False)
-    """
-    words = set(re.split("[^a-z]+", key.lower()))
-    return bool(words & TRAINING and words & OF_LENGTHS) and is_count(value, 2)
 
 
 def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> tuple[str, ...]:
