@@ -117,7 +117,7 @@ class Misreading:
         if self.angles is None and (np.abs(errors).min(axis=0) * steps > tolerance).any():
             return np.inf
         source = replace(expected, frequency=omega, amplitude=observed.amplitude)
-        return float(excess(source, observed, self.numbers(observed), stop=True).max())
+        return float(excess(source, observed, self.numbers(observed), stop=True)[0].max())
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,14 +45,15 @@ class PairDifference:
     ratio: float | None  # second over first
 
 
-def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> Floats:
-    """Return the largest difference (m,) of pairs of b from `waves`, in units of rounding.
+def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> tuple[Floats, Bools]:
+    """Return the largest differences from `waves`, in units of rounding, and the rows above 1.
 
-    `a` is the source of `waves`; with `stop`, the comparison ends at the first above 1.
+    The first are those of each pair of b (m,). `a` is the source of `waves`; with `stop`, the
+    comparison ends at the first row above 1.
     """
     n = min(a.length, b.length)
     eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
-    largest = np.zeros(len(b))
+    largest, beyond = np.zeros(len(b)), np.zeros(n, bool)
     omega = np.maximum(np.abs(a.frequency), np.abs(b.frequency))
     factor = max(a.factor, b.factor)
     blocks = row_blocks(n, BLOCK, len(omega))
@@ -64,34 +65,37 @@ def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> Floats:
         residual = apart(waves(positions), observed)
         limit = wave_tolerance(positions, omega, factor, eps)
         limit = limit + (np.abs(observed.real) * eps if b.has_angles else 0.0)
-        largest = np.maximum(largest, (residual / limit).max(axis=0))
+        units = residual / limit
+        largest = np.maximum(largest, units.max(axis=0))
+        beyond[positions] = (units > 1).any(axis=1)
         if stop and (largest > 1).any():
             break
-    return largest
+    return largest, beyond
 
 
-def pairs_apart(a: Waves, b: Waves) -> Bools:
-    """Return which pairs (m,) rotate differently in b than in a, or exist in only one of both."""
+def pairs_apart(a: Waves, b: Waves) -> tuple[Bools, Bools]:
+    """Return which pairs (m,) differ, or exist in only one, and in which rows any does."""
     if a.has_angles and not b.has_angles:
         return pairs_apart(b, a)
     longer = max(a, b, key=len)
     common = min(len(a), len(b))
     differs = np.abs(longer.frequency) * longer.length > NEAR  # a pair at rest may be missing
     first, second = (pairs.of_pairs(slice(common)) for pairs in (a, b))
+    beyond = np.ones(1, bool)  # unknown
     if a.is_declared and b.is_declared:
-        slack = (
-            8 * max(a.eps, b.eps) * np.maximum(np.abs(first.frequency), np.abs(second.frequency))
-        )
-        differs[:common] = np.abs(first.frequency - second.frequency) > slack
+        omega = np.array([first.frequency, second.frequency])
+        slack = 8 * max(a.eps, b.eps) * np.abs(omega).max(axis=0)
+        differs[:common] = np.abs(omega[0] - omega[1]) > slack
     else:
         unit = a.factor / b.factor if a.factor and b.factor and not b.has_angles else 1.0
         scaled = replace(second, numbers=lambda p: unit * second.numbers(p), amplitude=a.amplitude)
         scaled = second if abs(unit - 1) < NEAR / 10 else scaled
         expected = offset_waves(first, scaled)
-        differs[:common] = excess(first, scaled, expected) > 1
+        largest, beyond = excess(first, scaled, expected)
+        differs[:common] = largest > 1
     if a.axis and b.axis:
         differs[:common] |= np.array(a.axis[:common]) != np.array(b.axis[:common])
-    return differs
+    return differs, beyond
 
 
 def shift_between(a: Waves, b: Waves) -> int | None:

@@ -59,10 +59,16 @@ def length_note(enc: DeclaredEncoding) -> Finding:
     return finding("read-at-length", "factors", factors=factors, **facts)
 
 
-def compare_rows(outcome: Outcome, encodings: Two, pairs: tuple[Waves, Waves]) -> Outcome | None:
+def compare_rows(
+    outcome: Outcome,
+    encodings: Two,
+    pairs: tuple[Waves, Waves],
+    beyond: Bools | None = None,
+) -> Outcome | None:
     """Add the position of each row of a table; None if positions do not explain the rows.
 
     Both orders of cosines and sines are tried, because the first row may not distinguish them.
+    `beyond` are rows (n,) that differ, if all others are known to have their own position.
     """
     for k in (0, 1):
         enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
@@ -70,9 +76,9 @@ def compare_rows(outcome: Outcome, encodings: Two, pairs: tuple[Waves, Waves]) -
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
-            rows = positions_in(enc, reference, waves)
+            rows = positions_in(enc, reference, waves, beyond)
             if rows is not None and has_columns_of(enc, reference, waves):
-                return describe_rows(outcome, k, (reference, waves), *rows)
+                return describe_rows(outcome, k, (reference, waves), *rows, few=beyond is not None)
     return None
 
 
@@ -95,11 +101,11 @@ def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
 
 
 def positions_in(
-    enc: Encoding, reference: Waves, table: Waves
+    enc: Encoding, reference: Waves, table: Waves, beyond: Bools | None = None
 ) -> tuple[RowPositions, NDArray[np.str_]] | None:
     """Find the positions of the rows of a table, and the list of longrope factors of each row.
 
-    None if the reference does not explain the rows.
+    None if the reference does not explain the rows. `beyond`: see `compare_rows`.
     """
     n, settings = table.length, enc.params
     eps = max(FLOAT32_EPS, reference.eps, table.eps)
@@ -115,6 +121,13 @@ def positions_in(
         waves = table.numbers(rows) * start / table.factor
         return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
 
+    if beyond is not None and len(ways) == 1 and len(beyond) == n:
+        positions, known, unsure = np.arange(n), ~beyond, np.zeros(n)
+        places = np.flatnonzero(beyond)
+        (found,) = recovered(places)
+        positions[places], unsure[places] = found.positions, found.uncertainty
+        known[places] = found.explained
+        return RowPositions(positions, known, unsure), np.full(n, "")
     explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
     if explained.mean() < 0.5:
         return None
@@ -150,6 +163,8 @@ def describe_rows(
     waves: tuple[Waves, Waves],
     rows: RowPositions,
     readings: NDArray[np.str_],
+    *,
+    few: bool = False,
 ) -> Outcome | None:
     """Report what the positions of rows show; None if they show nothing.
 
@@ -159,7 +174,9 @@ def describe_rows(
     is_known, moved = rows.explained, rows.positions != s
     is_whole = is_known.all() and (readings == readings[0]).all()
     is_own = is_whole and not moved.any()
-    is_frequency = table.residual is not None and table.even.all() and not is_known.all()
+    is_frequency = (
+        not few and table.residual is not None and table.even.all() and not is_known.all()
+    )
     is_line = np.array_equal(rows.positions, -s) or table.repeats > 1
     is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
     if is_frequency or is_line or is_own or is_unsure:

@@ -18,6 +18,7 @@ from pefourier.causes.mistakes import Cause, cause_of, find_mistake, geometric_r
 from pefourier.causes.pairs import (
     exchanged_waves,
     first_difference,
+    frequencies_apart,
     in_one_order,
     list_differences,
     pairs_apart,
@@ -172,13 +173,16 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
         return images
     if (shifted := compare_shifted(outcome, encodings, pairs)) is not None:
         return shifted
-    differs = pairs_apart(replace(a, axis=()), replace(b, axis=()))
+    differs, beyond = pairs_apart(replace(a, axis=()), replace(b, axis=()))
     if not differs.any() and a.axis and b.axis and a.axis != b.axis:
         return compare_axes(outcome, a, b)
     compared = tuple(dict.fromkeys((*outcome.compared, "rotations", "factors")))
     outcome = replace(outcome, compared=compared)
     if not differs.any():
         return compare_equal_pairs(outcome, encodings, a, b)
+    is_few = beyond.mean() < 0.5 and not frequencies_apart(a, b)
+    if is_few and (moved := compare_rows(outcome, encodings, pairs, beyond)) is not None:
+        return moved
     listed = list_differences(a, b, differs)
     paired = outcome.with_differences("pairs", int(differs.sum()), len(differs), pairs=listed)
     if (explained := with_cause(paired, encodings, pairs, plain=True)).cause is not None:

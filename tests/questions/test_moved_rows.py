@@ -251,3 +251,27 @@ def test_pairs_that_one_of_two_lacks_are_named_by_their_count():
     vectors = {f.code: f.message for f in compare(table, other).findings}
     assert "16 pairs, the second 8" in vectors["sizes-differ"]
     assert "pairs 1 to 7" in vectors["pairs-differ"]
+
+
+def test_a_damaged_row_of_many_is_one_row_and_no_frequency():
+    """A row of zeros, and two rows of other positions, are rows: all frequencies agree."""
+    meant = load("rope:d=64", 5000)
+    table = dump(np.arange(5000), meant.measure.frequencies).table().copy()
+    table[3777] = 0.0
+    for pair in ((meant, table), (table, meant), (dump(np.arange(5000), OMEGA), table)):
+        found = compare(*pair)
+        assert (found.verdict, found.unit, found.differing, found.pairs) == (
+            "different",
+            "rows",
+            1,
+            (),
+        )
+        assert "3777" in next(f.message for f in found.findings if f.code == "rows-moved")
+    table[[3777, 4000]] = dump(np.array([4000, 3777]), meant.measure.frequencies).table()
+    found = compare(meant, table)
+    assert [(cause.code, cause.first, cause.second) for cause in found.causes] == [
+        ("exchanged", 3777, 4000)
+    ]
+
+
+OMEGA = 1e4 ** (-np.arange(32) / 32)
