@@ -212,8 +212,12 @@ def batch_of(
     past, hidden, mask = cached_tokens(roles, mask, shape, cached)
     given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
     segments, knows_documents = segments_of(roles, given, mask, shape)
+    depth = depth_of(given)
     if visible is not None and segments is None:
-        segments, knows_documents = documents_in(by_row(visible, shape[0]), shape)
+        segments, knows_documents, seen = documents_in(by_row(visible, shape[0]), shape)
+        depth = seen if depth is None else depth
+    if segments is not None and not segments.any():
+        raise PefourierError("all tokens are padding; check the mask")
     if stated is not None:
         stated, knows_documents = ids_by_axis(stated, "position_ids")[0], True
         falls = np.diff(stated, axis=1, prepend=stated[:, :1]) < 0
@@ -238,7 +242,7 @@ def batch_of(
         hidden=hidden,
         stated=stated,
         visible=visible,
-        depth=depth_of(given),
+        depth=depth,
         kinds=kinds,
         images=grids_of(roles, "image_grid_thw"),
         videos=grids_of(roles, "video_grid_thw"),

@@ -145,6 +145,7 @@ def test_masks_are_read(config):
     ("ids", "others"),
     [
         ([[0.5, 1.0]], {}),
+        ([[0, 0]], {"attention_mask": [[0, 0]]}),
         ([[0, 1, 2]], {"attention_mask": [[1, 1]]}),
         (np.zeros((2, 3, 4), int), {}),
         ([["a"]], {}),
