@@ -24,17 +24,17 @@ from pefourier.errors import PefourierError
 HEADINGS = ("Encodings", "Answers", "Figures")  # in help, after the command's own options
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Function = TypeVar("Function", bound=Callable[..., None])
-OptionOf = Callable[[str, Any, str | None], Any]
-COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionOf], dict[str, Any]]] = {}
+OptionsOf = Callable[[], Mapping[str, Any]]
+COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionsOf], dict[str, Any]]] = {}
 
 
 def register(
-    name: str, *, option_of: Mapping[str, OptionOf] | None = None, **context_settings: Any
+    name: str, *, options_of: Mapping[str, OptionsOf] | None = None, **context_settings: Any
 ) -> Callable[[Function], Function]:
-    """Register a command; `option_of` maps a parameter to the options of its fields."""
+    """Register a command; `options_of` maps a parameter to a function of its options."""
 
     def keep(function: Function) -> Function:
-        COMMANDS[name] = function, option_of or {}, context_settings
+        COMMANDS[name] = function, options_of or {}, context_settings
         return function
 
     return keep
@@ -42,18 +42,18 @@ def register(
 
 def add_command(program: typer.Typer, name: str) -> None:
     """Add a command to the program, which takes as long as many answers do."""
-    function, option_of, context_settings = COMMANDS[name]
+    function, options_of, context_settings = COMMANDS[name]
     add = program.command(name, cls=CommandInGroups, context_settings=context_settings)
-    add(flatten(name, function, option_of))
+    add(flatten(name, function, options_of))
 
 
 def flatten(
-    name: str, function: Callable[..., None], option_of: Mapping[str, OptionOf]
+    name: str, function: Callable[..., None], options_of: Mapping[str, OptionsOf]
 ) -> Callable[..., None]:
     """Return a command whose dataclass parameters are replaced by their fields as options."""
     parameters = inspect.signature(function, eval_str=True).parameters
     groups = {
-        key: list(fields_as_options(p.annotation, option_of.get(key, typer_option)))
+        key: list(fields_as_options(p.annotation, options_of.get(key)))
         for key, p in parameters.items()
         if is_dataclass(p.annotation)
     }
@@ -85,12 +85,18 @@ def flatten(
     return command
 
 
-def fields_as_options(group: Any, option_of: OptionOf) -> Iterator[inspect.Parameter]:
-    """Return the fields of a dataclass as options, under its heading."""
-    kinds, heading = get_type_hints(group, include_extras=True), getattr(group, "heading", None)
+def fields_as_options(
+    group: Any, options_of: OptionsOf | None = None
+) -> Iterator[inspect.Parameter]:
+    """Return the fields of a dataclass as options, under its heading or as `options_of` says."""
+    if options_of is None:
+        kinds, heading = get_type_hints(group, include_extras=True), getattr(group, "heading", None)
+        options = {f.name: typer_option(f.name, kinds[f.name], heading) for f in fields(group)}
+    else:
+        options = dict(options_of())
     for field in fields(group):
-        kind = option_of(field.name, kinds[field.name], heading)
-        yield inspect.Parameter(field.name, KEYWORD, default=field.default, annotation=kind)
+        annotation = options[field.name]
+        yield inspect.Parameter(field.name, KEYWORD, default=field.default, annotation=annotation)
 
 
 def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:

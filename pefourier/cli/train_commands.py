@@ -1,15 +1,15 @@
 """Commands for training and for recomputing the paper."""
 
 from contextlib import suppress
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer import Argument, Option
 
 from pefourier.cli.options import OutputOptions, spec_names
 from pefourier.cli.process import note
-from pefourier.cli.registry import register, typer_option
+from pefourier.cli.registry import register
 from pefourier.train.options import FLAGS, HEADINGS, PUBLISHED, SYNTHETIC, Options, flag_of
 
 if TYPE_CHECKING:
@@ -23,20 +23,26 @@ def dataset_names(incomplete: str) -> list[str]:
 
 
 COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
-NAMES = [field.name for field in fields(Options)]
 
 
-def train_option(name: str, kind: Any, _: str | None) -> Any:
-    """Convert a field of `Options` to an option for typer."""
-    plain, *facts, text = get_args(kind)
-    flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
-    option = Option(*flags, metavar=[*facts, None][0], autocompletion=COMPLETIONS.get(name))
-    first = [key for key in HEADINGS if NAMES.index(key) <= NAMES.index(name)][-1]
-    plain = list[str] if get_origin(plain) is tuple else plain  # tuple[str, ...]: a repeated option
-    return typer_option(name, Annotated[plain, option, text], HEADINGS[first])
+def train_options() -> dict[str, Any]:
+    """Convert the fields of `Options` to options for typer, under their headings."""
+    options, heading = {}, ""
+    for name, kind in get_type_hints(Options, include_extras=True).items():
+        plain, *facts, text = get_args(kind)
+        heading, plain = (
+            HEADINGS.get(name, heading),
+            list[str] if get_origin(plain) is tuple else plain,
+        )
+        flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
+        complete, metavar = COMPLETIONS.get(name), [*facts, None][0]
+        option = Option(*flags, metavar=metavar, autocompletion=complete, help=text)
+        option.rich_help_panel = heading
+        options[name] = Annotated[list[str] if get_origin(plain) is tuple else plain, option]
+    return options
 
 
-@register("train", option_of={"options": train_option})
+@register("train", options_of={"options": train_options})
 def train(
     *,
     sources: Annotated[

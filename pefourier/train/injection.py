@@ -25,7 +25,7 @@ from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.families.learned_time import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
-from pefourier.encodings.model_positions import temperature_of
+from pefourier.encodings.query_temperature import temperature_in
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 
@@ -128,8 +128,13 @@ def load_injection(
     if places * windows * size > NUMBERS:
         raise PefourierError(f"{spec} needs {places * windows} vectors; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
-    temperature = temperature_of(enc, length)
-    if temperature and (times is not None or temperature.largest != 1):
+    temperature = temperature_in(enc.params, length)
+    if enc.file is not None:
+        from pefourier.encodings.model_positions import temperature_of  # imports all of configs
+
+        temperature = temperature_of(enc, length)
+    is_used = temperature and temperature.layers == "all"
+    if temperature and is_used and (times is not None or temperature.largest != 1):
         way_out = "this model does not; choose a larger temperature_floor"
         raise PefourierError(f"{spec} multiplies queries of {length} tokens; {way_out}")
     if times is not None:

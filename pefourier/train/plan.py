@@ -27,8 +27,7 @@ from pefourier.train.injection import NOTHING
 from pefourier.train.options import EPOCHS, LOOK, STEPS, Options
 from pefourier.train.program import Program, Replica, batch_and_steps, put_on_device
 from pefourier.train.report import tables_in_words
-from pefourier.train.request import schedule_of, without_new_folders
-from pefourier.train.run import settle_options
+from pefourier.train.request import schedule_of, settle_options, without_new_folders
 from pefourier.train.statistics import LEAST_UNITS
 from pefourier.train.store import Key, key_of, read_rank
 from pefourier.train.work import Note

@@ -22,16 +22,24 @@ from pefourier.train.data.synthetic import sides_of_task, with_length
 from pefourier.train.options import (
     BESIDE,
     EPOCHS,
+    FOR_OWN,
     LOOK,
+    MINUTES,
     MOST_SEEDS,
+    MOST_TOKENS,
     PATIENCE,
     PATIENCE_STEPS,
+    PUBLISHED,
     STEPS,
     SYNTHETIC,
+    USUAL,
+    WITHOUT_TIMES,
     WITHOUT_VECTORS,
     Options,
     Positions,
+    flag_of,
 )
+from pefourier.train.store import NOT_NUMBERS, read_configuration, read_rank, stored_options
 from pefourier.writing.files import check_suffix, reason
 
 AT_RMS = "@rms="
@@ -245,6 +253,50 @@ def check_options(options: Options) -> None:
         raise PefourierError(f"--positions time excludes {unfit}; omit one of them")
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
+
+
+def settle_options(options: Options) -> Options:
+    """Check the options and merge them with config.json for --resume; reject differing options."""
+    check_options(options)
+    options, out = name_once(options), options.out
+    file = Path(out) / "config.json" if out is not None else None
+    if not options.resume or file is None or not file.is_file():
+        return with_defaults(options)
+    old = stored_options(read_configuration(file))
+    default = name_once(Options())
+    for name in (field.name for field in fields(Options)):
+        value, was = getattr(options, name), getattr(old, name)
+        if name not in {*NOT_NUMBERS, "device"} and value not in (getattr(default, name), was):
+            raise PefourierError(
+                f"--resume: {file} has {name} {shown(was)}; omit {flag_of(name)}, or choose "
+                f"another --out for {shown(value)}"
+            )
+    here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
+    resumed = replace(old, **here)
+    check_options(resumed)
+    return resumed
+
+
+def with_defaults(options: Options) -> Options:
+    """Choose the defaults of a user's data, and of measured times, in place of the usual ones.
+
+    >>> with_defaults(Options(dataset=("valve.csv",), positions="time")).encoding
+    ('none', 'sinusoidal', 'rope')
+    >>> with_defaults(Options(dataset=("valve.csv",), steps=500)).tokens
+    64
+    """
+    names = {name.partition(":")[0] for name in options.dataset}
+    own = not names & {*SYNTHETIC, *PUBLISHED, "uea"}
+    if options.encoding == USUAL:
+        chosen = FOR_OWN if own else USUAL
+        drop = WITHOUT_TIMES if options.positions == "time" else ()
+        options = replace(options, encoding=tuple(e for e in chosen if e not in drop))
+    if own and options.tokens is None and options.patch == Options.patch:
+        options = replace(options, tokens=MOST_TOKENS)
+    budget = options.steps, options.epochs, options.minutes, options.resamples, options.resume
+    if own and not any(budget) and options.seeds == Options.seeds and read_rank()[1] == 1:
+        options = replace(options, minutes=MINUTES)
+    return options
 
 
 @contextmanager

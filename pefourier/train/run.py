@@ -4,33 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from pefourier.errors import PefourierError, shown
-from pefourier.train.options import (
-    FOR_OWN,
-    MINUTES,
-    MOST_TOKENS,
-    PUBLISHED,
-    SYNTHETIC,
-    USUAL,
-    WITHOUT_TIMES,
-    Options,
-    flag_of,
-)
-from pefourier.train.request import check_options, name_once, without_new_folders
+from pefourier.train.options import Options
+from pefourier.train.request import settle_options, without_new_folders
 from pefourier.train.store import (
-    NOT_NUMBERS,
     Store,
-    read_configuration,
     read_rank,
     start_workers,
     store_of,
-    stored_options,
     write_json,
 )
 from pefourier.writing.files import write_whole
@@ -76,50 +61,6 @@ def run_comparison(
                 deliver(result)
             write_summary(store, result, options.plot)
     return result
-
-
-def settle_options(options: Options) -> Options:
-    """Check the options and merge them with config.json for --resume; reject differing options."""
-    check_options(options)
-    options, out = name_once(options), options.out
-    file = Path(out) / "config.json" if out is not None else None
-    if not options.resume or file is None or not file.is_file():
-        return with_defaults(options)
-    old = stored_options(read_configuration(file))
-    default = name_once(Options())
-    for name in (field.name for field in fields(Options)):
-        value, was = getattr(options, name), getattr(old, name)
-        if name not in {*NOT_NUMBERS, "device"} and value not in (getattr(default, name), was):
-            raise PefourierError(
-                f"--resume: {file} has {name} {shown(was)}; omit {flag_of(name)}, or choose "
-                f"another --out for {shown(value)}"
-            )
-    here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
-    resumed = replace(old, **here)
-    check_options(resumed)
-    return resumed
-
-
-def with_defaults(options: Options) -> Options:
-    """Choose the defaults of a user's data, and of measured times, in place of the usual ones.
-
-    >>> with_defaults(Options(dataset=("valve.csv",), positions="time")).encoding
-    ('none', 'sinusoidal', 'rope')
-    >>> with_defaults(Options(dataset=("valve.csv",), steps=500)).tokens
-    64
-    """
-    names = {name.partition(":")[0] for name in options.dataset}
-    own = not names & {*SYNTHETIC, *PUBLISHED, "uea"}
-    if options.encoding == USUAL:
-        chosen = FOR_OWN if own else USUAL
-        drop = WITHOUT_TIMES if options.positions == "time" else ()
-        options = replace(options, encoding=tuple(e for e in chosen if e not in drop))
-    if own and options.tokens is None and options.patch == Options.patch:
-        options = replace(options, tokens=MOST_TOKENS)
-    budget = options.steps, options.epochs, options.minutes, options.resamples, options.resume
-    if own and not any(budget) and options.seeds == Options.seeds and read_rank()[1] == 1:
-        options = replace(options, minutes=MINUTES)
-    return options
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from pefourier.train.fit import Outcome
 from pefourier.train.injection import ACTS, WITH_TIMES, Injection, count_places, load_injection
 from pefourier.train.metrics import decide
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
-from pefourier.train.run_artifacts import name_of_run, threshold_of
-from pefourier.train.store import Key, parse_json
+from pefourier.train.run_artifacts import file_of_model, threshold_of
+from pefourier.train.store import parse_json
 from pefourier.writing.files import label, write_whole
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
@@ -149,11 +149,6 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
     classifier = TrainedClassifier(m.encoding, model, *numbers, *settings, channels, is_cut)
     path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
     save_classifier(str(path), classifier)
-
-
-def file_of_model(folder: str, key: Key) -> Path:
-    """Return the path of the classifier of a run."""
-    return Path(folder, f"{name_of_run(key)}.safetensors")
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pefourier.errors import PefourierError
-from pefourier.train import baselines, ensembles, lengths, request, run_artifacts, saved_models
+from pefourier.train import ensembles, request, run_artifacts
 from pefourier.train.data.split import Task
 from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
 from pefourier.train.fit import Outcome, fit, score_and_loss
@@ -162,7 +162,7 @@ def agree_on_work(
         lacking = set(stack.keys) - set(done)
         if folder is not None and stack.model is not None:
             lacking |= {
-                k for k in stack.keys if not saved_models.file_of_model(folder, k).is_file()
+                k for k in stack.keys if not run_artifacts.file_of_model(folder, k).is_file()
             }
         missing += [number] * bool(lacking)
     if group is not None:
@@ -255,6 +255,8 @@ class Work:
             for tuning in tunings
         ]
         if stack.model is None:
+            from pefourier.train import baselines
+
             method = stack.runs[0].arm.spec
             return [Outcome(m, *baselines.fit_method(method, stack.task, m.fold)) for m in members]
         if self.resident is None or self.resident.task is not stack.task:
@@ -295,12 +297,16 @@ class Work:
         task, folder, traces = stack.task, self.options.save_models, list[bytes]()
         rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
         if longer := self.longer.get(task.name):
+            from pefourier.train import lengths
+
             for row, outcome in zip(rows, outcomes, strict=True):
                 row["tested"] = lengths.score_lengths(stack, outcome, longer, self.load)
         if self.store.path is not None or self.group is not None:
             traces = [run_artifacts.trace_of(task, outcome) for outcome in outcomes]
         self.put_away(rows, traces)  # before models, for which the disk may be too small
         if folder is not None and stack.model is not None:
+            from pefourier.train import saved_models
+
             for outcome in outcomes:
                 saved_models.save_model(folder, task, outcome, stack.model)
         return rows, traces

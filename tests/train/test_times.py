@@ -18,8 +18,8 @@ from pefourier.train.injection import WITH_TIMES, load_injection, scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
-from pefourier.train.run_artifacts import file_of_run
-from pefourier.train.saved_models import file_of_model, load_classifier
+from pefourier.train.run_artifacts import file_of_model, file_of_run
+from pefourier.train.saved_models import load_classifier
 from pefourier.train.store import key_of
 
 T, D, HEADS, WINDOWS = SIZES.tokens, SIZES.d, SIZES.heads, 5
