@@ -154,13 +154,8 @@ NPY = [
     *(npy_bytes(HEADER.replace(b"5", axis), bytes(24)) for axis in (b"-5", b"True", b"9" * 5000)),
     *(npy_bytes(HEADER.replace(b"5, 3", axes)) for axes in (b"1, " * 99, b"0, " + b"9" * 30)),
     npy_bytes(HEADER, bytes(120), version=b"\3\0", width=4),
-    npy_bytes(HEADER.replace(b"'<f8'", b"()")),
-    *(npy_bytes(text) for text in (b"-" * 9000 + b"1", b"1" + b"+1" * 4000, b"(" * 9000)),
     npy_bytes(b"__import__('os').system('false')"),
-    npy_bytes(b" " * 4, version=b"\2\0", width=4)[:8] + b"\xff" * 9000,
     *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # took 20 s
-    npy_bytes(b"{'descr" + b" " * 9900 + b"$", version=b"\2\0", width=4),
-    *(npy_bytes(text) for text in (b"{" + 9000 * b" " + b"?", b"{" + 4000 * b"[", 9000 * b"'")),
     *(npy_bytes(text) for text in (b"{'descr': " + 9000 * b"(", b"[1]", b"{}", b"")),
     *(npy_bytes(HEADER.replace(*pair)) for pair in ((b"5", 4900 * b"9"), (b"(5, 3)", b"3"))),
 ]

@@ -65,26 +65,6 @@ def test_the_window_of_gemmas_audio_is_that_of_its_mask(config):
     assert layers.window == 13
 
 
-def test_xlnets_keys_are_read(config):
-    keys = {"model_type": "xlnet", "d_model": 8, "n_head": 2, "clamp_len": 5, "attn_type": "uni"}
-    enc = load(config({**keys, "mem_len": 7, "bi_data": False}), length=9)
-    assert [enc.params[k] for k in ("clamp", "causal", "layout")] == [5, True, "halves"]
-    assert [f.code for f in enc.findings] == []
-    plain = load(config({"model_type": "xlnet", "clamp_len": -1}), length=9)
-    assert [plain.params[k] for k in ("clamp", "causal", "d")] == [0, False, 1024]
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["xlnet", "wav2vec2-conformer", "fastspeech2_conformer", "parakeet_ctc", "gemma3n_audio"],
-)
-def test_default_configs_leave_no_key_about_positions_unread(kind, config):
-    with quiet():
-        values = config_class(kind)().to_json_string()
-    codes = {f.code for f in load(config(values), length=9).findings}
-    assert codes <= {"length-default"}
-
-
 CONFORMER = {"model_type": "wav2vec2-conformer"}
 DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, **RELATIVE}
 REFUSED = [

@@ -193,20 +193,6 @@ def test_swinv2_of_timm_has_the_windows_of_its_name(tmp_path, rng):
         assert enc.domain.grid == (2 * window - 1,) * 2
 
 
-@pytest.mark.parametrize("sides", [(37, 37), (12, 27)])
-def test_dimensions_before_rows_and_columns_are_a_table(run, tmp_path, rng, sides):
-    """A table (1, d, H, W) is a table on an H x W grid, not biases of d heads."""
-    image = rng.normal(size=(1, 192, *sides)).astype("f4")
-    np.save(tmp_path / "image.npy", image)
-    for enc in (load(str(tmp_path / "image.npy")), load(image)):
-        assert enc.domain.grid == sides
-        np.testing.assert_array_equal(enc.table(), image[0].reshape(192, -1).T)
-    out = tmp_path / "new.npy"
-    assert run("resize", tmp_path / "image.npy", "--to", "16x16", "--out", out).status == 0
-    made = torch.nn.functional.interpolate(torch.tensor(image), (16, 16), mode="bicubic")
-    np.testing.assert_allclose(np.load(out), made, atol=1e-5)
-
-
 def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
     config = {"model_type": "my_swin", "hidden_size": 8}
     name, table = "net.1.relative_position_bias_table", rng.normal(size=(25, 4))
