@@ -102,8 +102,7 @@ class Positions(Result):
             "that was tried gives them.",
         ),
         "beyond": Verdict(
-            "In {r.bad_count} of {r.documents} documents ids exceed the largest allowed id, "
-            "{r.limit}.",
+            "In {r.bad_count} of {r.documents} documents ids are not below the limit.",
         ),
         "table offset": Verdict(
             "In {r.bad_count} of {r.documents} documents the offset of the model's table is "
@@ -231,12 +230,6 @@ class Positions(Result):
     def kinds(self) -> str:
         """The kinds of faults."""
         return ", ".join(dict.fromkeys(kind for span in self.bad for kind in span.kinds))
-
-    @property
-    def limit(self) -> int | None:
-        """Largest allowed id, if ids exceed it."""
-        faults = (fault for span in self.rows for fault in span.faults)
-        return next((fault.expected for fault in faults if fault.code == "ids-beyond"), None)
 
     @property
     def change_in_words(self) -> str | None:
