@@ -293,7 +293,7 @@ def usage(
     Example:
     pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    from pefourier.weights.usage import use_of_model
+    from pefourier.questions.usage import use_of_model
 
     show = percentages(model, quiet=output.quiet)
     print_result(use_of_model(model, begin=show, **vars(weights)), output, figure)

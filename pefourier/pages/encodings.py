@@ -24,9 +24,9 @@ from pefourier.questions.context import describe_context
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
+from pefourier.questions.usage import use_of_model
 from pefourier.report.code_figures import heatmap
 from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
-from pefourier.weights.usage import use_of_model
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import number, paragraph, parts_of_words, printable

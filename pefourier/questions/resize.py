@@ -45,13 +45,13 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
+from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grid_readings import better_reading
 from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.torus import frequencies_on_axes
-from pefourier.questions.resize_libraries import methods_of, ways_of
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import labelled_fields
@@ -616,3 +616,21 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
         indices = np.flatnonzero(is_unseen[rotating, axis]).tolist()
         axes.append(Unseen(letter, int(rotating.sum()), len(indices), indices))
     return axes
+
+
+def ways_of(enc: Encoding) -> list[list[str]]:
+    """Libraries that resize a table, each followed by its methods; empty if unknown."""
+    by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
+    kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
+    row = type_row(kind) or {}
+    by_lag |= enc.domain.kind == "lag"
+    return row.get("resized_lags", []) if by_lag else row.get("resized", [])
+
+
+def methods_of(enc: Encoding, new: Sequence[int]) -> dict[str, str]:
+    """Method of each library that can resize a table to a lattice of this size."""
+    return {
+        library: fitting[0]
+        for library, *methods in ways_of(enc)
+        if (fitting := [name for name in methods if not why_not(name, enc.domain.sides, new)])
+    }

@@ -110,7 +110,7 @@ def verdicts_by_command() -> list[tuple[str, Mapping[str, Verdict]]]:
     from pefourier.questions.relations import Relations
     from pefourier.questions.resize import Resizing
     from pefourier.questions.spectrum import Spectrum
-    from pefourier.weights.usage import Usage
+    from pefourier.questions.usage import Usage
 
     return [
         ("spectrum", Spectrum.verdicts),

@@ -18,7 +18,7 @@ import pefourier
 from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import from_table
 from pefourier.errors import PefourierError
-from pefourier.questions.resize_libraries import methods_of
+from pefourier.questions.resize import methods_of
 
 RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_resizes.json").read_text())[
     "cases"

@@ -31,10 +31,10 @@ from pefourier.questions.relations import GridRelations, Relations
 from pefourier.questions.resize import Resizing
 from pefourier.questions.result import Result
 from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
+from pefourier.questions.usage import Usage
 from pefourier.report import terms
 from pefourier.reproduce import Claim
 from pefourier.train.plan import DatasetPlan
-from pefourier.weights.usage import Usage
 from pefourier.writing.page import SCHEMA, labelled_fields
 
 FILE = terms.SCHEMA

@@ -9,8 +9,8 @@ import torch
 import transformers
 
 from pefourier.errors import PefourierError
+from pefourier.questions.usage import use_of_model
 from pefourier.weights.model import open_model_weights
-from pefourier.weights.usage import use_of_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 SETTINGS = {

@@ -19,6 +19,7 @@ from tiny_models import CONFIG, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
+from pefourier.questions.usage import use_of_model
 from pefourier.weights.model import (
     energies_at,
     find_attentions,
@@ -28,7 +29,6 @@ from pefourier.weights.model import (
 from pefourier.weights.pair_energy import LayerShares, normalised
 from pefourier.weights.summary import shuffled_spread, summarise
 from pefourier.weights.tensors import list_tensors
-from pefourier.weights.usage import use_of_model
 
 pytestmark = pytest.mark.usefixtures("folder")
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")

@@ -7,9 +7,9 @@ import numpy as np
 from drawn_usage import drawn_model
 
 from pefourier.encodings import load
+from pefourier.questions.usage import Usage
 from pefourier.weights.pair_energy import LayerShares, PairLayout, pair_rows
 from pefourier.weights.summary import summarise
-from pefourier.weights.usage import Usage
 
 SHAPES = [
     (1, 1, 1, 4, 16),
