@@ -22,7 +22,7 @@ from pefourier.encodings.domain import Bools
 from pefourier.encodings.encoding import Floats, Places
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.writing.text import first_few, joined_runs, number
+from pefourier.writing.text import first_few, joined_runs, number, shortest
 
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
 BUCKETS = (32, 64, 16, 128, 8)
@@ -314,9 +314,8 @@ class Scaled:
         changed = np.flatnonzero(np.abs(ratios - 1) > eps)
         if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
             ratio = float(np.median(ratios[changed]))
-            short = (float(f"{ratio:.{digits}g}") for digits in range(1, 8))
             slack = eps * max(abs(ratio), 1.0)
-            by = next((x for x in short if abs(x - ratio) <= slack), ratio)
+            by = shortest(lambda x: abs(x - ratio) <= slack, ratio)
             yield cls(by, tuple(changed.tolist()))
 
     def apply(self, expected: Biases) -> Biases:

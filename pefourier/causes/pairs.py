@@ -234,7 +234,7 @@ def unfolded(a: Waves, b: Waves) -> Floats:
     omega = np.array([a.frequency, b.frequency], dtype=float)
     shared = is_certain.all(axis=0) & (omega != 0).all(axis=0)
     ratios = omega[1, shared] / omega[0, shared]
-    ratio = float(np.median(ratios)) if len(ratios) > 1 else np.nan
+    ratio = float(np.sort(ratios)[len(ratios) // 2]) if len(ratios) > 1 else np.nan
     ratio = ratio if len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(ratio) else np.nan
     expected = np.array([omega[1] / ratio, omega[0] * ratio])
     fits = is_certain[::-1] & (np.abs(np.angle(np.exp(1j * (omega - expected)))) <= COMMON)

@@ -22,6 +22,7 @@ from pefourier.encodings.registry import build
 from pefourier.geometry import precision
 from pefourier.geometry.precision import Indices, Table
 from pefourier.geometry.waves import Part, copies_of, fit
+from pefourier.writing import text
 
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
@@ -151,8 +152,7 @@ def shortest(value: float, slack: float) -> float:
     >>> shortest(9999.9999997, 1e-9), shortest(0.08838834764, 1e-3)
     (10000.0, 0.0884)
     """
-    short = (float(f"{value:.{digits}e}") for digits in range(16))
-    return next((x for x in short if abs(x - value) <= slack * abs(value)), float(value))
+    return text.shortest(lambda x: abs(x - value) <= slack * abs(value), float(value))
 
 
 def whole_or_shortest(value: float, eps: float) -> int | float:

@@ -28,6 +28,7 @@ from pefourier.geometry.waves import fit
 from pefourier.questions.moved_rows import is_matched, with_rows
 from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
+from pefourier.writing.text import shortest
 
 FEWEST = 4  # rows needed to fit a scale and a constant for each column
 CORRELATED = 0.9  # least correlation of columns that match up to sign, scale and constant
@@ -299,8 +300,7 @@ def fewest_digits(value: float, slack: float) -> float:
     >>> fewest_digits(2.5000000001, 1e-9), fewest_digits(0.0, 1e-9)
     (2.5, 0.0)
     """
-    texts = (float(f"{value:.{digits}g}") for digits in range(1, 17))
-    return next((x for x in texts if abs(x - value) <= slack * max(abs(value), 1.0)), value)
+    return shortest(lambda x: abs(x - value) <= slack * max(abs(value), 1.0), value)
 
 
 def largest_left(

@@ -70,16 +70,6 @@ def bounded_bases(d: int, length: int) -> BoundedBases:
     return BoundedBases(smallest, None, 0, None)
 
 
-def typed_back(base: float, holds: Callable[[float], bool]) -> float:
-    """Round a base to the fewest digits, at least 7, with which a condition holds.
-
-    >>> typed_back(18.3127850, lambda base: base <= 18.3127850)
-    18.312785
-    """
-    rounded = (float(f"{base:.{digits}g}") for digits in range(FEWEST_DIGITS, 18))
-    return next(filter(holds, rounded), base)
-
-
 def next_base(base: float) -> float:
     """Return the next larger base of the geometric grid.
 

@@ -39,11 +39,11 @@ from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.bounded_bases import LARGEST_BASE, bounded_bases, typed_back
+from pefourier.questions.bounded_bases import FEWEST_DIGITS, LARGEST_BASE, bounded_bases
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.writing.page import labelled_fields
-from pefourier.writing.text import Verdict, agreeing, number
+from pefourier.writing.text import Verdict, agreeing, number, shortest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -431,7 +431,7 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
 
 def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | None:
     """Round a base to few digits on one side; None if the result is not above 1."""
-    rounded = typed_back(base, lambda typed: side(typed, base))
+    rounded = shortest(lambda typed: side(typed, base), base, FEWEST_DIGITS)
     return rounded if rounded > 1 else None
 
 

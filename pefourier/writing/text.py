@@ -280,6 +280,16 @@ def number(value: float | str | None, digits: int = 4, missing: str = "–") -> 
     return f"{float(text):.0f}" if "e+0" in text and abs(value) < PLAIN else text
 
 
+def shortest(fits: Callable[[float], object], value: float, digits: int = 1) -> float:
+    """Return the number with the fewest digits, at least `digits`, that fits; else the value.
+
+    >>> shortest(lambda x: abs(x - 2.5000000001) < 1e-9, 2.5000000001), shortest(bool, 18.7, 2)
+    (2.5, 19.0)
+    """
+    rounded = (float(f"{value:.{k}g}") for k in range(digits, 18))
+    return next((x for x in rounded if fits(x)), value)
+
+
 def percent(share: float, digits: int = 3) -> str:
     """Format a share in percent; 100% and 0% are only written for exactly all and nothing.
 

@@ -26,6 +26,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.writing.text import shortest
 
 
 def stream(seed: int) -> "np.random.RandomState":
@@ -139,12 +140,12 @@ def base_of(frequencies: Floats) -> float | None:
     if pairs < 2 or (frequencies <= 0).any() or abs(frequencies[0] - 1) > 2e-6:
         return None  # the first frequency of a base is 1
     steps = np.arange(pairs) / pairs
-    rate = -np.log(frequencies[-1]) / steps[-1]
-    for digits in range(17):
-        rho = float(f"{np.exp(rate):.{digits}e}")
-        if np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0):
-            return rho
-    return None
+
+    def gives(rho: float) -> bool:
+        return np.allclose(rho**-steps, frequencies, rtol=2e-6, atol=0)
+
+    rho = shortest(gives, float(np.exp(-np.log(frequencies[-1]) / steps[-1])))
+    return rho if gives(rho) else None
 
 
 @encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)

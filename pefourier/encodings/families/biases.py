@@ -16,7 +16,7 @@ from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import lags_between
 from pefourier.encodings.encoding import Encoding, Floats, Places, bias_of_pairs
 from pefourier.encodings.families.absolute import stream
-from pefourier.encodings.families.relative import alibi_slopes
+from pefourier.encodings.families.relative import alibi_slopes, by_lag
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
@@ -53,7 +53,7 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
             (np.sum(cosines, axis=0) - head / 2)[:, None] * d / (8.0 * np.arange(1, d + 1))
         )
 
-    return Encoding("sandwich", lags_between(length, causal=causal), d, vectors, injection="bias")
+    return by_lag("sandwich", length, d, vectors, causal=causal)
 
 
 @encoding("pseudo-gaussian", "TPS in imics-lab/positional-encoding-benchmark", domain="lag")
@@ -81,8 +81,7 @@ def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False
     def vectors(lag: Places) -> Floats:
         return np.repeat(-(np.abs(lag)[:, None] ** float(power)) / power, d, axis=1)
 
-    domain = lags_between(length, causal=causal)
-    return Encoding("pseudo-gaussian", domain, d, vectors, injection="bias")
+    return by_lag("pseudo-gaussian", length, d, vectors, causal=causal)
 
 
 @lru_cache(maxsize=4)
@@ -163,7 +162,7 @@ def dpb(
         u = np.sign(u) * np.log1p(np.abs(u)) if distance == "log" else u
         return network(u, linear_layers(seed, (1, *(width,) * depth, d)), silu)
 
-    return Encoding("dpb", lags_between(length, causal=causal), d, vectors, injection="bias")
+    return by_lag("dpb", length, d, vectors, causal=causal)
 
 
 def fire_share(distance: Floats, query: NDArray[Any], c: float, threshold: float) -> Floats:
@@ -225,11 +224,11 @@ def fire(
         bias = np.moveaxis(biases(lag, queries[:, None]), -1, 0)
         return np.where(causal & (lag > 0), -np.inf, bias)
 
-    lags = lags_between(length, causal=causal)
     if length > threshold + 1:
+        lags = lags_between(length, causal=causal)
         notes = (finding("distances-interpolated", threshold=threshold),)
         return bias_of_pairs("fire", between, lags, d, findings=notes)
-    return Encoding("fire", lags, d, lambda lag: biases(lag, np.zeros(1)), injection="bias")
+    return by_lag("fire", length, d, lambda lag: biases(lag, np.zeros(1)), causal=causal)
 
 
 @encoding("fox", "Lin et al., 2025 (arXiv 2503.02130)", domain="pair")

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.checks import LARGEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
-from pefourier.encodings.domain import lags_between
 from pefourier.encodings.encoding import Encoding, Floats, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.fourier import pair_count
+from pefourier.encodings.families.relative import by_lag
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
@@ -69,7 +69,7 @@ def xl(
     def vectors(lag: NDArray[np.int64]) -> Floats:
         return waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout)
 
-    enc = Encoding("xl", lags_between(length, causal=causal), d, vectors, injection="key")
+    enc = by_lag("xl", length, d, vectors, causal=causal, injection="key")
     return with_measure(enc, None if farthest < length - 1 else measure)
 
 
@@ -165,5 +165,5 @@ def of_distances(
         row = deberta_buckets(-np.asarray(lag), buckets, max_distance) + span
         return table[np.clip(row, 0, 2 * span - 1)]
 
-    domain = lags_between(length, causal=causal)
-    return Encoding("deberta", domain, d, vectors, injection="key-query" if p2c else "key")
+    kind = "key-query" if p2c else "key"
+    return by_lag("deberta", length, d, vectors, causal=causal, injection=kind)

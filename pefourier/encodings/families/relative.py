@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import Domain, lags_between, lags_on, positions
-from pefourier.encodings.encoding import Encoding, Floats, within
+from pefourier.encodings.encoding import Encoding, Floats, VectorsAt, within
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import check_points
 from pefourier.encodings.grids import OF_CLASS_TOKEN, check_sides
@@ -22,6 +22,14 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 
 Parts = tuple[Floats, ...]  # arrays of learned numbers
+
+
+def by_lag(
+    name: str, length: int, d: int, vectors: VectorsAt, *, causal: bool, **facts: Any
+) -> Encoding:
+    """Encoding of the lags between positions, a bias of d heads by default."""
+    facts = {"injection": "bias", **facts}
+    return Encoding(name, lags_between(length, causal=causal), d, vectors, **facts)
 
 
 @encoding("shaw", "Shaw et al., 2018, Eqs. 3-4 (before training)", domain="lag", untrained=True)
@@ -63,10 +71,14 @@ def shaw(
     bound = np.sqrt(6.0 / (2 * clip + 1 + d))
     drawn = np.hstack([*stream(seed).uniform(-bound, bound, (1 + values, 2 * clip + 1, d))])
 
-    def vectors(lag: NDArray[np.int64]) -> Floats:
-        return drawn[np.clip(lag, -clip, clip) + clip]
-
-    return Encoding("shaw", lags_between(length, causal=causal), size, vectors, injection="key")
+    return by_lag(
+        "shaw",
+        length,
+        size,
+        lambda lag: drawn[np.clip(lag, -clip, clip) + clip],
+        causal=causal,
+        injection="key",
+    )
 
 
 def t5_buckets(
@@ -148,10 +160,13 @@ def t5(
     check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
 
-    def vectors(lag: NDArray[np.int64]) -> Floats:
-        return bias[t5_buckets(lag, buckets, max_distance, causal=causal)]
-
-    return Encoding("t5", lags_between(length, causal=causal), d, vectors, injection="bias")
+    return by_lag(
+        "t5",
+        length,
+        d,
+        lambda lag: bias[t5_buckets(lag, buckets, max_distance, causal=causal)],
+        causal=causal,
+    )
 
 
 def alibi_slopes(heads: int) -> Floats:
@@ -187,10 +202,7 @@ def alibi(length: int, d: int, *, causal: bool = False) -> Encoding:
     """
     slopes = alibi_slopes(d)
 
-    def vectors(lag: NDArray[np.int64]) -> Floats:
-        return -np.abs(lag)[:, None] * slopes
-
-    return Encoding("alibi", lags_between(length, causal=causal), d, vectors, injection="bias")
+    return by_lag("alibi", length, d, lambda lag: -np.abs(lag)[:, None] * slopes, causal=causal)
 
 
 @encoding("kerple", "Chi et al., 2022 (before training)", domain="lag", untrained=True)
@@ -229,7 +241,7 @@ def kerple(
         r = np.abs(lag)[:, None].astype(float)
         return np.asarray(-p * np.log1p(a * r) if kernel == "log" else -a * r**p)
 
-    return Encoding("kerple", lags_between(length, causal=causal), d, vectors, injection="bias")
+    return by_lag("kerple", length, d, vectors, causal=causal)
 
 
 @encoding("erpe", "Foumani et al., 2023 (ConvTran, before training)", domain="lag", untrained=True)
@@ -263,7 +275,7 @@ def erpe(
         within(np.abs(lag), length, "erpe")
         return bias[lag + length - 1]
 
-    return Encoding("erpe", lags_between(length, causal=causal), d, vectors, injection="bias")
+    return by_lag("erpe", length, d, vectors, causal=causal)
 
 
 @encoding("tupe", "Ke et al., 2021 (before training)", untrained=True)
