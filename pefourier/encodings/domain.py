@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -43,7 +44,7 @@ class Domain:
     def __len__(self) -> int:
         return len(self.x)
 
-    @property
+    @cached_property
     def sides(self) -> tuple[int, ...]:
         """Points along each axis of the lattice, the slowest first; their product is n - prefix."""
         return self.grid or (len(self),)
@@ -53,7 +54,7 @@ class Domain:
         """Whether steps are even: several pairs of points then have the same lag."""
         return not isinstance(self, BasisDomain)
 
-    @property
+    @cached_property
     def irregular(self) -> bool:
         """Whether points are times at uneven steps: nothing aliases, and most lags are unique."""
         return self.kind == "time" and not self.has_lags

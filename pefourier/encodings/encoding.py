@@ -175,7 +175,7 @@ class Encoding:
         """Whether the table of all vectors is within `table_limit`."""
         return len(self) * self.dim <= self.table_limit
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The request as displayed."""
         return printable(self.spec)

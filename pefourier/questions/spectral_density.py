@@ -61,7 +61,7 @@ class WeightedFrequencies:
     weights: Floats  # (m,) shares of the energy; NaN if all vectors are zero
     visible: Floats  # frequencies after aliasing
 
-    @property
+    @cached_property
     def declared(self) -> Floats | None:
         """The declared frequencies of a formula, or None."""
         return self.frequencies if self.method == "declared" else None
@@ -75,37 +75,37 @@ class WeightedFrequencies:
         """The share of energy at some of the frequencies."""
         return float(self.weights[chosen].sum())
 
-    @property
+    @cached_property
     def at_zero(self) -> float:
         """The share of energy at frequency 0."""
         return self.share(self.sizes == 0)
 
-    @property
+    @cached_property
     def low(self) -> float:
         """The share of energy at wavelengths of four steps or longer, without frequency 0."""
         return self.share((self.sizes > 0) & (self.sizes <= LOW))
 
-    @property
+    @cached_property
     def high(self) -> float:
         """The share of energy at wavelengths shorter than four steps."""
         return self.share(self.sizes > LOW)
 
-    @property
+    @cached_property
     def centroid(self) -> float:
         """The mean frequency."""
         return float(self.sizes @ self.weights)
 
-    @property
+    @cached_property
     def cutoff95(self) -> float:
         """The frequency below or at which 95% of the energy lies."""
         return frequency_holding(MOST, self.sizes, self.weights)
 
-    @property
+    @cached_property
     def up_to_cutoff(self) -> float:
         """The share of energy at or below `cutoff95`, at least 95%."""
         return self.share(self.sizes <= self.cutoff95)
 
-    @property
+    @cached_property
     def unevenness(self) -> float:
         """Largest distance of the energy up to a frequency from an even spread over 0 … pi."""
         order = np.argsort(self.sizes, kind="stable")
@@ -171,7 +171,7 @@ class SpectralEstimate:
     raw: Floats  # (K_1, …) weights at their nearest points; sums to one
     smoothed: Floats  # Eq. 15; `raw` where sigma is 0
 
-    @property
+    @cached_property
     def is_blurred(self) -> bool:
         """Whether a smoothed lattice is so short that everything looks flat."""
         return len(self.sides) == 1 and 8 * self.sigma > len(self.smoothed)

@@ -181,12 +181,12 @@ class Spectrum(Result):
     summary: DensitySummary
     estimate: SpectralEstimate = field(compare=False, metadata=HIDDEN)
 
-    @property
+    @cached_property
     def measure(self) -> WeightedFrequencies:
         """The frequencies and weights of the encoding."""
         return self.estimate.measure
 
-    @property
+    @cached_property
     def verdict(self) -> str:
         """Location of the energy in frequency; on a grid, the directions of frequencies."""
         if np.isnan(self.summary.lowest_bin_share):
@@ -214,7 +214,7 @@ class Spectrum(Result):
             return False
         return spectrum(without_mean(enc)).verdict != self.verdict
 
-    @property
+    @cached_property
     def findings(self) -> list[Finding]:
         """Findings of the encoding, and notes on the spectrum."""
         zero = np.isnan(self.summary.lowest_bin_share)
@@ -261,20 +261,24 @@ class LineSpectrum(Spectrum):
     lattice: int
     omega: Floats  # (K,), like the density
 
+    @cached_property
+    def step_and_unit(self) -> tuple[float, str]:
+        """Length of a step and its unit."""
+        return unit_of_waves(self.encodings[0])
+
     @property
     def unit(self) -> str:
         """Unit of wavelengths."""
-        return unit_of_waves(self.encodings[0])[1]
+        return self.step_and_unit[1]
 
-    @property
+    @cached_property
     def cutoff_wave(self) -> float:
         """Wavelength at or above which 95% of the energy lies."""
         return self.period_of(self.measure.cutoff95)
 
     def period_of(self, omega: float) -> float:
         """Return the wavelength of a frequency, infinite for 0."""
-        step = unit_of_waves(self.encodings[0])[0]
-        return 2 * pi * step / omega if omega else np.inf
+        return 2 * pi * self.step_and_unit[0] / omega if omega else np.inf
 
     @property
     def peaks(self) -> list[Peak]:
