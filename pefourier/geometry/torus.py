@@ -11,13 +11,13 @@ of the half plane whose mirror image lies outside represents two frequencies (`m
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.domain import half_plane, lattice_points
-from pefourier.encodings.encoding import Floats, Measure, row_blocks
+from pefourier.encodings.encoding import Floats, row_blocks
 
 AT_ONCE = 2**22  # numbers of a block of Gaussians
 TAILS = 39.0  # standard deviations at which a Gaussian underflows
@@ -185,13 +185,3 @@ def shares_where(frequencies: Floats, weights: Floats, passes: NDArray[np.bool_]
     with np.errstate(invalid="ignore"):  # an axis may have no frequencies
         shares: list[float] = (weights @ (moving & passes) / (weights @ moving)).tolist()
     return shares
-
-
-def least_sigma(axes: int, on_line: float) -> float:
-    """Return the smallest bandwidth at which a Gaussian half a step off on all axes is above 0."""
-    return on_line * sqrt(axes)
-
-
-def frequencies_on_axes(measure: Measure) -> Floats:
-    """Return frequencies as (m, axes), also on one axis."""
-    return measure.frequencies.reshape(len(measure.weights), -1)

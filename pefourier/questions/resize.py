@@ -51,7 +51,6 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grid_readings import better_reading
 from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
-from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import labelled_fields
@@ -605,7 +604,8 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     """
     if old.measure is None or new.measure is None:
         return []
-    before, after = (np.abs(frequencies_on_axes(m)) for m in (old.measure, new.measure))
+    axes = len(old.domain.sides)
+    before, after = (np.abs(m.frequencies.reshape(-1, axes)) for m in (old.measure, new.measure))
     reached, farther = (
         omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
     )
