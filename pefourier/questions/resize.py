@@ -604,8 +604,8 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     """
     if old.measure is None or new.measure is None:
         return []
-    axes = len(old.domain.sides)
-    before, after = (np.abs(m.frequencies.reshape(-1, axes)) for m in (old.measure, new.measure))
+    shape = -1, len(old.domain.sides)
+    before, after = (np.abs(m.frequencies.reshape(shape)) for m in (old.measure, new.measure))
     reached, farther = (
         omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
     )
