@@ -13,7 +13,7 @@ Without a misreading that explains all rows, no cause is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -155,40 +155,56 @@ class Sought:
             yield Misreading(code, differing, omega, cost)
 
 
-def find_mistake(
+def find_mistakes(
     enc: Encoding, expected: Waves, observed: Waves, *, plain: bool = False
-) -> Misreading | None:
-    """Find the mistake that turns a rotation into the observed pairs, fitted or declared.
+) -> tuple[Misreading, ...]:
+    """Find the mistake, or the two, that turn a rotation into the observed pairs.
 
-    `plain`: no mistake whose number has to be fitted.
+    The first of two is a part of the settings that was ignored. `plain`: only single mistakes
+    whose number need not be fitted.
 
     >>> from pefourier.encodings import load
     >>> from pefourier.geometry.waves import declared, fit
     >>> meant = load("rope", 200, 32)
     >>> angles = np.outer(np.arange(200), 5e5 ** (-np.arange(16) / 16))
     >>> table = fit(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
-    >>> find_mistake(meant, declared(meant), table).changes
-    {'rho': (10000.0, 500000.0)}
+    >>> [mistake.changes for mistake in find_mistakes(meant, declared(meant), table)]
+    [{'rho': (10000.0, 500000.0)}]
     """
     sought = Sought(enc, expected, observed, Rope.of(enc))
-    kinds_of_mistakes = (plain_mistakes,) if plain else (plain_mistakes, fitted_mistakes)
-    for kinds in kinds_of_mistakes:  # the second are all of higher cost
+    if (single := simplest(sought, plain=plain)) or plain or sought.rope is None:
+        return (single,) if single else ()
+    for first in ignored_settings(sought):
+        rope = sought.rope.with_(**{key: pair[1] for key, pair in first.changes.items()})
+        waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
+        second = simplest(replace(sought, rope=rope, expected=waves))
+        if second is not None and len(first.omega) == len(observed):
+            return first, second
+    return ()
+
+
+def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
+    """Return the single mistake of lowest cost, then residual, that explains all rows."""
+    for kinds in (plain_mistakes, fitted_mistakes)[: 1 if plain else 2]:  # the second cost more
         by_cost: dict[float, list[Misreading]] = {}
         for reading in kinds(sought):
             by_cost.setdefault(reading.cost, []).append(reading)
         for cost in sorted(by_cost):
-            residuals = [reading.residual(expected, observed) for reading in by_cost[cost]]
+            residuals = [
+                reading.residual(sought.expected, sought.observed) for reading in by_cost[cost]
+            ]
             if min(residuals) <= 1:
                 return by_cost[cost][int(np.argmin(residuals))]
     return None
 
 
-def cause_of(reading: Misreading, expected: Waves, of: Literal["a", "b"] = "a") -> Cause:
-    """Describe a mistake and from which positions on it matters."""
-    below: Mapping[str, int | None] = {}
-    if reading.divisor == 1 and reading.angles is None and len(reading.omega) == len(expected):
-        below = positions_below(expected.frequency, reading.omega, SEARCHED)
-    return Cause(of, (reading.code,), dict(reading.changes), below)
+def cause_of(readings: Sequence[Misreading], expected: Waves, of: Literal["a", "b"] = "a") -> Cause:
+    """Describe mistakes and from which positions on they matter."""
+    last, below = readings[-1], {}
+    if last.divisor == 1 and last.angles is None and len(last.omega) == len(expected):
+        below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
+    changes = {key: pair for reading in readings for key, pair in reading.changes.items()}
+    return Cause(of, tuple(reading.code for reading in readings), changes, below)
 
 
 def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
@@ -208,13 +224,9 @@ def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
         "d": [round(count / rope.partial)],
     }
     defaults = scaling_parameters(rope.scaling)
+    yield from ignored_settings(sought)
     for code, mistake in known_mistakes().items():
         key = mistake.get("key", "")
-        if "set" in mistake:
-            changes = mistake["set"]
-            if changes == {"scaling": "none"} and rope.scaling in ("none", "proportional"):
-                changes = {"factor": 1.0} if "factor" in settings else {}
-            yield from sought.with_changes(code, changes, 0.0)
         for a, b in mistake.get("swap", ()):
             if None not in (first := settings.get(a), second := settings.get(b)):
                 yield from sought.with_changes(code, {a: second, b: first}, 1.0)
@@ -224,6 +236,15 @@ def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
             yield from sought.with_changes(code, {key: defaults[key].default}, 1.0)
         for value in [*likely.get(key, []), *mistake.get("values", [])]:
             yield from sought.with_changes(code, {key: value})
+
+
+def ignored_settings(sought: Sought) -> Iterator[Misreading]:
+    """Yield the rotation without its scaling, and without its rotated fraction."""
+    for code, mistake in known_mistakes().items():
+        if (changes := mistake.get("set")) and (rope := sought.rope):
+            if changes == {"scaling": "none"} and rope.scaling == "proportional":
+                changes = {"factor": 1.0}
+            yield from sought.with_changes(code, changes, 0.0)
 
 
 def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
@@ -403,12 +424,12 @@ def whole_head(sought: Sought) -> Iterator[Misreading]:
 
 def other_list(sought: Sought) -> Iterator[Misreading]:
     """Yield the other list of factors of longrope."""
-    if (rope := sought.rope) is None or rope.scaling != "longrope":
-        return
-    for n in (1, rope.scaled_by["original"] + 1):
-        names = list_at(rope.settings, sought.length), list_at(rope.settings, n)
-        if names[0] != names[1]:
-            yield Misreading("", {"factors": names}, rope.frequencies(n), 1.0)
+    if (rope := sought.rope) and rope.scaling == "longrope":
+        original = rope.scaled_by["original"]
+        names = ("long", "short") if sought.length > original else ("short", "long")
+        other = original + (names[1] == "long")
+        change: Changes = {"factors": names}
+        yield Misreading("", change, rope.frequencies(other), 1.0)
 
 
 def list_at(settings: Mapping[str, Any], length: int) -> str:
@@ -439,15 +460,6 @@ def other_layer(sought: Sought) -> Iterator[Misreading]:
         if is_rotation(rotation):
             layers = {"layer": (layer_of(sought.enc), name)}
             yield Misreading("", layers, rotation.measure.frequencies, 1.0)
-
-
-def usual_ntk(sought: Sought) -> Iterator[Misreading]:
-    """Yield NTK-aware scaling by usual factors where none is meant, with the resulting base."""
-    if (rope := sought.rope) and rope.scaling == "none" and rope.d * rope.partial >= 4:
-        for factor in known_mistakes()["factor"]["values"]:
-            changes = {"scaling": "ntk", "factor": float(factor)}
-            for reading in sought.with_changes("", changes, 1.5):
-                yield with_base(reading, rope)
 
 
 def in_format(name: str) -> Callable[[Sought], Iterator[Misreading]]:
@@ -495,7 +507,6 @@ FORMULAS: dict[str, Callable[[Sought], Iterator[Misreading]]] = {
     "factor-list": other_list,
     "other-length": other_length,
     "other-layers": other_layer,
-    "scaling-added": usual_ntk,
     "bfloat16-frequencies": in_format("bfloat16"),
     "float16-frequencies": in_format("float16"),
     "bfloat16-angles": angles_in("bfloat16"),

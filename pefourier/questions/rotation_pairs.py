@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.mistakes import Cause, cause_of, find_mistake, geometric_rotation
+from pefourier.causes.mistakes import Cause, cause_of, find_mistakes, geometric_rotation
 from pefourier.causes.pairs import (
     exchanged_waves,
     first_difference,
@@ -298,10 +298,10 @@ def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = 
         meant = None if rotation is None else declared(rotation)
         if rotation is None or meant is None:
             continue
-        if (found := find_mistake(rotation, meant, counterpart, plain=plain)) is not None:
+        if found := find_mistakes(rotation, meant, counterpart, plain=plain):
             expected: Literal["first", "second"] = "first" if of == "a" else "second"
-            facts: dict[str, Any] = {"causes": (found,), "explained": 1.0, "expected": expected}
-            if found.angles is not None:  # rounded angles have no frequency
+            facts: dict[str, Any] = {"causes": found, "explained": 1.0, "expected": expected}
+            if found[-1].angles is not None:  # rounded angles have no frequency
                 unknown: dict[str, Any] = {SIDES[of]: None, "ratio": None}
                 facts["pairs"] = tuple(replace(pair, **unknown) for pair in outcome.pairs)
             return replace(outcome, cause=cause_of(found, meant, of), **facts)

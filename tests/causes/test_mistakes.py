@@ -170,3 +170,33 @@ def test_sinusoids_that_begin_elsewhere_are_an_offset(by):
         assert [(cause.code, cause.by) for cause in found.causes] == [("shifted", later)]
     found = compare(load("sinusoidal", 80, 64), load(f"sinusoidal:offset={abs(by)}", 80, 64))
     assert found.transform == {"offset": abs(by)}
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))]
+)
+def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
+    """What is named reproduces the frequencies; a single mistake is never the whole truth."""
+    rng = np.random.default_rng(seed)
+    settings = {"d": D, "rho": 5e5, "scaling": "llama3", "factor": 8.0, "original": 128}
+    meant, places = (
+        load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N),
+        np.arange(N),
+    )
+    other = float(rng.choice([7e4, 1e4, 3e6]))
+    cases = {
+        ("scaling-ignored", "base"): omega_of({"d": D, "rho": other}),
+        ("base", "factor"): omega_of(settings | {"rho": other, "factor": 3.0}),
+        ("factor", "original-length"): omega_of(settings | {"factor": 3.0, "original": 500}),
+        ("base", "step"): 2 * omega_of(settings | {"rho": other}),
+    }
+    for codes, omega in cases.items():
+        found = compare(meant, stored(np.outer(places, omega)))
+        if not found.causes:
+            assert (found.cause, found.first is not None) == (None, True)
+            continue
+        assert found.cause.misreadings == codes
+        read = {k: v[1] for k, v in found.cause.changes.items()}
+        read = {"d": D, "rho": read["rho"]} if codes[0] == "scaling-ignored" else settings | read
+        np.testing.assert_allclose(omega_of(read), omega, rtol=1e-4)
+    assert compare(meant, stored(np.outer(places, cases["scaling-ignored", "base"]))).causes
