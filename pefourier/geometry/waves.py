@@ -301,7 +301,8 @@ def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
     limit = 4 * wave_tolerance(sample, omega, factor, eps)
     limit += np.abs(steps[-1]).max() * eps if form.part == "angles" else 0.0
     residual = (apart(observed, expected) / limit).max(axis=0)
-    if form.part != "both" and residual.min() > 1:
+    is_scaled = form.part == "sin" and factor != 1  # by a number that was fitted, too
+    if form.part != "both" and (np.median(residual) if is_scaled else residual.min()) > 1:
         return None
     offset = position_offset(start, omega, eps)
     facts: dict[str, Any] = {"form": form, "residual": residual}

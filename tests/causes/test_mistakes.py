@@ -15,16 +15,31 @@ N, D = 400, 32
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def omega_of(settings, n=N):
-    return load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), n).measure.frequencies
+def loaded(settings):
+    return load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N)
 
 
-def stored(angles, form="float32", parts="both"):
-    """Return a table of cosines and sines, or of one of both, rounded to a format."""
-    waves = {"both": [np.cos(angles), np.sin(angles)], "cos": [np.cos(angles)] * 2}[parts]
-    table = np.hstack(waves)
+def omega_of(settings):
+    return loaded(settings).measure.frequencies
+
+
+def stored(angles, form="float32", columns="halves", factor=1.0):
+    """Return a table of cosines and sines, of one of both, or of angles, rounded to a format."""
+    cos, sin = factor * np.cos(angles), factor * np.sin(angles)
+    table = {
+        "halves": lambda: np.hstack([cos, sin]),
+        "neighbours": lambda: np.stack([cos, sin], axis=-1).reshape(len(cos), -1),
+        "both twice": lambda: np.hstack([cos, cos, sin, sin]),
+        "cos twice": lambda: np.hstack([cos, cos]),
+        "sin once": lambda: sin,
+        "angles": lambda: angles,
+    }[columns]()
     table = table if form == "float64" else rounded(table, FORMATS[form])
     return from_table(table, eps=EPS[form])
+
+
+NUMBERED = ("step", "positions-divided", "base", "factor", "scaling-ignored")
+COLUMNS = ("halves", "neighbours", "both twice", "cos twice", "sin once", "angles")
 
 
 def drawn(rng):
@@ -45,7 +60,8 @@ def planted(rng, settings):
     mistakes = {
         "step": np.outer(step * places, omega),
         "reversed": np.outer(-places, omega),
-        "degrees": np.outer(places, omega * np.pi / 180),
+        "degrees": np.outer(places, omega * rng.choice([np.pi / 180, 180 / np.pi])),
+        "single-pair": np.outer(places, np.where(np.arange(D // 2) == 5, 1.01, 1) * omega),
         "positions-divided": np.outer(places // 2, omega),
         "base": np.outer(places, omega_of(settings | {"rho": 3 * settings["rho"]})),
         "bfloat16-frequencies": np.outer(places, rounded(omega, FORMATS["bfloat16"])),
@@ -84,33 +100,42 @@ def is_reproduced(found, settings, angles):
 def test_law_each_mistake_alone_is_named_and_reproduces(seed):
     rng = np.random.default_rng(seed)
     settings = drawn(rng)
-    meant = load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N)
+    meant = loaded(settings)
     factor = meant.params["attention_factor"]
     for code, angles in planted(rng, settings).items():
-        table = stored(angles)
-        table = from_table(factor * table.table(), eps=table.eps)
+        whole = code in ("reversed", "degrees", "float16-angles", "bfloat16-angles")
+        columns = "halves" if whole else str(rng.choice(COLUMNS))
+        table = stored(angles, columns=columns, factor=factor)
         for pair, side in (((meant, table), "first"), ((table, meant), "second")):
             found = compare(*pair)
             verdict = "equivalent" if code == "reversed" else "different"  # by signs of sines
-            assert found.verdict == verdict, (settings, code)
+            assert found.verdict == verdict, (settings, code, columns)
+            assert found.causes or found.cause, (settings, code, columns)
             codes = [cause.code for cause in found.causes] or list(found.cause.misreadings)
             equal = {"scaling-ignored": "step"} if settings.get("scaling") == "linear" else {}
-            assert codes in ([code], [equal.get(code)]) or is_reproduced(found, settings, angles)
+            assert codes in ([code], [equal.get(code)]) or len(found.causes) == 1
+            assert (
+                code not in NUMBERED or not found.causes or is_reproduced(found, settings, angles)
+            )
             assert found.expected == side or not found.causes
             assert found.explained == 1.0 or found.positions
 
 
+@pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("form", EPS)
-@pytest.mark.parametrize("seed", range(5))
-def test_right_dumps_of_every_format_are_the_same(seed, form):
-    rng = np.random.default_rng(seed)
-    settings = drawn(rng)
-    meant = load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N)
-    table = stored(np.outer(np.arange(N), meant.measure.frequencies), form)
-    scaled = meant.params["attention_factor"] * table.table()
-    scaled = scaled if form == "float64" else rounded(scaled, FORMATS[form])
-    found = compare(meant, from_table(scaled, eps=EPS[form]))
-    assert (found.same, found.causes, found.cause) == (True, (), None)
+@pytest.mark.parametrize("seed", range(3))
+def test_right_dumps_of_every_format_are_the_same(seed, form, columns):
+    if columns == "angles" and "16" in form:
+        return  # angles of 16 bits are a mistake
+    settings = drawn(np.random.default_rng(seed))
+    meant = loaded(settings)
+    angles = np.outer(np.arange(N), meant.measure.frequencies)
+    table = stored(angles, form, columns, meant.params["attention_factor"])
+    for pair in ((meant, table), (table, meant)):
+        found = compare(*pair)
+        assert (found.same, found.causes, found.cause, found.pairs) == (True, (), None, ())
+        alone = {"cos twice": ("cosines",), "sin once": ("sines",)}
+        assert found.compared == alone.get(columns, ("codes", "rotations", "factors"))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -144,7 +169,7 @@ def test_a_file_of_cosines_is_compared_with_cosines(form):
     meant, narrow = load("rope:d=32", 2048), FORMATS[form]
     omega, places = meant.measure.frequencies, np.arange(2048.0)
     angles = rounded(np.outer(rounded(places, narrow), rounded(omega, narrow)), narrow)
-    found = compare(meant, stored(angles, form, "cos"))
+    found = compare(meant, stored(angles, form, "cos twice"))
     if found.cause is not None:
         assert found.cause.misreadings == (f"{form}-angles",)
     worst = np.abs(rounded(np.cos(angles), narrow) - np.cos(np.outer(places, omega))).max()
@@ -179,10 +204,7 @@ def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
     """What is named reproduces the frequencies; a single mistake is never the whole truth."""
     rng = np.random.default_rng(seed)
     settings = {"d": D, "rho": 5e5, "scaling": "llama3", "factor": 8.0, "original": 128}
-    meant, places = (
-        load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N),
-        np.arange(N),
-    )
+    meant, places = loaded(settings), np.arange(N)
     other = float(rng.choice([7e4, 1e4, 3e6]))
     cases = {
         ("scaling-ignored", "base"): omega_of({"d": D, "rho": other}),
@@ -200,3 +222,10 @@ def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
         read = {"d": D, "rho": read["rho"]} if codes[0] == "scaling-ignored" else settings | read
         np.testing.assert_allclose(omega_of(read), omega, rtol=1e-4)
     assert compare(meant, stored(np.outer(places, cases["scaling-ignored", "base"]))).causes
+
+
+def test_small_angles_are_no_sines_of_the_same_rotation():
+    """Angles of radians taken for degrees stay below 1; no amplitude makes them sines."""
+    meant = loaded({"d": D, "scaling": "linear", "factor": 8})
+    angles = np.outer(np.arange(N), meant.measure.frequencies * np.pi / 180)
+    assert not compare(meant, stored(angles, columns="angles")).same
