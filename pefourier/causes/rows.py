@@ -25,7 +25,11 @@ CORNERS = 8  # changes of the step that one cause makes, at most
 
 
 def agree(expected: Numbers, observed: Numbers) -> NDArray[np.bool_]:
-    """Return which observed numbers are expected, row by row."""
+    """Return which observed numbers are expected, row by row; none if too few are expected.
+
+    >>> agree(np.arange(4), np.array([0, 1, 5])), agree(np.arange(2), np.arange(3))
+    (array([ True,  True, False]), array([False, False, False]))
+    """
     if expected.shape[:-1] != observed.shape[:-1] or expected.shape[-1] < observed.shape[-1]:
         return np.zeros(observed.shape, dtype=bool)
     return np.asarray(expected[..., : observed.shape[-1]] == observed)
@@ -44,8 +48,7 @@ def explain_rows(
         return Explanation((), agree(expected, observed))
 
     def near(remaining: Numbers, observed: Numbers) -> bool:
-        is_long = len(remaining) >= len(observed)
-        return is_long and (bends > 0 or corners(shift_of(remaining, observed)) <= CORNERS)
+        return bends > 0 or corners(shift_of(remaining, observed)) <= CORNERS
 
     return explain(expected, observed, (*known, *KINDS), agree, near)
 
@@ -115,9 +118,8 @@ class Reversed(Change):
     undo = "reverse them"
 
     @classmethod
-    def propose(cls, expected: Numbers, _: Numbers) -> Iterator[Change]:
-        if expected.shape[-1] > 1:
-            yield cls()
+    def propose(cls, _: Numbers, __: Numbers) -> Iterator[Change]:
+        yield cls()
 
     def apply(self, expected: Numbers) -> Numbers:
         return expected[..., ::-1]
@@ -129,6 +131,8 @@ class Step(Change):
 
     >>> [cause.by for cause in Step.propose(np.arange(3), np.array([0, 1, 3]))]
     [-1, -2, 2]
+    >>> explain_rows(np.arange(2), np.array([0, 5])).causes  # no step: a gap
+    (Gap(code='gap', at=1, by=4),)
     >>> tuple(c.words for c in explain_rows(np.arange(9), np.array([0, 3, 6, 5])).causes)
     ('positions that advance by 3', 'positions shifted by -4 from index 3 on')
     """
@@ -157,8 +161,8 @@ class Shifted(Change):
 
     >>> [cause.by for cause in Shifted.propose(np.arange(4), np.array([5, 6, 9, 12]))]
     [5, 9]
-    >>> [cause.by for cause in Shifted.propose(np.arange(4), np.array([3, 2, 1, 0]))]
-    [3, -3]
+    >>> [cause.by for cause in Shifted.propose(np.arange(2, 6), np.array([6, 5, 4, 3]))]
+    [1, 4, -2]
     """
 
     by: int
@@ -186,6 +190,8 @@ class Restarted(Change):
     [Restarted(code='restarted', at=3, start=0)]
     >>> [c.at for c in Restarted.propose(np.arange(5), np.array([0, 0, 1, 1, 3]))]  # repeated
     []
+    >>> Restarted(3, 0).apply(np.arange(5))
+    array([0, 1, 2, 0, 1])
     """
 
     at: int
@@ -332,6 +338,8 @@ class Exchanged(Change):
     >>> observed = np.array([0, 4, 5, 3, 1, 2, 6, 9])
     >>> [cause.code for cause in explain_rows(np.arange(8), observed).causes]
     ['gap', 'exchanged']
+    >>> list(Exchanged.propose(np.arange(9), np.array([2, 3, 4, 5, 6, 5, 6, 7, 8])))  # overlap
+    []
     """
 
     first: int
