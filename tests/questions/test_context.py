@@ -122,17 +122,6 @@ def test_unseen_and_idle_pairs_are_those_of_a_walk(spec, plain):
     assert r.idle == (w * 2000 < turn).sum()
 
 
-def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(written):
-    """Slopes of 8 heads are 1/2 … 1/256 (Press et al., section 3); 12 heads follow BLOOM."""
-    bloom = written({"model_type": "bloom", "n_head": 12})
-    eight, twelve = (
-        describe_context(*requested)[1].slopes for requested in (("alibi:d=8", 99), (bloom, 2048))
-    )
-    assert eight == tuple(2.0**-i for i in range(1, 9))
-    assert twelve == pytest.approx((*eight, *(2.0 ** -(i + 0.5) for i in range(4))))
-    assert describe_context("rope", 99)[1].slopes is None
-
-
 @pytest.mark.parametrize("heads", [8, 12, 7, 71])
 def test_slopes_are_those_of_transformers(heads):
     built = build_alibi_tensor(torch.ones(1, 3), heads, torch.float32)
@@ -166,15 +155,6 @@ def test_each_pair_is_a_row_of_csv(spec, d):
         assert pair[inside.index(True)] == b.first_pair
     shown = " ".join(line["values"] for line in found.frequency_lines).split()
     np.testing.assert_allclose(list(map(float, shown)), frequency, rtol=5e-6)
-
-
-def test_rows_that_change_nothing_are_left_out():
-    plain = describe_context("rope:layout=interleaved", 512)[1].facts
-    assert plain["pairing"] == "interleaved"
-    assert not {"scaling", "attention_factor", "softmax_factor"} & plain.keys()
-    facts = describe_context(YARN, 512)[1].facts
-    assert (facts["pairing"], facts["scaling"]) == ("half (rotate_half)", "yarn")
-    assert facts["attention_factor"] == pytest.approx(0.1 * np.log(4) + 1)
 
 
 def test_only_rotations_are_described():

@@ -100,27 +100,6 @@ def test_biases_are_resized_from_window_to_window():
     assert r.table[0] == 7.0
 
 
-def test_distinct_vectors_before_and_after_are_reported():
-    plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
-    assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
-    crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
-    r = resize_table(crowded, (3, 3), "bilinear")
-    assert (r.before.distinct, r.after.distinct, r.after.nearest) == (2, 3, 0.0)
-    assert r.verdict == "not distinct"
-    row = load("axial", None, 16, grid=(1, 14)).table()
-    assert resize_table(table_on((1, 14), row), (2, 20)).verdict == "no longer distinct"
-    assert resize_table(table_on((2, 2), np.zeros((4, 3))), (3, 3)).verdict == "all zero"
-
-
-def test_vectors_that_were_equal_before_are_reported(rng):
-    """Vectors that were equal before resizing are reported, even if all are distinct afterwards."""
-    rows = rng.normal(size=(49, 8))
-    rows[5] = rows[3]
-    r = resize_table(table_on((7, 7), rows), (14, 14))
-    assert (r.verdict, r.before.distinct, r.after.distinct) == ("now distinct", 48, 196)
-    assert "(0,3) and (0,5)" in r.conclusion
-
-
 PHASES = [  # indices reach new phases, but normalised coordinates do not
     ("axial:convention=mae", (14, 10), (24, 10), (14, 0)),
     ("axial:convention=mae", (14, 10), (7, 5), (0, 0)),
