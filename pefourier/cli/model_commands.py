@@ -384,11 +384,12 @@ def design(
         raise PefourierError("--engine prints the settings of an extension; pass --extend-from")
     spare_threads()
     from pefourier import api
-    from pefourier.questions.extend import extend
 
     result: Any
     size, d = extent.grid or extent.length, extent.d
     if extend_from is not None and to is not None:
+        from pefourier.questions.extend import extend
+
         result = extend(
             extend_from, to, trained=extent.length, d=d, engine=engine, **choice.settings()
         )

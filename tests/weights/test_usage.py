@@ -541,12 +541,6 @@ SHAPES = [(1, 1, 1, 4, 16), (1, 2, 2, 8, 32), (2, 4, 2, 8, 64), (2, 4, 4, 4, 24)
 SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, key heads, pairs, columns
 
 
-    "last": np.full((4, 8), 63),
-    "15th": np.full((4, 8), 15),
-    "each": np.arange(32).reshape(4, 8),
-}
-
-
 def test_nothing_moved_since_the_same_weights(tmp_path):
     path = write_model(tmp_path)
     usage = use_of_model(path, against=path)
