@@ -44,7 +44,7 @@ class Kind(Protocol[Data]):
 class Difference:
     """The first number that is not as expected."""
 
-    at: tuple[int, ...]  # index in the observed data
+    at: int | tuple[int, ...]  # index in the observed data
     expected: float
     observed: float
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Explanation
+from pefourier.causes.explain import Difference, Explanation
 from pefourier.causes.rows import (
     HIDDEN,
     Beyond,
@@ -48,15 +48,6 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The first id that is not as expected."""
-
-    at: int | tuple[int, ...]  # token of the document, with the axis if there are several
-    expected: int
-    observed: int
-
-
-@dataclass(frozen=True)
 class Span:
     """One document of one row: its ids, and the causes that give them."""
 
@@ -73,7 +64,6 @@ class Span:
     first_id: int = field(default=0, metadata=HIDDEN)
     index: Numbers = field(repr=False, compare=False, kw_only=True, metadata=HIDDEN)  # in the row
     faults: tuple[Fault, ...] = field(default=(), metadata=HIDDEN)
-    kinds: tuple[str, ...] = field(default=(), metadata=HIDDEN)  # of the causes, or the verdict
     due: Numbers | None = field(default=None, repr=False, compare=False, metadata=HIDDEN)
 
     @property
@@ -198,12 +188,12 @@ def describe(
     if (rows < 0).any():
         places = [] if causes else places
         places.append((rows < 0, "ids-negative", words if causes else "negative ids"))
-        verdict, kinds = ("negative", ["negative"]) if causes else (verdict, kinds)
+        verdict = "negative" if causes else verdict
     if limit is not None and (rows >= limit).any():
         beyond = Beyond(int((rows >= limit).any(axis=0).argmax()), limit)
         places.append((rows >= limit, beyond.finding, f"{beyond.words}; {beyond.undo}"))
         if verdict != UNEXPLAINED:
-            causes, kinds, verdict = [*causes, beyond], [*kinds, "beyond"], "beyond"
+            causes, verdict = [*causes, beyond], "beyond"
     faults, first = [], None
     for where, code, words in places:
         if where.any():
@@ -228,7 +218,6 @@ def describe(
         first_id=int(rows[0, 0]),
         index=tokens,
         faults=tuple(faults),
-        kinds=tuple(kinds or [verdict]),
         due=due if is_decided else None,
     )
 

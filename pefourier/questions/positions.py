@@ -228,8 +228,9 @@ class Positions(Result):
 
     @property
     def kinds(self) -> str:
-        """The kinds of faults."""
-        return ", ".join(dict.fromkeys(kind for span in self.bad for kind in span.kinds))
+        """The codes of causes, and verdicts without a cause."""
+        codes = ([c["code"] for c in span.causes] or [span.verdict] for span in self.bad)
+        return ", ".join(dict.fromkeys(code for several in codes for code in several))
 
     @property
     def change_in_words(self) -> str | None:
