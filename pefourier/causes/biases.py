@@ -232,32 +232,6 @@ def mask_window(visible: Bools) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
-class LagsMoved:
-    """Each lag has the bias of another lag, `by` further."""
-
-    code: str = field(default="lags-moved", init=False)
-    by: int
-
-    @property
-    def words(self) -> str:
-        """The shift of lags."""
-        return f"each lag given the bias of lag {self.by:+d}"
-
-    @classmethod
-    def propose(cls, expected: Biases, observed: Biases) -> Iterator[LagsMoved]:
-        """Propose short shifts of biases that depend on the lag alone."""
-        if expected.by_lag is not None and observed.by_lag is not None and expected.slopes is None:
-            yield from map(cls, (1, -1, 2, -2))
-
-    def apply(self, expected: Biases) -> Biases:
-        """Move the biases of lags; lags beyond the farthest have its bias."""
-        if expected.by_lag is None:
-            return expected
-        index = np.arange(expected.by_lag.shape[1]) + self.by
-        return expected.with_lags(expected.by_lag[:, np.clip(index, 0, len(index) - 1)])
-
-
-@dataclass(frozen=True)
 class HeadsReordered:
     """Heads are in another order: head h is head order[h] of the expected biases."""
 
@@ -507,4 +481,4 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
     return agree
 
 
-KINDS = (Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped, LagsMoved)
+KINDS = (Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped)

@@ -6,9 +6,14 @@ from typing import Any
 import numpy as np
 
 from pefourier.diagnosis import grid_conventions, grid_rules, table_rules
-from pefourier.diagnosis.frequency_rules import aliased_frequencies, irregular_frequencies
 from pefourier.diagnosis.identify import identify
-from pefourier.diagnosis.wave_rules import SAMPLE, TableFacts, is_constant
+from pefourier.diagnosis.wave_rules import (
+    SAMPLE,
+    TableFacts,
+    aliased_frequencies,
+    irregular_frequencies,
+    is_constant,
+)
 from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.encodings.findings import SEVERITIES
 from pefourier.geometry.closest import ClosestPair

@@ -16,10 +16,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from pefourier.diagnosis.frequency_rules import ladder_of
 from pefourier.diagnosis.grid_rules import GridFacts
-from pefourier.diagnosis.identify import identification, identify
-from pefourier.diagnosis.wave_formulas import frequencies, shortest
+from pefourier.diagnosis.identify import frequencies, identification, identify, shortest
+from pefourier.diagnosis.wave_rules import ladder_of
 from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
 from pefourier.encodings.encoding import Encoding, Finding, Floats, is_stationary
 from pefourier.encodings.families.axes import LINES, Axes, axis_letters, pairs_of_axes

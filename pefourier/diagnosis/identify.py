@@ -8,34 +8,357 @@ with row s, scale A and offset o. Frequencies are :math:`\mathrm{step} \cdot \rh
 vectors from name and parameters alone, by the formulas of the registry. A formula is accepted only
 if the table differs from it by rounding alone: rounding of the stored numbers, and of phases
 computed in float32 or better.
+
+Sinusoidal vectors from name and parameters alone, and the differences that rounding explains.
+
+Conventions
+-----------
+A column is :math:`A \sin(\omega (s + o) + \varphi)` with row s; parameters are those of `identify`.
 """
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from math import exp, log, log10
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.wave_formulas import (
-    Formula,
-    Params,
-    fit_single_waves,
-    float_blocks,
-    frequency_slack,
-    geometric_grid,
-    propose_grid,
-    rebuild,
-    refine_base,
-    scaled_grid,
-    shortest,
-    whole_or_shortest,
-)
-from pefourier.encodings.columns import orders
-from pefourier.encodings.encoding import FLOAT64_EPS, Floats
+from pefourier.causes.rope import usual_scalings
+from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
+from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, Floats, KernelMeasure, row_blocks
+from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
-from pefourier.geometry.precision import Table
-from pefourier.geometry.waves import Waves, align, fit_columns
+from pefourier.geometry.precision import Indices, Table
+from pefourier.geometry.waves import Part, Waves, align, copies_of, fit, fit_columns
+from pefourier.writing import text
+
+Params = dict[str, Any]  # of a formula, by their names in a SPEC
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
+CERTAIN = 8  # least ratio of a frequency to its slack; below it, rounding dominates
+CHANCE = 0.05  # probability that a short number fits a table by chance
+
+
+def propose_grid(omega: Floats, slack: Floats, d: int) -> tuple[str, Params] | None:
+    """Return the name and parameters of a grid that frequencies match within their slack."""
+    k = np.arange((d - 1) // 2, 0, -1)
+    if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():
+        return "dft", {}
+    params = geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
+    return None if params is None else ("sinusoidal", params)
+
+
+def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
+    """Fit step · rho^(-i/D) to frequencies within their slack: shortest rho, usual D first."""
+    m = len(omega)
+    if omega.min(initial=1.0) <= 0 or np.count_nonzero(omega > CERTAIN * slack) < 2:
+        return None
+    i, weight = np.arange(m), (omega / slack) ** 2
+    first = intercept(i, np.log(omega), weight)
+    if not abs(first) < 700:  # exp would overflow or underflow
+        return None
+    step = exp(first)
+    step = 1.0 if abs(step - 1) <= 4 * slack[0] else short_step(step, slack[0] / max(step, 1.0))
+    if m == 2 and step != 1.0:
+        return None  # two frequencies always form a geometric grid
+    rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
+    for share, params in product((1, 2), list(candidate_bases(rate, d))):  # then slack
+        proposal = params | ({"step": step} if step != 1.0 else {})
+        if (np.abs(frequencies(proposal, d)[:m] - omega) <= share * slack).all():
+            return proposal
+    return None
+
+
+def candidate_bases(rate: float, d: int) -> Iterator[Params]:
+    """Yield parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
+    kinds: list[Params] = [{"divisor": name} for name in ("d", "d/2-1")]
+    if d % 2:
+        kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
+    halves = [exponent_divisor(kind, d) for kind in kinds]
+    kinds = [
+        k for k, half in zip(kinds, halves, strict=True) if half > 0 and abs(rate) * half < 700
+    ]
+    yield from ({"rho": 1e4} | kind for kind in kinds)  # with few columns, several grids fit
+
+    def to(digits: int, kind: Params) -> Params:
+        return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), digits)} | kind
+
+    yield from (to(1, kind) for kind in kinds)
+    yield from (to(digits, k) for digits in (2, 3) for k in kinds if k["divisor"] == "d")
+    if rate * d > log(1e4):
+        shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
+        if 0 < abs(shift) < d / 4:
+            yield {"rho": 1e4, "divisor": f"d/2{-shift:+g}"}
+    yield from (to(digits, kind) for kind in kinds[:1] for digits in range(4, 18))
+
+
+def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
+    """Fit the frequencies of a rotation scaled by llama3 or yarn, with usual trained lengths."""
+    m, i = len(omega), np.arange(len(omega))
+    first = slice(max(m // 8, 2) + 1)  # pairs unchanged by scaling
+    if d != 2 * m or m < 8 or omega.min() <= 0 or abs(omega[0] - 1) > 2 * slack[0]:
+        return None
+    rate = -log(omega[first.stop - 1]) / (first.stop - 1)
+    bases = (to_digits(exp(rate * m), digits) for digits in range(1, 7)) if rate * m < 700 else ()
+    allowed = 2 * slack
+    fits = (rho for rho in bases if (abs(rho ** (-i / m) - omega) <= allowed)[first].all())
+    rho = next(fits, 0.0)
+    if rho <= 1:
+        return None
+    sharp = slack[-1] < 1e-3 * omega[-1]
+    factors = (to_digits(rho ** (-(m - 1) / m) / omega[-1], 3),) if sharp else FACTORS
+    for scaling in usual_scalings(factor for factor in factors if factor > 1):
+        params = {"rho": rho, "divisor": "d"} | scaling
+        if (np.abs(frequencies(params, d) - omega) <= allowed).all():
+            return params
+    return None
+
+
+def frequencies(params: Params, d: int) -> Floats:
+    """Return the radians per row of the pairs of d columns, ((d + 1) // 2,)."""
+    if "scaling" in params:
+        return rotation_of({"d": d, "partial": 1.0} | params, 1)[0]
+    exponents = np.arange((d + 1) // 2) / exponent_divisor(params, d)
+    omega: Floats = params.get("step", 1.0) * params["rho"] ** -exponents
+    return omega
+
+
+def exponent_divisor(params: Params, d: int) -> float:
+    """Return the D of rho^(-i/D) for d columns.
+
+    >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
+    [3.5, 2.0, 4.0]
+    """
+    divisor, longer = params.get("divisor", "d"), params.get("odd") == "d+1"
+    if divisor == "d/2-1":
+        return d // 2 - 1.0 + longer
+    return d / 2 + float(divisor[3:] or 0.0) + 0.5 * longer
+
+
+def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:
+    """Return error bounds of frequencies fitted to n rows.
+
+    Rounding of stored numbers averages out along the rows, except for pairs that hardly rotate:
+    their cosine is rounded the same way in each row.
+    """
+    stored: Floats = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
+    return stored + precision.phase_rounding(omega, eps)
+
+
+def short_step(step: float, slack: float) -> float:
+    """Return a simple multiple of pi or the shortest number within a relative slack.
+
+    >>> short_step(3.1415926, 1e-7) == np.pi, short_step(0.25, 1e-7)
+    (True, 0.25)
+    """
+    of_pi = to_digits(step / np.pi, 1) * np.pi
+    return of_pi if abs(of_pi - step) <= min(slack, 1e-4) * step else shortest(step, slack)
+
+
+def shortest(value: float, slack: float) -> float:
+    """Return the number with the fewest digits within a relative `slack`.
+
+    >>> shortest(9999.9999997, 1e-9), shortest(0.08838834764, 1e-3)
+    (10000.0, 0.0884)
+    """
+    return text.shortest(lambda x: abs(x - value) <= slack * abs(value), float(value))
+
+
+def whole_or_shortest(value: float, eps: float) -> int | float:
+    """Return the whole number within 0.01, or the shortest number within rounding."""
+    integer = round(value)
+    return integer if abs(value - integer) <= 0.01 else shortest(value, 8 * eps)
+
+
+def to_digits(value: float, digits: int) -> float:
+    """Round a number to `digits` significant digits."""
+    return float(f"{value:.{digits - 1}e}")
+
+
+def chosen_digits(eps: float) -> int:
+    r"""Return the number of digits up to which a fitted number counts as chosen by a person.
+
+    A number of k digits fits by chance once in :math:`10^{-k} / \epsilon` cases, with the
+    resolution of the table's numbers, at best that of float32 phases. Numbers with so few digits
+    that this is rare, or with two digits, count as chosen.
+
+    >>> [chosen_digits(2.0**-digits) for digits in (11, 24, 53)]
+    [2, 5, 5]
+    """
+    return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
+
+
+def intercept(x: NDArray[Any], y: Floats, weight: Floats) -> float:
+    """Return the intercept a of the weighted least-squares line y = a + b x."""
+    mean = weight @ x / weight.sum(), weight @ y / weight.sum()
+    away = x - mean[0]
+    return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
+
+
+@dataclass(frozen=True, eq=False)
+class SingleWaves:
+    """Cosines alone or sines alone, at positions from 0 on."""
+
+    part: Part
+    copies: Layout | None  # if each column occurs twice
+    factor: float
+    omega: Floats  # (m,) radians per row
+    slack: Floats  # (m,) of each frequency
+
+
+def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
+    """Fit cosines alone or sines alone to the columns; None if neither fits.
+
+    A cosine that hardly rotates is flat: a small rounding error shifts its frequency far.
+    """
+    waves = fit(rows, eps) if len(rows) > 3 else None
+    if waves is None or waves.repeats > 1 or waves.form is None:
+        return None
+    part = waves.form.part
+    if part not in ("cos", "sin"):
+        return None
+    n, omega = len(rows), np.maximum(np.abs(waves.frequency), 1e-12)
+    wave = np.sin if part == "cos" else np.cos
+    steep = np.where(omega * n < 1, wave(omega * n), 1.0)
+    slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
+    return SingleWaves(part, waves.form.copies, waves.factor, omega, slack)
+
+
+def drop_copies(rows: Floats) -> Floats:
+    """Drop duplicate columns, if every column occurs twice."""
+    layout = copies_of(rows)
+    return rows if layout is None else split_pairs(rows, layout)[0]
+
+
+UNUSUAL = 1e9  # larger bases result from mistakes in exponents, not from a choice
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A proposed formula of a table: its vectors at rows s (n,), and the rounding tolerance."""
+
+    encoding: str
+    params: Params
+    vectors: Callable[[NDArray[Any]], Floats]  # (n, d) of rows s
+    tolerance: Callable[[NDArray[Any], Floats, float], Any]  # of rows s, vectors, resolution
+
+    def residual(
+        self, s: NDArray[Any], vectors: Floats, eps: float
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return differences (n, d) at rows s, and whether rounding explains each row.
+
+        Zero rows that the formula lists do not differ.
+        """
+        difference = np.abs(vectors - self.vectors(s))
+        if "zero_rows" in self.params:
+            difference[np.isin(s, self.params["zero_rows"]) & ~vectors.any(axis=1)] = 0.0
+        return difference, (difference <= self.tolerance(s, vectors, eps)).all(axis=1)
+
+    def compare(self, table: Table, eps: float) -> tuple[float, Indices]:
+        """Return the largest difference of a table, and the rows that rounding does not explain.
+
+        Reading stops after a block in which more than half of the rows do not follow the formula.
+        """
+        largest, stray = 0.0, []
+        for rows, vectors in float_blocks(table):
+            s = np.arange(rows.start, rows.stop)
+            difference, explained = self.residual(s, vectors, eps)
+            largest = max(largest, float(difference.max(initial=0.0)))
+            stray.append(s[~explained])
+            if len(stray[-1]) > len(s) / 2:
+                break
+        return largest, np.concatenate(stray)
+
+
+def float_blocks(table: Table) -> Iterator[tuple[slice, Floats]]:
+    """Yield the rows of a table in float64, in blocks."""
+    for rows in row_blocks(len(table), BLOCK, table.shape[1]):
+        yield rows, np.asarray(table[rows], dtype=float)
+
+
+def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formula:
+    """Rebuild sinusoids from name and parameters; `top` is the largest number of the table.
+
+    >>> rebuild("rope", {"rho": 100.0, "layout": "halves"}, 4).vectors(np.array([1])).round(3)
+    array([[0.54 , 0.995, 0.841, 0.1  ]])
+    """
+    amplitude, omega, phase = table_waves(encoding, params, d)
+    offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
+    largest = float(np.abs(amplitude).max())
+
+    def vectors(s: NDArray[Any]) -> Floats:
+        waves: Floats = amplitude * np.sin(np.multiply.outer(s + offset, omega) + phase)
+        return waves
+
+    def tolerance(s: NDArray[Any], vectors: Floats, eps: float) -> Floats:
+        stored = min(largest, max(top, float(np.abs(vectors).max(initial=0.0))))
+        return 3 * eps * stored + largest * precision.phase_errors(s + offset, omega, eps)
+
+    return Formula(encoding, params, vectors, tolerance)
+
+
+def table_waves(encoding: str, params: Params, d: int) -> Floats:
+    """Return signed amplitude, frequency and phase of each column, (3, d), in table order."""
+    used = d - int(params.get("odd") == "zero")
+    waves = reference_waves(encoding, params, used)
+    if encoding != "dft" and "part" not in params:
+        first = params.get("first", "cos" if encoding == "rope" else "sin")
+        waves = waves[:, orders(used)[params["layout"], first]]
+    waves[0] *= params.get("scale", 1.0)
+    if params.get("backwards"):
+        waves[0, (waves[2] == 0) & (waves[1] > 0)] *= -1
+    return np.pad(waves, ((0, 0), (0, d - used)))
+
+
+def reference_waves(encoding: str, params: Params, d: int) -> Floats:
+    """Return amplitude, frequency and phase of each column, (3, d), in reference order."""
+    waves = np.ones((3, d))
+    if encoding == "dft":
+        measure = cast(KernelMeasure, build("dft", length=1, d=d).measure)
+        paired = (d + 1) // 2
+        k = np.concatenate([np.arange(paired), np.arange(1, paired), np.arange(paired, d // 2 + 1)])
+        waves = np.stack([measure.amplitudes[k], measure.frequencies[k], np.full(d, np.pi / 2)])
+        waves[2, paired : 2 * paired - 1] = 0.0
+        return waves
+    if "part" in params:
+        layout = params.get("layout")
+        omega = frequencies(params, 2 * d if layout is None else d)
+        for place in pair_columns(layout, d // 2) if layout else (slice(d),):
+            waves[1, place] = omega
+        waves[2] = np.pi / 2 * (params["part"] == "cos")
+        return waves
+    waves[1] = np.repeat(frequencies(params, d), 2)[:d]
+    waves[2] = np.pi / 2 * (np.arange(d) % 2)
+    return waves
+
+
+def refine_base(encoding: str, params: Params, rows: Floats, start: int) -> Params:
+    r"""Refine the base by least squares, unless it has few digits and counts as chosen.
+
+    This is one Gauss-Newton step in :math:`\ln\rho`, in which :math:`\omega` has the derivative
+    :math:`\omega \ln(\omega / \mathrm{step}) / \ln\rho`. Errors within a column are correlated.
+    """
+    rho, step = params.get("rho", 1.0), params.get("step", 1.0)
+    chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(precision.FLOAT32_EPS)) == rho
+    if chosen or "scaling" in params:
+        return params
+    amplitude, omega, phase = table_waves(encoding, params, rows.shape[1])
+    turns = np.log(np.where(omega > 0, omega, step) / step) / log(rho)
+    offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
+    angles = np.multiply.outer(start + np.arange(len(rows)) + offset, omega)
+    unit = -np.frexp(np.abs(rows).max())[1]  # scales squares to at most 1
+    height, vectors = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
+    slope = height * np.cos(angles + phase) * angles * turns
+    products = (slope * (vectors - height * np.sin(angles + phase))).sum(axis=0)
+    size = (slope**2).sum()
+    change = products.sum() / size if size else 0.0
+    error = 3 * np.linalg.norm(products - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
+    if abs(change) <= error + FLOAT64_EPS:
+        return params
+    return params | {"rho": shortest(rho * exp(change), error)}
+
 
 SAMPLE = 2**11  # rows to which parameters are fitted
 NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order of the answer

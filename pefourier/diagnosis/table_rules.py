@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.diagnosis.identify import SHORT, identify, propose_waves
-from pefourier.diagnosis.wave_formulas import Params
+from pefourier.diagnosis.identify import SHORT, Params, identify, propose_waves
 from pefourier.diagnosis.wave_rules import (
     SAMPLE,
     SEARCHED,

@@ -53,19 +53,11 @@ def later(rng, bias):
     return np.where(lag > 0, after[:, np.abs(lag)], bias), {"kind": kind}
 
 
-def moved(rng, bias):
-    by, n = int(rng.choice([1, -1, 2, -2])), bias.shape[1]
-    table = np.concatenate([bias[:, -1], bias[:, 0, 1:]], axis=1)
-    index = np.clip(np.arange(2 * n - 1) + by, 0, 2 * n - 2)
-    return by_lag(table[:, index]), {"by": by}
-
-
 CHANGES = {
     "transposed": transposed,
     "scaled": scaled,
     "heads-reordered": reordered,
     "later-keys": later,
-    "lags-moved": moved,
 }
 
 

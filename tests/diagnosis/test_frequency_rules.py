@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.diagnosis.frequency_rules import follows_a_rule
+from pefourier.diagnosis.wave_rules import follows_a_rule
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import build
 from pefourier.geometry.precision import FORMATS, rounded
