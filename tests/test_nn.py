@@ -117,17 +117,6 @@ def test_queries_and_keys_are_those_of_transformers(name, n, written):
     assert_close(rotary.rotate(q, k, positions=positions), expected)
 
 
-def test_one_rotation_of_several_is_named(written):
-    types = {"sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}}
-    types["full_attention"] = {"rope_theta": 1e6, "rope_type": "default"}
-    path = written({"model_type": "gemma3_text", "head_dim": 16, "rope_parameters": types})
-    for layer, parameters in types.items():
-        rotated = Rotary(path, layer_type=layer).frequencies
-        torch.testing.assert_close(rotated, parameters["rope_theta"] ** (-torch.arange(8) / 8))
-    with pytest.raises(PefourierError, match="full_attention"):
-        Rotary(path)
-
-
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
 def test_pairs_turn_by_the_formula(layout):
     rotary = Rotary(f"rope:layout={layout},partial=0.5", 16)

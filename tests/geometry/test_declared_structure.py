@@ -13,7 +13,7 @@ from pefourier.encodings.grids import on_grid
 from pefourier.encodings.places import axis_encodings
 from pefourier.encodings.sources.tables import read_table, rows_of_vectors, write_table
 from pefourier.errors import PefourierError
-from pefourier.geometry import keep_last, precision
+from pefourier.geometry import precision
 from pefourier.geometry.precision import FORMATS, format_losses
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.check_faithful import check_faithful
@@ -55,21 +55,6 @@ def test_a_grid_by_its_axes_is_what_its_table_is(name):
     rows = slice(0, len(enc))
     if sigma[factors.rank - 1] > 1e-3 * sigma[0]:
         np.testing.assert_allclose(factors.leverage(rows), (left**2).sum(axis=1), atol=1e-9)
-
-
-def test_results_about_the_last_encoding_are_kept_and_only_those():
-    requested = []
-
-    @keep_last
-    def count(enc, *rest):
-        requested.append((enc.name, *rest))
-        return len(requested)
-
-    first, second = build("dft", length=4, d=4), build("rope", length=4, d=4)
-    assert [count(first, 1), count(first), count(second), count(first)] == [1, 1, 2, 3]
-    enc = build("sinusoidal", length=9, d=4)
-    assert decompose(enc) is decompose(enc)
-    assert decompose(enc) is not decompose(replace(enc))
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 12])

@@ -125,12 +125,3 @@ def test_rows_of_zeros_hide_no_period(dtype, front):
     assert (result.distinct, result.gap) == (25, 0.0)
     reported = {f.code: f.severity for f in result.findings}
     assert reported["repeating-codes"] == "note"
-
-
-@pytest.mark.parametrize("dtype", [float, np.float32])
-@pytest.mark.parametrize("n", [17, 1001])
-def test_a_grid_whose_ends_are_one_point_of_the_circle_collides(n, dtype):
-    """The ends of sin 2^k pi x from -1 to 1 collide, although rounding separates them."""
-    x = np.linspace(-1, 1, n, dtype=dtype)[:, None]
-    phases = x * dtype(np.pi) * 2 ** np.arange(12, dtype=dtype)
-    assert found_in(np.hstack([np.sin(phases), np.cos(phases)])).distinct == n - 1

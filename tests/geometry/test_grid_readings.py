@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from grids import smooth_table, table_on
 
-from pefourier.encodings import load
 from pefourier.encodings.grids import size_of
 from pefourier.geometry.grid_readings import better_reading
 from pefourier.questions.check_faithful import check_faithful
@@ -97,15 +96,6 @@ def test_check_faithful_and_resize_warn_equal(sides, rng):
 @pytest.mark.parametrize("sides", [*IMAGES[:7], *VIDEOS])
 def test_both_commands_warn_of_all_mistakes(sides, rng):
     check_answers(rng, sides)
-
-
-def test_a_formula_on_a_wrong_grid_is_reported_by_resize():
-    """Rows in column order are an error of resize too, as in the rule of check-faithful."""
-    table = load("axial:convention=rt-detr", None, 64, grid=(7, 11)).table()
-    found = resize_table(table_on((7, 11), table), (9, 9)).findings
-    assert [f.code for f in found] == ["grid-transposed"]
-    right = load("axial:convention=mae", None, 64, grid=(7, 11)).table()
-    assert resize_table(table_on((7, 11), right), (9, 9)).findings == []
 
 
 RIGHT = [  # unusual tables on their right grids

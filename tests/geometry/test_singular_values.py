@@ -1,6 +1,5 @@
 """Singular values and projections equal those of numpy, arb, mpmath and closed forms."""
 
-import mpmath
 import numpy as np
 import pytest
 
@@ -8,7 +7,6 @@ from pefourier.encodings import build
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
 from pefourier.geometry import even_odd_svd
-from pefourier.geometry.even_odd_svd import dirichlet_products
 from pefourier.geometry.singular_values import decompose
 
 
@@ -114,38 +112,6 @@ def test_coarse_storage_raises_the_tolerance():
     rank = decompose(from_table(table, eps=2.0**-23)).rank
     assert 30 <= rank <= 36
     assert decompose(from_table(table.astype(float))).rank == rank  # stored in a wider dtype
-
-
-SLOW = {
-    "geometric": (build("sinusoidal", d=40).measure, 1000),
-    "odd length": (build("rope", d=40, rho=5e5).measure, 1001),
-    "long": (build("sinusoidal", d=24).measure, 2**20 + 1),
-    "zero": (measure([0.0, 0.0, 1e-300, 0.5]), 101),
-    "nearly equal": (measure([0.3, 0.3, np.nextafter(0.3, 1), 0.3 + 1e-9, 0.3 + 1e-5]), 5000),
-    "slow": (measure(10.0 ** -np.arange(0.0, 60, 4)), 4096),
-    "weights": (measure([0.1, 0.7, 1.5, 1.0], [0.9, 0.1, 1e-12, 0.0]), 77),
-}
-
-
-@pytest.mark.parametrize("wave", ["cosines", "sines"])
-@pytest.mark.parametrize("name", SLOW)
-def test_inner_products_of_waves_are_those_of_a_closed_form_in_300_bits(name, wave):
-    case, n = SLOW[name]
-    found = dirichlet_products(case, n, wave)
-    size = n * float((case.amplitudes**2).max())
-    with mpmath.workprec(300):
-        omega = [mpmath.mpf(float(w)) for w in case.frequencies]
-        amplitudes = [mpmath.mpf(float(a)) for a in case.amplitudes]
-        sign = 1 if wave == "cosines" else -1
-        for i, j in np.ndindex(found.shape):
-            exact = amplitudes[i] * amplitudes[j] / 2
-            exact *= dirichlet(omega[i] - omega[j], n) + sign * dirichlet(omega[i] + omega[j], n)
-            assert abs(found[i, j] - exact) <= 1e-15 * size
-
-
-def dirichlet(x, n):
-    """Return the sum of cos(x t) over n positions t centred at 0."""
-    return mpmath.sin(n * x / 2) / mpmath.sin(x / 2) if x else mpmath.mpf(n)
 
 
 @pytest.mark.parametrize(

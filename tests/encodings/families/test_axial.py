@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from grids import table_on
 
-from pefourier.encodings import build, load
+from pefourier.encodings import load
 from pefourier.encodings.registry import read_conventions
 from pefourier.questions.compare import compare
 
@@ -117,23 +117,6 @@ def test_videorope_deals_rows_first_on_a_diagonal(grid, d, own):
     inner = enc.measure.squared_length * enc.measure.kernel(places[:, None] - places)
     np.testing.assert_allclose(enc.table() @ enc.table().T, inner, atol=1e-11)
     assert compare(enc, table_on(grid, twin)).same
-
-
-def test_mixed_frequencies_start_as_recorded():
-    """The second half of a head is the first half rotated by 90 degrees, with equal lengths."""
-    recorded = np.array(RECORDED["mixed frequencies"])
-    enc = build("mixed-rope", d=16, grid=(3, 4), heads=2)
-    own = enc.measure.frequencies[:, ::-1].T
-    for frequencies in (recorded, own):
-        x, y = frequencies.reshape(2, 2, 2, 4)  # head, half, pair
-        lengths = np.broadcast_to(10 ** (-np.arange(4) / 4), x.shape)
-        np.testing.assert_allclose(np.hypot(x, y), lengths, rtol=1e-6)
-        np.testing.assert_allclose([x[:, 1], y[:, 1]], [-y[:, 0], x[:, 0]], atol=1e-6)
-    angles = np.arctan2(own[1], own[0]).reshape(2, 8)[:, 0] % (2 * np.pi)
-    np.testing.assert_allclose(angles, 2 * np.pi * np.random.RandomState(0).uniform(size=2))
-    phases = np.array(list(np.ndindex(3, 4)))[:, ::-1] @ own
-    np.testing.assert_allclose(cos_and_sin(enc), np.hstack([np.cos(phases), np.sin(phases)]))
-    assert (enc.params["d"], enc.params["head"], enc.params["heads"]) == (32, 16, 2)
 
 
 KERNELS = ["axial", "axial:convention=detr", "axial-rope:convention=wan", "mixed-rope"]

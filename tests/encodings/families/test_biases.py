@@ -10,37 +10,6 @@ from pefourier.encodings.encoding import is_of_pairs, table_of_pairs
 from pefourier.encodings.families.biases import linear_layers, network, silu
 from pefourier.errors import PefourierError
 
-GOLDEN = [  # spec, d, head, lag, bias
-    ("sandwich", 8, 0, 1, -0.62347065),
-    ("sandwich", 8, 7, 1, -0.07793383),
-    ("sandwich", 8, 0, 64, -17.48578845),
-    ("sandwich:head=2", 1, 0, 5, (math.cos(5e-4) - 1) / 8),
-    ("sandwich:head=4", 2, 1, 300, (math.cos(3) + math.cos(0.03) - 2) / 8),
-    ("sandwich:head=4", 3, 1, 2, (math.cos(0.02) + math.cos(2e-4) - 2) / (16 / 3)),
-    ("pseudo-gaussian", 2, 1, 1, -0.5),
-    ("pseudo-gaussian", 2, 0, 3, -4.5),
-    ("pseudo-gaussian", 2, 0, 64, -2048.0),
-    ("pseudo-gaussian:power=1", 2, 1, 3, -3.0),
-    ("pseudo-gaussian:power=1", 1, 0, 64, -64.0),
-    ("pseudo-gaussian", 1, 0, 0, 0.0),
-]
-
-
-@pytest.mark.parametrize(("spec", "d", "head", "lag", "bias"), GOLDEN)
-def test_fixed_biases_have_their_golden_numbers(spec, d, head, lag, bias):
-    table = load(spec, 65, d).vectors(np.array([-lag, lag]))[:, head]
-    np.testing.assert_allclose(table, bias, atol=5e-9)
-
-
-def test_pseudo_gaussian_multiplies_weights_by_a_gaussian():
-    lag = np.arange(9)[:, None] - np.arange(9)
-    scores = np.random.default_rng(0).normal(size=(9, 9))
-    weights = np.exp(scores) * np.exp(-(lag**2) / 2)
-    bias = load("pseudo-gaussian", 9, 1).table()[lag + 8, 0]
-    softmax = np.exp(scores + bias)
-    first, second = (x / x.sum(axis=1, keepdims=True) for x in (weights, softmax))
-    np.testing.assert_allclose(first, second, rtol=1e-12)
-
 
 def test_dpb_is_the_module_of_torch_with_its_weights():
     torch = pytest.importorskip("torch")

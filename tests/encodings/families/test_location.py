@@ -10,7 +10,6 @@ from pefourier.encodings import build, load
 from pefourier.encodings.families.location import place_domain
 from pefourier.errors import PefourierError
 from pefourier.geometry.products import products_by_distance
-from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
 
@@ -176,21 +175,6 @@ def test_correlation_of_distances_is_that_of_all_pairs(rng):
     around = [haversine(at[i], at[j]) for i, j in pairs]
     answer = relate(build("spherical-harmonics", d=16, places=at))
     assert answer.distance_preservation == pytest.approx(np.corrcoef(straight, around)[0, 1])
-
-
-@pytest.mark.parametrize("name", ["sphere2vec", "space2vec"])
-def test_the_figure_is_a_map_with_the_closest_pair_and_distances_of_vectors(name):
-    enc = load(name, 12, 12)
-    answer = check_faithful(enc)
-    panel = answer.plot().axes[1]
-    (points,) = panel.collections
-    np.testing.assert_allclose(points.get_offsets(), enc.domain.at)
-    pair, table = list(answer.closest_pair), enc.table()
-    away = [np.linalg.norm(line - table[pair[0]]) for line in table]
-    np.testing.assert_allclose(points.get_array(), away, atol=1e-12)
-    np.testing.assert_allclose(panel.lines[0].get_xydata(), enc.domain.at[pair])
-    assert panel.get_xlabel() == ("longitude" if name == "sphere2vec" else "x")
-    assert "km" in relate(enc).plot().axes[0].get_xlabel()
 
 
 WRONG = {

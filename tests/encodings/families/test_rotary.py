@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.encodings.families.absolute import base_of
 from pefourier.encodings.families.rotary import SCALINGS
 from pefourier.errors import PefourierError
 from pefourier.questions.operators import compare_operators, operator_at
@@ -240,20 +239,6 @@ def test_a_vector_of_frequencies_is_the_rotation_of_its_base(tmp_path, monkeypat
     for wrong in ("#a,rho=500", "#c", "#d", "#b", "#a,partial=0", "#a,scaling=linear,factor=2"):
         with pytest.raises(PefourierError, match=r"inv_freq|unknown array|partial"):
             load(f"rope:inv_freq=some.npz{wrong}", 9)
-
-
-@pytest.mark.parametrize("rho", [1e4, 5e5, 12340.0, 150000.0, 2.5])
-def test_the_base_of_a_grid_in_single_precision(rho):
-    vector = 1.0 / np.float32(rho) ** (np.arange(32, dtype=np.float32) / 32)
-    assert base_of(vector) == rho
-    assert build("rope", length=4, inv_freq=vector).eps == 2.0**-23
-
-
-@pytest.mark.parametrize(
-    "vector", [[1.0, 0.0], GRID[:1], GRID * (1 + 5e-6), load(LLAMA31, 8, 128).measure.frequencies]
-)
-def test_scaled_or_coarse_frequencies_have_no_base(vector):
-    assert base_of(np.array(vector)) is None
 
 
 def test_polar_positions_are_those_of_x_transformers():

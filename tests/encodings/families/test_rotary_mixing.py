@@ -11,9 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
-from pefourier.questions.operators import compare_operators, operator_at
 from pefourier.questions.spectrum import spectrum
-from pefourier.train.injection import load_injection
 
 
 def test_pairs_are_sums_over_all_frequencies_with_torch_s_spread():
@@ -63,23 +61,6 @@ def test_the_layer_multiplies_as_the_table_says(spec):
         torch.testing.assert_close(turned, wanted, atol=2e-4, rtol=1e-4)
 
 
-def test_scores_of_two_tables_are_compared_by_their_sums():
-    """Scores, not frequencies: q cos' + rotate_half(q) sin' with the numbers of each table."""
-    first, second = load("fope:original=16", 40, 8), load("fope:original=16,seed=1", 40, 8)
-    for enc in (first, second):
-        q, cosines, sines = np.eye(8), *np.split(enc.table(), 2, axis=1)
-        query, _ = operator_at(enc, np.arange(40))
-        for p in (0, 1, 39):
-            halves = np.hstack([-q[:, 4:], q[:, :4]])
-            wanted = q * np.tile(cosines[p], 2) + halves * np.tile(sines[p], 2)
-            np.testing.assert_allclose(query[p].T, wanted, atol=1e-14)
-    found = compare_operators(first, second)
-    assert found is not None
-    assert (found.relation, found.first_position) == ("different", 0)
-    assert found.max_score_difference > 0.1
-    assert compare_operators(first, load("fope:original=16", 40, 8)).relation == "same"
-
-
 def test_generator_of_liere_is_the_published_one():
     """Ones above the diagonal, a quarter of a step: expm as the authors' code."""
     upper = np.triu(np.ones((4, 4)), 1)
@@ -105,15 +86,6 @@ def test_rotation_of_liere_has_the_angles_declared(d, seed):
         np.testing.assert_allclose(cosines[0], np.cos(s * enc.measure.frequencies))
         np.testing.assert_allclose(sines[0], np.sin(s * enc.measure.frequencies))
     assert spectrum(enc).encodings[0].measure is enc.measure
-
-
-def test_training_takes_what_is_a_rotation():
-    for spec, trained in (("fope:gain=0", False), ("liere", True)):
-        injection = load_injection(spec, 12, 16, 2, 0)
-        assert (injection.act, injection.learn) == ("rotate", trained)
-        assert injection.frequencies is not None
-    with pytest.raises(PefourierError, match="gain=0"):
-        load_injection("fope", 12, 16, 2, 0)
 
 
 @pytest.mark.parametrize(
