@@ -32,7 +32,7 @@ from pefourier.causes.settings import (
     parameters_cause,
     settings_cause,
 )
-from pefourier.encodings.encoding import Encoding, Finding, OperatorEncoding, as_encoding
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import temperature_of
@@ -298,7 +298,7 @@ def are_on_grids(*encodings: Encoding) -> bool:
     """Whether all are tables on grids with the same number of axes."""
     axes = {len(enc.domain.sides) for enc in encodings}
     are_points = all(enc.domain.kind == "position" for enc in encodings)
-    is_code = any(isinstance(enc, OperatorEncoding) for enc in encodings)
+    is_code = any(enc.operator is not None for enc in encodings)
     return are_points and not is_code and len(axes) == 1 and axes.pop() > 1
 
 

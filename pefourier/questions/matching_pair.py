@@ -17,7 +17,7 @@ from typing import Any
 from pefourier.causes.rope import BY_LENGTH
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import BiasEncoding, Encoding, OperatorEncoding
+from pefourier.encodings.encoding import BiasEncoding, Encoding
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
     Count,
@@ -101,7 +101,7 @@ def resized_to_partner(
     is_fixed: bool,
 ) -> Encoding:
     """Reload user's source code in the size of its counterpart, if allowed and possible."""
-    is_operator = isinstance(code, OperatorEncoding)
+    is_operator = code.operator is not None
     width, own = (head_size(x) if is_operator else x.dim for x in (reference, code))
     if d is None and own != width:
         with suppress(PefourierError):  # source code of one size only is compared as is
@@ -120,7 +120,7 @@ def size_and_place(reference: Encoding, domain: Domain) -> dict[str, Any]:
     """Length and dimension of an encoding, and its grid if the other has none."""
     if domain.kind == "lag":
         return size_of_lags(reference)
-    is_operator = isinstance(reference, OperatorEncoding)
+    is_operator = reference.operator is not None
     d = head_size(reference) if is_operator else reference.dim
     if reference.domain.grid and not is_operator:
         d = width_of_waves(reference)

@@ -24,7 +24,6 @@ from pefourier.encodings.encoding import (
     DeclaredEncoding,
     Encoding,
     Floats,
-    OperatorEncoding,
     without_prefix,
 )
 from pefourier.errors import PefourierError, shown
@@ -56,12 +55,12 @@ class OperatorComparison:
 
 def has_operator(enc: Encoding) -> bool:
     """Whether R(p) of an encoding is known, from a formula or from source code."""
-    return isinstance(enc, OperatorEncoding) or rotates_by_formula(enc)
+    return enc.operator is not None or rotates_by_formula(enc)
 
 
 def rotates(enc: Encoding) -> bool:
     """Whether an encoding rotates queries and keys, by a formula or by source code."""
-    return enc.injection == "rotate" or isinstance(enc, OperatorEncoding)
+    return enc.injection == "rotate" or enc.operator is not None
 
 
 def rotates_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
@@ -96,7 +95,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
            [ 0.  ,  0.01,  0.  ,  1.  ]])
     """
     positions = np.asarray(positions)
-    if isinstance(enc, OperatorEncoding):
+    if enc.operator is not None:
         return enc.operator(positions)
     if not rotates_by_formula(enc):
         raise PefourierError(
@@ -200,7 +199,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
     last, d = min(len(first), len(second)) - 1, head_size(first)
-    is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
+    is_dense = first.operator is not None or second.operator is not None
     positions = sampled_positions(last, max(ENTRIES // d ** (1 + is_dense), FIRST))
     a, b = (scores(enc, positions, is_dense=is_dense) for enc in (first, second))
     tolerance = tolerances(first, second, positions)
@@ -365,7 +364,7 @@ def score_difference(a: ScoreRows, b: ScoreRows) -> float:
 def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bools) -> int:
     """Find the first position whose scores differ by refining between tried positions."""
     k = int(beyond.argmax())
-    is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
+    is_dense = first.operator is not None or second.operator is not None
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
         between = distinct(np.linspace(good + 1, bad, BETWEEN).astype(int))

@@ -29,7 +29,7 @@ from pefourier.causes.row_positions import PositionRun
 from pefourier.causes.rows import Shifted
 from pefourier.causes.settings import settings_cause
 from pefourier.encodings.columns import AXES, describe_axes
-from pefourier.encodings.encoding import Encoding, OperatorEncoding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
@@ -71,7 +71,7 @@ def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
         return known
     if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
         return None
-    if isinstance(enc, OperatorEncoding):
+    if enc.operator is not None:
         return probe(enc, counterpart)
     is_table = enc.origin != "formula" and enc.injection != "bias"
     return fit(enc.table(), enc.eps) if is_table else None
@@ -98,7 +98,7 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
         return None if pairs is None else compare_pairs(numbers, encodings, pairs)
     outcome = replace(numbers, operator=operator, compared=(*numbers.compared, "rotations"))
     offset = 0 if pairs is None else int(pairs[1].moved - pairs[0].moved)
-    are_source = all(isinstance(enc, OperatorEncoding) for enc in encodings)
+    are_source = all(enc.operator is not None for enc in encodings)
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
@@ -108,7 +108,7 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     if operator.relation == "different":
         start = operator.first_position or 0
         outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
-        if are_source or any(isinstance(enc, OperatorEncoding) for enc in encodings):
+        if are_source or any(enc.operator is not None for enc in encodings):
             outcome = with_cause_of_scores(outcome, encodings)
     return outcome if pairs is None or outcome.causes else compare_pairs(outcome, encodings, pairs)
 

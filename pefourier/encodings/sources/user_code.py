@@ -20,12 +20,10 @@ from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import (
     Encoding,
     Operator,
-    OperatorEncoding,
     from_bias,
     from_table,
     is_bias,
     numbers,
-    recast,
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.sources.code_calls import (
@@ -90,7 +88,7 @@ def read_code(
     if table.operator is None:
         return enc
     operator = sandboxed_operator(request, seed, code, table.operator)
-    return recast(enc, OperatorEncoding, operator=operator)
+    return replace(enc, operator=operator)
 
 
 def sandboxed_operator(
