@@ -1,4 +1,4 @@
-"""Singular values and rank of a table: whether a linear map recovers every position.
+r"""Singular values and rank of a table: whether a linear map recovers every position.
 
 Conventions
 -----------
@@ -8,21 +8,326 @@ space, and positions are recovered exactly if it is the identity.
 
 No (n, n) array is made for n > d. An encoding that declares its inner products is split into an
 even and an odd part about the middle position (`even_odd_svd`); any other table is one matrix.
+
+RoPE at the context lengths of language models needs these parts: 131,072 positions by 128
+dimensions take 0.1 seconds and no table, while ``numpy.linalg.svd`` takes 4 seconds and 134 MB.
+
+Vectors with inner products :math:`c \sum_j w_j \cos(\omega_j (s - t))` are split about the middle
+of n positions into cosines (even) and sines (odd). This gives two problems of half the size, since
+rotating each pair of columns changes no inner product. Rows are the positions from the middle on;
+mirror positions share a row. Inner products of columns have a closed form, `dirichlet_products`.
+
+A large matrix is read in blocks, without a square array of its longer side. The eigenvalues of its
+Gram matrix are the squared singular values, which are accurate above `SHARP` times the largest. If
+few others exceed rounding, a sketch of their space finds them (`few_small`). Otherwise the
+eigenvectors balance the columns, and the Gram matrix of the balanced columns restores the digits
+lost by squaring.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pefourier.encodings.attention_decay import sums_of_many
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, is_stationary, row_blocks
+from pefourier.encodings.encoding import (
+    FLOAT64_EPS,
+    Encoding,
+    Floats,
+    KernelMeasure,
+    is_stationary,
+    row_blocks,
+)
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import PefourierError, shown
-from pefourier.geometry import Progress, keep_last
-from pefourier.geometry.even_odd_svd import ALL, Part, even_odd_svd, factor, is_solved, min_leverage
+from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution
+
+Wave = Literal["cosines", "sines"]
+BLOCK = 2**20  # numbers of a block: 8 MiB
+SHARP = 2.0**-9  # of the largest singular value: above it, squares keep enough digits
+SKETCHED = 64  # columns of a sketch: twice as many as singular values that it may find
+Entries = Callable[[slice, slice], Floats]  # (rows, columns) -> float64 block of a matrix
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Singular values of a matrix and, on demand, rows of its left singular vectors."""
+
+    sigma: Floats  # descending
+    vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> block of left vectors
+    right: Floats | None = None  # (m, k) right singular vectors, if the matrix is not in memory
+    measure: KernelMeasure | None = None  # of the encoding, if this is its even or odd part
+
+
+def part_of(sigma: Floats, vectors: Floats) -> Part:
+    """Return a part with its left singular vectors in memory."""
+    return Part(sigma, lambda rows, columns: vectors[rows, columns])
+
+
+def project(sigma: Floats, right: Floats, entries: Entries) -> Part:
+    """Return a part that computes left singular vectors from matrix rows and right vectors."""
+
+    def left(rows: slice, columns: slice) -> Floats:
+        return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
+
+    return Part(sigma, left, right)
+
+
+def factor(
+    entries: Entries,
+    n: int,
+    m: int,
+    progress: Progress | None = None,
+    products: Callable[[], Floats] | None = None,
+) -> Part:
+    """Return singular values and left singular vectors of an (n, m) matrix.
+
+    `products` computes the inner products (m, m) of its columns, if they have a formula.
+    """
+    if n * m <= BLOCK:
+        left_vectors, sigma, _ = np.linalg.svd(entries(ALL, ALL), full_matrices=False)
+        return part_of(sigma, left_vectors)
+    if n <= m:
+        return part_of(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
+    return project(*long_svd(lambda block: entries(block, ALL), n, m, progress, products), entries)
+
+
+def long_svd(
+    rows: Callable[[slice], Floats],
+    n: int,
+    m: int,
+    progress: Progress | None,
+    products: Callable[[], Floats] | None = None,
+) -> tuple[Floats, Floats]:
+    """Return singular values and right singular vectors (columns) of a tall (n, m) matrix.
+
+    With G = A'A = V s^2 V', the columns of B = A V / max(s, 3e-8 s_1) have about equal length. The
+    Gram matrix of B resolves each column to full relative precision, which G does not. The error
+    of a singular value is a few eps times the largest, as in a direct decomposition of A.
+    """
+    blocks = row_blocks(n, max(m * m, BLOCK), m)  # at least square: efficient products
+
+    def total(balance: Floats | None) -> Floats:
+        result = np.zeros((m, m))
+        for done, part in enumerate(map_ahead(lambda b: gram(rows(b), balance), blocks), 1):
+            result += part
+            if progress is not None:
+                progress(done, len(blocks))
+        return result
+
+    eigenvalues, vectors = np.linalg.eigh(products() if products else total(None))
+    largest = eigenvalues[-1]
+    if not largest > 0:
+        return np.zeros(m), vectors
+    if eigenvalues[0] > SHARP**2 * largest:
+        return np.sqrt(eigenvalues[::-1]), vectors[:, ::-1]
+    found = few_small(rows, blocks, eigenvalues, vectors)
+    if found is not None:
+        return found
+    lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))  # rounding may give smaller values
+    squares, rotation = np.linalg.eigh(total(vectors / lengths))
+    root = np.sqrt(np.maximum(squares, 0.0))[:, None] * rotation.T
+    _, sigma, right = np.linalg.svd(root * lengths)
+    return sigma, vectors @ right.T
+
+
+def few_small(
+    rows: Callable[[slice], Floats], blocks: Sequence[slice], eigenvalues: Floats, vectors: Floats
+) -> tuple[Floats, Floats] | None:
+    """Return singular values and right vectors above rounding if few lie below `SHARP`, or None.
+
+    The eigenvectors of the small eigenvalues span the space of the small singular values. Images of
+    random vectors of this space span the images of all that exceed rounding (Halko, Martinsson and
+    Tropp, 2011, SIAM Review 53, 217). The last term removes what rounding left of the large ones.
+    """
+    is_small, largest = eigenvalues <= SHARP**2 * eigenvalues[-1], np.sqrt(eigenvalues[-1])
+    small, large, squares = vectors[:, is_small], vectors[:, ~is_small], eigenvalues[~is_small]
+    count, draws = small.shape[1], small
+    if count > SKETCHED:
+        draws = small @ np.random.default_rng(0).standard_normal((count, SKETCHED))
+    images, _ = np.linalg.qr(np.vstack([*map_ahead(lambda b: rows(b) @ draws, blocks)]))
+    coordinates = sum(map_ahead(lambda b: images[b].T @ rows(b), blocks), np.zeros(()))
+    left, sigma, mixing = np.linalg.svd(coordinates @ small, full_matrices=False)
+    if count > SKETCHED and sigma[SKETCHED // 2] > 64 * FLOAT64_EPS * largest:
+        return None
+    mixed = (coordinates @ large).T @ (left * sigma) / squares[:, None]
+    right = np.hstack([large[:, ::-1], small @ mixing.T - large @ mixed])
+    return np.append(np.sqrt(squares[::-1]), sigma), right
+
+
+def gram(block: Floats, balance: Floats | None) -> Floats:
+    """Return inner products of the columns of a block, or of its product with a matrix."""
+    block = block if balance is None else block @ balance
+    return block.T @ block
+
+
+FEW_PRODUCTS = 2**30  # n m^2 up to which direct products are faster than Fourier transforms
+MOST_WAVES = 2**13  # frequencies up to which inner products are decomposed: more take minutes
+MOST_WEIGHT = 100.0  # largest total weight of a sum of cosines, which errs by 1e-12 of it
+SLOW = np.pi / 2  # radians per position: sums of two frequencies stay below half a rotation
+ORTHOGONAL = 64 * FLOAT64_EPS  # inner product, as a share, that counts as 0: rounding only
+WAVES: tuple[Wave, Wave] = ("cosines", "sines")
+
+
+def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> tuple[Part, ...]:
+    """Return the even and the odd part of an encoding that declares its inner products."""
+    half, m = (n + 1) // 2, len(measure.frequencies)
+    if has_orthogonal_rows(measure, n):
+        return orthogonal_parts(measure, n)
+    parts = []
+    for wave in WAVES:
+        entries, products = mirror_waves(measure, n, wave), None
+        if has_closed_products(measure):
+            products = partial(dirichlet_products, measure, n, wave)
+        parts.append(replace(factor(entries, half, m, progress, products), measure=measure))
+    return tuple(parts)
+
+
+def has_closed_products(measure: KernelMeasure) -> bool:
+    """Whether inner products of columns have a formula and are few enough to decompose."""
+    is_few = measure.period is None and len(measure.frequencies) <= MOST_WAVES
+    return is_few and bool(np.abs(measure.frequencies).max() <= SLOW)
+
+
+def is_solved(measure: KernelMeasure, n: int) -> bool:
+    """Whether formulas give accurate singular values of many rows without reading any row."""
+    if has_orthogonal_rows(measure, n):
+        return True
+    if n * len(measure.frequencies) ** 2 <= FEW_PRODUCTS or not has_closed_products(measure):
+        return False
+    values = (np.linalg.eigvalsh(dirichlet_products(measure, n, wave)) for wave in WAVES)
+    return all(v[0] > SHARP**2 * v[-1] for v in values)
+
+
+def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
+    r"""Return inner products (m, m) of sampled cosines, or of sines, at low frequencies.
+
+    With the Dirichlet kernel :math:`D(x) = \sum_t \cos x t = \sin(n x / 2) / \sin(x / 2)`, they are
+    :math:`(D(\omega_i - \omega_j) \pm D(\omega_i + \omega_j)) / 2` times both amplitudes.
+
+    >>> waves = KernelMeasure(np.array([0.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
+    >>> dirichlet_products(waves, 3, "cosines").round(4)
+    array([[3.    , 2.99  ],
+           [2.99  , 2.9801]])
+    """
+    omega, amplitudes = measure.frequencies, measure.amplitudes
+
+    def kernel(x: Floats) -> Floats:
+        sine = np.sin(x / 2)
+        is_zero = sine == 0
+        return np.where(is_zero, n, np.sin(n * x / 2) / np.where(is_zero, 1.0, sine))
+
+    sums = kernel(np.add.outer(omega, omega)) * (1 if wave == "cosines" else -1)
+    halves = (kernel(np.subtract.outer(omega, omega)) + sums) / 2
+    return np.multiply.outer(amplitudes, amplitudes) * halves
+
+
+def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
+    """Whether frequencies lie on a lattice that makes all n vectors orthogonal.
+
+    >>> from pefourier.encodings import build
+    >>> [has_orthogonal_rows(build("dft", length=2, d=d).measure, 8) for d in (8, 7)]
+    [True, False]
+    """
+    period = measure.period
+    if period is None or n > period:
+        return False
+    return bool(np.abs(kernel_of_period(measure)[1:n]).max(initial=0.0) <= ORTHOGONAL)
+
+
+def kernel_of_period(measure: KernelMeasure) -> Floats:
+    """Return inner products at all lags of a period, as a share of the squared length."""
+    period = measure.period or 1
+    shares = np.bincount(measure.index(period) % period, measure.weights, minlength=period)
+    return np.fft.fft(shares).real
+
+
+def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
+    """Return the even and the odd part of orthogonal rows: left vectors are unit vectors."""
+    index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
+
+    def part(row_of: NDArray[np.integer]) -> Part:
+        def vectors(rows: slice, columns: slice) -> Floats:
+            return np.where(index[rows, None] == row_of[columns], 1.0, 0.0)
+
+        return Part(np.full(len(row_of), length), vectors, measure=measure)
+
+    return part(index), part(index[n % 2 :])
+
+
+def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | None:
+    r"""Return the smallest diagonal entry of E E+ of many rows, or None.
+
+    Let A and B be the inverse Gram matrices of cosines and sines, up to `SHARP`. At x positions
+    from the middle, they contribute to the diagonal entry the sum over pairs of frequencies of
+    :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
+    \cos((\omega_i + \omega_j) x)`. Smaller singular values contribute the squares of their left
+    vectors. Return None if rows are few, or if the sums would lose digits.
+    """
+    measure, half = parts[0].measure, (n + 1) // 2
+    if measure is None or has_orthogonal_rows(measure, n):
+        return None if measure is None else 1.0
+    omega, amplitudes, start = measure.frequencies, measure.amplitudes[:, None], (n + 1) % 2 / 2
+    balanced, small = [], []
+    for part in parts:
+        largest = float(part.sigma[0])
+        rank, sharp = (int((part.sigma > x).sum()) for x in (tolerance, SHARP * largest))
+        sharp = min(sharp, rank)
+        if part.right is None or rank - sharp > SKETCHED or half * len(omega) ** 2 <= FEW_PRODUCTS:
+            return None
+        balanced.append(amplitudes * part.right[:, :sharp] / part.sigma[:sharp])
+        small += [(part, slice(sharp, rank))] * (sharp < rank)
+    even, odd = (x @ x.T for x in balanced)
+    i, j = np.triu_indices(len(omega))
+    weights = np.where(i == j, 0.5, 1.0) * [(even + odd)[i, j], (even - odd)[i, j]]
+    if np.abs(weights).sum() > MOST_WEIGHT:
+        return None
+    sums = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]])
+    least = 1.0
+    for b in row_blocks(half, BLOCK):
+        shares = sums_of_many(start + b.start, b.stop - b.start, sums, weights.ravel())
+        for part, columns in small:
+            pieces = row_blocks(len(shares), BLOCK, len(omega))
+            rows = (slice(b.start + r.start, b.start + r.stop) for r in pieces)
+            squares = np.hstack([(part.vectors(r, columns) ** 2).sum(axis=1) for r in rows])
+            squares[n % 2 * (b.start == 0) :] /= 2  # shared by two mirror positions
+            shares += squares
+        least = min(least, float(shares.min()))
+    return least
+
+
+def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:
+    """Return cosines or sines at the positions from the middle on; mirror positions share a row.
+
+    Rows are computed in groups: by the addition theorem, about 2 sqrt r rows give r rows.
+    """
+    doubled = np.arange((n + 1) % 2, n, 2)  # twice the distance from the middle position
+
+    def entries(rows: slice, columns: slice) -> Floats:
+        distances = doubled[rows]
+        group = int(np.sqrt(len(distances))) + 1
+        first = measure.angles(distances[::group], columns, per=2)[:, None]
+        steps = measure.angles(2 * np.arange(group), columns, per=2)
+        if wave == "cosines":
+            sums = np.cos(first) * np.cos(steps)
+            sums -= np.sin(first) * np.sin(steps)
+        else:
+            sums = np.sin(first) * np.cos(steps)
+            sums += np.cos(first) * np.sin(steps)
+        waves: Floats = sums.reshape(-1, steps.shape[1])[: len(distances)]
+        waves *= np.where(distances == 0, 1.0, np.sqrt(2.0))[:, None]
+        waves *= measure.amplitudes[columns]
+        return waves
+
+    return entries
+
 
 AT_ONCE = 2**20  # numbers of left singular vectors at a time: 8 MiB
 SAMPLE = 2**9  # rows from which the resolution of a table is measured

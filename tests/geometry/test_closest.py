@@ -10,7 +10,6 @@ from grids import waves_on
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
 from pefourier.geometry import closest as room
-from pefourier.geometry import closest_rows
 from pefourier.geometry.closest import ClosestPair, closest_pair
 from pefourier.geometry.precision import first_duplicate
 
@@ -142,7 +141,7 @@ BLOCKS = {
 @pytest.fixture(params=BLOCKS)
 def blocks(request, monkeypatch):
     for name, value in BLOCKS[request.param].items():
-        monkeypatch.setattr(closest_rows, name, value)
+        monkeypatch.setattr(room, name, value)
 
 
 @cache
@@ -157,7 +156,7 @@ def test_pair_distance_and_count_are_those_of_the_double_loop(name):
 
 
 def test_more_rows_than_a_block_holds():
-    table = RANDOM.standard_normal((closest_rows.BLOCK_ROWS + 700, 3))
+    table = RANDOM.standard_normal((room.BLOCK_ROWS + 700, 3))
     squared = sum((column[:, None] - column) ** 2 for column in table.T)
     np.fill_diagonal(squared, np.inf)
     found = closest_pair(from_table(table))
@@ -176,16 +175,15 @@ def test_equal_rows_are_those_of_numpy(rng):
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_pair_within_the_rounding_of_its_longest_row_is_looked_at(swapped, monkeypatch):
     """Pairs within the rounding of their longest row are considered."""
-    rows = closest_rows.scale_rows(np.array([[-9.0, 0], [0, 0], [1, 0]]))
-    best, unit = closest_rows.BestPair(rows), rows.scale**2
+    rows = room.scale_rows(np.array([[-9.0, 0], [0, 0], [1, 0]]))
+    best, unit = room.BestPair(rows), rows.scale**2
     best.consider(np.array([0]), np.array([1]))
     first, second = (
-        closest_rows.make_block(rows, np.array(index), np.zeros(2), np.float64)
-        for index in ([0, 1], [2])
+        room.make_block(rows, np.array(index), np.zeros(2), np.float64) for index in ([0, 1], [2])
     )
     first.augmented[1, -2] -= 45 * unit
     bounds = {2: unit * np.array([0.0, 100.0]), 1: np.zeros(1)}
-    monkeypatch.setattr(closest_rows, "rounding_bound", lambda block: bounds[len(block.index)])
+    monkeypatch.setattr(room, "rounding_bound", lambda block: bounds[len(block.index)])
     blocks = (second, first) if swapped else (first, second)
-    assert closest_rows.compare_blocks(*blocks, best, 10)
+    assert room.compare_blocks(*blocks, best, 10)
     assert best.pair == (1, 2)

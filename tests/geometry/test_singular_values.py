@@ -6,7 +6,7 @@ import pytest
 from pefourier.encodings import build
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
-from pefourier.geometry import even_odd_svd
+from pefourier.geometry import singular_values
 from pefourier.geometry.singular_values import decompose
 
 
@@ -58,7 +58,7 @@ CASES = {
 @pytest.mark.parametrize("size", [2**20, 37])
 @pytest.mark.parametrize("name", CASES)
 def test_factors_are_those_of_the_whole_table(name, size, monkeypatch):
-    monkeypatch.setattr(even_odd_svd, "BLOCK", size)
+    monkeypatch.setattr(singular_values, "BLOCK", size)
     monkeypatch.setattr("pefourier.geometry.singular_values.AT_ONCE", size)
     enc = CASES[name]
     table = enc.table()
@@ -97,7 +97,7 @@ BY_ARB = {
 
 @pytest.mark.parametrize(("length", "d", "rho"), BY_ARB)
 def test_singular_values_have_their_digits_down_to_the_tolerance(length, d, rho, monkeypatch):
-    monkeypatch.setattr(even_odd_svd, "BLOCK", 0)
+    monkeypatch.setattr(singular_values, "BLOCK", 0)
     factors = decompose(build("sinusoidal", length=length, d=d, rho=rho))
     table = BY_ARB[length, d, rho]
     assert factors.rank == max(table) + 1
@@ -119,8 +119,8 @@ def test_coarse_storage_raises_the_tolerance():
 )
 def test_long_declared_vectors_have_the_factors_of_their_table(rho, n, d, monkeypatch):
     """From inner products alone, with few small singular values, and with many below rounding."""
-    monkeypatch.setattr(even_odd_svd, "BLOCK", 2**14)
-    monkeypatch.setattr(even_odd_svd, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(singular_values, "BLOCK", 2**14)
+    monkeypatch.setattr(singular_values, "FEW_PRODUCTS", 0)
     enc = build("rope", length=n, d=d, rho=rho)
     factors, table = decompose(enc), enc.table()
     left, sigma, _ = np.linalg.svd(table, full_matrices=False)

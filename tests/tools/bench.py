@@ -186,7 +186,7 @@ def sinusoidal_pefourier(name):
 def sinusoidal_eigvalsh(name):
     """Eigenvalues of the inner products of columns, which are given: the work left to numpy."""
     from pefourier.encodings import load
-    from pefourier.geometry.even_odd_svd import WAVES, dirichlet_products
+    from pefourier.geometry.singular_values import WAVES, dirichlet_products
 
     n, d = LONG[name]
     products, half = np.zeros((d, d)), d // 2
