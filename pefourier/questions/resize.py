@@ -624,7 +624,8 @@ def ways_of(enc: Encoding) -> list[list[str]]:
     kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
     row = type_row(kind) or {}
     by_lag |= enc.domain.kind == "lag"
-    return row.get("resized_lags", []) if by_lag else row.get("resized", [])
+    ways: list[list[str]] = row.get("resized_lags" if by_lag else "resized", [])
+    return ways
 
 
 def methods_of(enc: Encoding, new: Sequence[int]) -> dict[str, str]:

@@ -285,12 +285,17 @@ def npy_array(
     is_plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
     room = size - head.tell() if is_plain else math.inf  # other types are pickled
     check_shape(shape, dtype.itemsize, room)
-    mapped = None
-    if dtype.isnative and stream is not None and not isinstance(stream, io.BytesIO):
-        place = head.tell(), shape, "F" if fortran else "C"
-        mapped = partial(np.memmap, stream, dtype, "r", *place)
+    mapped = map_of(stream, dtype, head.tell(), shape, "F" if fortran else "C")
     pairs = (lambda: copied().view(dtype).reshape(shape)) if is_complex else copied
     return Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
+
+
+def map_of(
+    stream: IO[bytes] | None, dtype: np.dtype[Any], *place: Any
+) -> Callable[[], NDArray[Any]] | None:
+    """Return a function that maps an array of a file; None if numpy cannot map it."""
+    is_file = stream is not None and not isinstance(stream, io.BytesIO)
+    return partial(np.memmap, stream, dtype, "r", *place) if is_file and dtype.isnative else None
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:
@@ -474,9 +479,7 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
         bits = data.view(dtype).reshape(shape)
         return decode(bits) if decode else bits
 
-    is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
-    mapping = partial(np.memmap, stream, dtype, "r", first, tuple(shape))
-    mapped = mapping if is_file and not decode else None
+    mapped = None if decode else map_of(stream, dtype, first, tuple(shape))
     sizes = 4 if decode else dtype.itemsize, end - begin
     return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=first, bits=dtype)
 

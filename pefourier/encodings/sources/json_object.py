@@ -19,8 +19,8 @@ LARGEST_CONFIG = 2**26  # bytes
 LONGEST_NUMBER = 4000  # digits
 MOST_LAYERS = 2**14
 SINGLE = ("num_single_layers",)  # layers of a second kind after LAYERS (FLUX, HunyuanVideo)
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
+LAYERS = tuple("num_hidden_layers n_layer n_layers num_layers encoder_layers depth".split())
+HEADS = tuple("num_attention_heads n_head n_heads num_heads encoder_attention_heads".split())
 LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
 
 

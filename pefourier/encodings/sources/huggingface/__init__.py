@@ -9,7 +9,6 @@ only from here.
 from pefourier.encodings.sources.huggingface.config import (
     PAIRED,
     ModelConfig,
-    ModelRow,
     model_types,
     type_row,
     version,
@@ -31,7 +30,6 @@ __all__ = (
     "LayerRun",
     "ModelConfig",
     "ModelFile",
-    "ModelRow",
     "all_tensors",
     "family_lost",
     "first_row",

@@ -68,7 +68,7 @@ def read_axes(model: ModelConfig) -> Encoding | None:
 
 def block_of(model: ModelConfig) -> Block | None:
     """Return the first block of the model's row that matches its config."""
-    entry: Any = model.row.get("axial", [])
+    entry = model.row.get("axial", [])
     blocks: list[Block] = entry if isinstance(entry, list) else [entry]
     for block in blocks:
         key, expected, usual = block.get("when", ("", None, None))

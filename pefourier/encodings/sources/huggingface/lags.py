@@ -21,7 +21,7 @@ from pefourier.encodings.families.lag_vectors import of_distances
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import REASONS
 from pefourier.encodings.sources.huggingface import weights
-from pefourier.encodings.sources.huggingface.config import WIDTH, ModelConfig
+from pefourier.encodings.sources.huggingface.config import ModelConfig
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import read_toml
 
@@ -62,8 +62,9 @@ def read_relative_sinusoids(model: ModelConfig, row: dict[str, Any]) -> Encoding
     if direction not in ("bi", "uni"):
         raise config.wrong("attn_type", direction, "bi or uni")
     clamp = max(config.count("clamp_len", minimum=-1) or 0, 0)
-    d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
-    return model.build("xl", d, **{"causal": direction == "uni", "clamp": clamp, **row["fixed"]})
+    return model.build(
+        "xl", model.width, **{"causal": direction == "uni", "clamp": clamp, **row["fixed"]}
+    )
 
 
 def check_position_type(model: ModelConfig, usual: str) -> None:
@@ -110,7 +111,7 @@ def read_distances(model: ModelConfig) -> Encoding:
     usual = model.row.get("usual", {}).get("position_buckets", 0)
     buckets = max(config.count("position_buckets", minimum=-1) or usual, 0)
     buckets *= model.row["relative"] == "deberta-v2"
-    d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
+    d = model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
     notes = (finding("with-convolution"),) * ("convolutional" in model.row["kind"])
     tensor = weights.only_one(weights.sibling_tensors(model, VECTORS), model, "distances")

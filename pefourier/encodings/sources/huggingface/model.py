@@ -268,7 +268,7 @@ def read_sinusoid(model: ModelConfig) -> Encoding | None:
     if not model.computes or (model.part and model.part == row.get("learned_part")):
         return None
     check_part(model)
-    d = model.dimension(model.sized(model.own("width", WIDTH)), "width")
+    d = model.width
     offset = weights.first_row(model)
     enc = model.build(
         "sinusoidal", d, *weights.offset_notes(model.kind, offset), **row["table"], offset=offset

@@ -304,7 +304,7 @@ def known_layers(
 ) -> Iterator[tuple[str, Layer]]:
     """Yield the rotation of each type of layer, for model types with several."""
     row, config = model.row, model.config
-    reached = row.get("scaled", []) if key == "rope_scaling" else row.get("flat", [])
+    reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
     if outer.values and not names and reached is None:
         raise PefourierError(
             f"{key} of {config.label} is for all layers; model_type {shown(model.kind)} needs "
@@ -316,7 +316,7 @@ def known_layers(
             continue  # layers of this type have no positions
         if layer in names:
             section = outer.section(layer)
-        elif outer.values and not names and layer in (reached or ()):
+        elif outer.values and not names and layer in reached:
             ignored = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
             shared = {k: v for k, v in outer.values.items() if k not in ignored}
             section = replace(outer, values=shared)

@@ -361,7 +361,7 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
     """Report type and rope_type that differ, or a factor without a type."""
     values = case.section.values
     kinds = [values.get(key) for key in ("rope_type", "type")]
-    names: dict[Any, Any] = ALIASES | case.model.row.get("renamed", {})
+    names = ALIASES | case.model.row.get("renamed", {})
     if "type" in case.model.row.get("unread", ()):
         return
     if all(isinstance(kind, str) for kind in kinds):

@@ -40,7 +40,7 @@ WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)
 DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # in vision models
 IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other configs
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of embeddings before a projection
-T5_BIAS = re.compile(r"(^|\.)relative_attention_bias\.weight$")
+T5_BIAS = re.compile(r"(^|\.)(?<!EncDecAttention\.)relative_attention_bias\.weight$")
 LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
 Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # phase error per position that float32 causes
@@ -234,7 +234,6 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     from pefourier.encodings.sources.tables import read_table
 
     tensors = sibling_tensors(model, T5_BIAS)
-    tensors = {name: path for name, path in tensors.items() if "EncDecAttention" not in name}
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
     by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
@@ -245,15 +244,13 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
         return None
     name, path = tensor
     bias, eps = read_table(path, name)
-    table: NDArray[np.float64] = np.asarray(bias, dtype=float)
     settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
         rows = f"{settings['buckets']} rows (relative_attention_num_buckets), got {len(bias)}"
         raise PefourierError(f"{name} of {shown(path)} must have {rows}")
 
     def vectors(lag: NDArray[Any]) -> NDArray[np.float64]:
-        rows: NDArray[np.float64] = table[t5_buckets(lag, **settings)]
-        return rows
+        return np.asarray(bias[t5_buckets(lag, **settings)], dtype=float)
 
     length, silent = model.positions()
     heads = model.sized(model.own("heads", HEADS))
