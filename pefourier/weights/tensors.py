@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.sources.formats import DECODERS, KINDS, RawArray, bfloat16
-from pefourier.encodings.sources.gguf_header import BLOCKS, NUMPY, read_header
+from pefourier.encodings.sources.gguf_file import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown

@@ -4,13 +4,22 @@ The keys are written by llama.cpp's converters: ``ARCH.rope.freq_base``, ``rope.
 ``rope.freq_base_swa``, ``attention.sliding_window_pattern``, ``rope.scaling.*``,
 ``attention.key_length``, ``context_length``. The tensors ``rope_freqs.weight``, or
 ``rope_factors_long.weight`` and ``rope_factors_short.weight``, divide the frequencies.
+
+Read the keys of a GGUF file, and the places of its tensors.
+
+The layout is specified in ``docs/gguf.md`` of ggml, versions 2 and 3, little-endian. The package
+gguf is not needed. Every length is checked against the size of the file before use. Long lists,
+such as vocabularies, are skipped.
 """
 
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log, prod
 from pathlib import Path
+from struct import Struct
+from struct import error as CutOff
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +35,6 @@ from pefourier.encodings.families.rotary import (
 )
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.gguf_header import LONGEST_LIST, NUMPY, read_header
 from pefourier.encodings.sources.huggingface import (
     LayerRun,
     family_lost,
@@ -37,7 +45,142 @@ from pefourier.encodings.sources.huggingface import (
 )
 from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.writing.files import os_errors, read_toml, split_spec
+from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
+
+SCALARS = {  # by type number
+    **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
+    **{number: Struct(f"<{code}") for number, code in enumerate("Qqd", 10)},
+}
+U32, U64 = SCALARS[4], SCALARS[10]
+STRING, ARRAY = 8, 9
+LONGEST_LIST = 2**14  # largest list that is returned, such as one item per layer
+MOST_TEXTS = 2**22  # strings of a list that are skipped one by one
+MOST_AXES = 8
+ALIGNMENT = 32  # default, in bytes
+NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that numpy has
+KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
+BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
+TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """Shape, type and place of a tensor in a GGUF file."""
+
+    shape: tuple[int, ...]  # rows first, as in numpy; the file stores the fastest axis first
+    type: str  # F32, F16, Q4_K, …, or the number of an unknown type
+    start: int  # offset in the file, in bytes
+
+
+def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """Return the keys of a GGUF file with their values, and its tensors by name.
+
+    Lists of more than 2^14 items, such as vocabularies, are None. Tensors of known types are within
+    the file.
+
+    Raises
+    ------
+    PefourierError
+        If the file is missing, truncated, not a GGUF file, or smaller than its header declares.
+    """
+    if status_of(path) is None:
+        raise missing(path)
+    with os_errors("read", path), Path(path).open("rb") as stream:
+        try:
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return walk_header(data)
+        except (ValueError, OverflowError, CutOff) as error:
+            raise PefourierError(
+                f"{shown(path)} is not a readable .gguf file: {error}; download it again"
+            ) from error
+
+
+def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+    """Parse the header for `read_header`; damaged files raise ValueError or `CutOff`."""
+    walk = Walk(data)
+    version = walk.number(U32)
+    if data[:4] != b"GGUF" or version not in (2, 3):
+        raise ValueError("it must begin with GGUF and version 2 or 3, little-endian")
+    tensors, keys = walk.count(24), walk.count(13)
+    values = {walk.text(): walk.value(walk.number(U32)) for _ in range(keys)}
+    infos = {walk.text(): walk.tensor() for _ in range(tensors)}
+    step = values.get("general.alignment", ALIGNMENT)
+    if type(step) is not int or not 0 < step <= 2**20:
+        raise ValueError(f"general.alignment is {shown(step)}")
+    if len(values) < keys or len(infos) < tensors:
+        raise ValueError("it repeats the name of a key or of a tensor")
+    first = -(-walk.at // step) * step
+    places = {n: replace(place, start=first + place.start) for n, place in infos.items()}
+    for name, place in places.items():
+        block, width = BLOCKS.get(place.type, (1, 0))
+        if place.shape and place.shape[-1] % block:
+            raise ValueError(f"rows of tensor {shown(name)} do not fill blocks of {place.type}")
+        if width and place.start + prod(place.shape) // block * width > len(data):
+            raise ValueError(f"tensor {shown(name)} extends beyond the end of the file")
+    return values, places
+
+
+class Walk:
+    """A reader of a file's bytes that advances with every read."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 4
+
+    def number(self, reader: Struct) -> Any:
+        """Read a number."""
+        self.at += reader.size
+        return reader.unpack_from(self.data, self.at - reader.size)[0]
+
+    def count(self, item_size: int) -> int:
+        """Read the number of items that follow, and check that they fit into the file."""
+        count = int(self.number(U64))
+        if count * item_size > len(self.data) - self.at:
+            raise ValueError(f"at byte {self.at} it declares {count} items, which do not fit")
+        return count
+
+    def text(self) -> str:
+        """Read a string."""
+        size = self.count(1)
+        self.at += size
+        return self.data[self.at - size : self.at].decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        """Read a value, given the number of its type."""
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == STRING:
+            return self.text()
+        inner = self.number(U32) if kind == ARRAY else None
+        if inner != STRING and inner not in SCALARS:
+            raise ValueError(f"at byte {self.at} it has an unknown type, or a list of lists")
+        size = 8 if inner == STRING else SCALARS[inner].size
+        count = self.count(size)
+        if count <= LONGEST_LIST:
+            return [self.value(inner) for _ in range(count)]
+        if inner == STRING:
+            self.skip_texts(count)
+        else:
+            self.at += count * size
+        return None
+
+    def skip_texts(self, count: int) -> None:
+        """Skip strings without reading them."""
+        if count > MOST_TEXTS:
+            raise ValueError(f"it has a list of more than {MOST_TEXTS} strings")
+        data, offset, length_at = self.data, self.at, U64.unpack_from
+        for _ in range(count):
+            offset += 8 + length_at(data, offset)[0]
+        self.at = offset
+
+    def tensor(self) -> TensorPlace:
+        """Read a tensor's entry; its start is relative to the start of the tensor data."""
+        axes = self.number(U32)
+        if axes > MOST_AXES:
+            raise ValueError(f"before byte {self.at} a tensor has {axes} axes (limit {MOST_AXES})")
+        shape = tuple(self.number(U64) for _ in range(axes))[::-1]
+        kind = self.number(U32)
+        return TensorPlace(shape, TYPES.get(kind, str(kind)), self.number(U64))
+
 
 FREQS, LONG, SHORT = (f"rope_{name}.weight" for name in ("freqs", "factors_long", "factors_short"))
 PARTS = ("full_attention", "sliding_attention")  # types of layers with separate bases

@@ -26,11 +26,13 @@ from pefourier.encodings.encoding import (
     numbers,
 )
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.code_calls import (
+from pefourier.encodings.sources.rotation_code import (
+    FAULTS,
     ROLE,
     CodeRequest,
     CodeTable,
     Unfit,
+    VectorMap,
     as_user_error,
     axis_findings,
     call_with_sizes,
@@ -39,10 +41,10 @@ from pefourier.encodings.sources.code_calls import (
     sandboxed,
     seeded,
     unfit,
+    vectors_of_rotation,
     words_of,
     wrappers,
 )
-from pefourier.encodings.sources.rotation_code import FAULTS, VectorMap, vectors_of_rotation
 from pefourier.errors import PefourierError, shown
 
 LENGTH, DIM = 80, 256  # defaults

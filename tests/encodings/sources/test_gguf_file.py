@@ -9,7 +9,7 @@ import pytest
 from pefourier.encodings import load
 from pefourier.encodings.columns import axes_of_sections
 from pefourier.encodings.model_positions import axis_in
-from pefourier.encodings.sources.gguf_header import BLOCKS, TYPES, TensorPlace, read_header
+from pefourier.encodings.sources.gguf_file import BLOCKS, TYPES, TensorPlace, read_header
 from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context

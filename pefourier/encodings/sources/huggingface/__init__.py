@@ -1,7 +1,7 @@
 """Read the positions of a model from Hugging Face's config.json, as data.
 
-`model` opens a config (`config`) and tries one reader after another: rotations (`rope`, with
-scaling and mistakes in `scaling`), grids, biases, sinusoids, and tables in the weights of the
+`model` opens a config (`config`) and tries one reader after another: rotations and
+mistakes in their settings (`rope`), grids, biases, sinusoids, and tables in the weights of the
 config's folder (`weights`). `layers` determines which layers have positions. Other packages import
 only from here.
 """
@@ -15,8 +15,8 @@ from pefourier.encodings.sources.huggingface.config import (
 )
 from pefourier.encodings.sources.huggingface.layers import LayerRun, lint_layers, read_temperature
 from pefourier.encodings.sources.huggingface.model import ModelFile, open_config
-from pefourier.encodings.sources.huggingface.rope import INDEXER
-from pefourier.encodings.sources.huggingface.scaling import (
+from pefourier.encodings.sources.huggingface.rope import (
+    INDEXER,
     family_lost,
     lost_family,
     original_of_linear,

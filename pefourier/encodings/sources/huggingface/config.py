@@ -149,7 +149,7 @@ class Rotary:
 # inside: str; key of the section with alibi
 # relative: str; deberta or deberta-v2
 # usual: Values; defaults of keys
-# xl: dict[str, Any]; see `lags`
+# xl: dict[str, Any]; see `weights`
 # axial: Any; see `grid`
 # table_beside: tuple[str, int]; points of a learned table beside a rotation: key, default
 # resized: list[list[str]]; libraries that resize tables, with their methods
@@ -252,6 +252,10 @@ USUAL_LENGTH = 80
 NESTED = "thinker_config text_config llm_config language_config decoder".split()
 WIDTH = tuple("d_model hidden_size n_embd emb_dim dim".split())
 ORIGINAL = "original_max_position_embeddings"
+TUNED = {  # key of the scale of a temperature in the rope section, by model type
+    "ministral3": "llama_4_scaling_beta",
+    "mistral4": "llama_4_scaling_beta",
+}
 LONGEST = tuple(
     """max_position_embeddings n_positions max_source_positions max_target_positions max_seq_len
     seq_length context_length""".split()

@@ -40,7 +40,6 @@ from pefourier.encodings.sources.huggingface.config import (
     version,
 )
 from pefourier.encodings.sources.huggingface.grid import read_axes, read_displacements
-from pefourier.encodings.sources.huggingface.lags import read_lags
 from pefourier.encodings.sources.huggingface.layers import (
     LayerRun,
     known_temperature,
@@ -48,17 +47,16 @@ from pefourier.encodings.sources.huggingface.layers import (
 )
 from pefourier.encodings.sources.huggingface.rope import (
     EVIDENCE,
+    NAMED,
+    SEEN,
     layer_sections,
     layout_of,
     read_rotation,
     rotates,
     sections_of,
-)
-from pefourier.encodings.sources.huggingface.scaling import (
-    NAMED,
-    SEEN,
     trained_as_stated,
 )
+from pefourier.encodings.sources.huggingface.weights import read_lags
 from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import inside, is_folder, read_toml, split_spec
