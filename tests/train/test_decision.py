@@ -211,20 +211,6 @@ def test_what_is_left_out_has_its_reason(names, judged):
     assert set(left_out.values()) <= set(decision.KINDS)
 
 
-def test_a_pair_with_the_reference_is_decided_by_its_own_p():
-    """A pair with the reference uses its p, not the larger p of all pairs, in the headline too."""
-    rng = np.random.default_rng(3)
-    runs = {f"arm {i}": 0.7 + rng.normal(0, 0.02, 8) for i in range(7)}
-    runs["arm 1"] = runs["arm 0"] - 0.021 + rng.normal(0, 0.015, 8)
-    one_fold = Chance(np.zeros(8), windows=5000)
-    references = [(name, "arm 0") for name in list(runs)[1:]]
-    pairs = [(a, b) for i, a in enumerate(runs) for b in list(runs)[i + 1 :]]
-    found = dict(zip(pairs, statistics.compare_pairs(runs, pairs, one_fold), strict=True))
-    own = statistics.compare_pairs(runs, references, one_fold)
-    for (name, _), d in zip(references, own, strict=True):
-        assert d.p_holm <= found["arm 0", name].p_holm
-
-
 def arms(rng, means, units=8, spread=0.02):
     """Runs whose means are as said."""
     drawn = {e: rng.normal(0, spread, units) for e in means}

@@ -47,7 +47,8 @@ def test_predictions_are_the_scores_of_training(tmp_path, rng, kind):
     models, out = tmp_path / "models", tmp_path / "out"
     own = {"window": 8} if kind == "recordings" else {}
     own |= {"positions": "time"} if kind == "time" else {}
-    own |= {"dataset": (str(labelled),), "encoding": ("sinusoidal", "none"), "seeds": 1}
+    encodings = ("mtan" if kind == "time" else "sinusoidal", "none")
+    own |= {"dataset": (str(labelled),), "encoding": encodings, "seeds": 1}
     options = Options(**{**SMALL, **own}, out=str(out), save_models=str(models))
     run_comparison(options)
     asked = Options(
@@ -61,7 +62,7 @@ def test_predictions_are_the_scores_of_training(tmp_path, rng, kind):
             at = trace["test_rows"] // 8
             np.testing.assert_allclose(p[at], trace["test_probabilities"], atol=2e-6)
     assert len(p) == 30
-    with pytest.raises(PefourierError, match="sinusoidal"):
+    with pytest.raises(PefourierError, match=" and "):
         load_models(str(models), asked.encoding)
     several = load_models(str(models), ("none",))
     each = [predict_windows(task, [model])[2] for model in several]

@@ -8,7 +8,7 @@ import pytest
 from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import model, work
+from pefourier.train import work
 from pefourier.train.options import Options, flag_of
 from pefourier.train.run import run_comparison
 
@@ -151,39 +151,6 @@ def test_bad_options_are_refused_in_one_line_before_training(monkeypatch, option
     with pytest.raises(PefourierError, match=named) as caught:
         run_comparison(requested(**options))
     assert "\n" not in str(caught.value)
-
-
-def test_names_with_escapes_are_shown_escaped(tmp_path, monkeypatch, run, rng):
-    monkeypatch.chdir(tmp_path)
-    own, table = "\x1b[31mred\n.npz", "\x1b]0;x\x07\udcff.npy"
-    np.savez(own, X=rng.normal(size=(40, 4, 2)), y=np.arange(40) % 2)
-    np.save(table, rng.normal(size=(4, 8)))
-    task = ["train", "--dataset", own, "-e", "none", "-e", table, "--epochs", 1, "--seeds", 1]
-    task += ["--d", 8, "--heads", 2, "--out", "out"]
-    stated = run(*task)
-    assert stated.status == 0
-    for text in (stated.out, stated.err, (tmp_path / "out" / "summary.md").read_text()):
-        assert [c for c in text if not c.isprintable() and c != "\n"] == []
-    assert r"\x1b[31mred\n.npz" in stated.out
-    assert run(*task, "--resume", "--json").results[1]["spec"] == table
-
-
-def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
-    out, stated, whole = str(tmp_path / "out"), [], work.fit
-
-    def fit(data, sizes, *more):
-        if isinstance(sizes, model.OrderFree):
-            raise KeyboardInterrupt
-        return whole(data, sizes, *more)
-
-    monkeypatch.setattr(work, "fit", fit)
-    for own in ({"out": out}, {}):
-        with pytest.raises(KeyboardInterrupt):
-            run_comparison(requested(**own), note=stated.append)
-    kept, lost = [line for line in stated if "--resume" in line]
-    assert f"{out}: 6;" in kept
-    assert "--out DIR" in lost
-    assert len(lines(tmp_path / "out")) == 6
 
 
 def test_vectors_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
