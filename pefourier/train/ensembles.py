@@ -119,7 +119,8 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
-        wide = [f"{model.d} for {model.tokens} tokens"] if model.d != LEAST_D else []
+        rows = f" of {model.patch} rows" if model.patch > 1 else ""
+        wide = [f"{model.d} for {model.tokens} tokens{rows}"] if model.d != LEAST_D else []
         task = replace(task, remarks={**task.remarks, "wide": wide})
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)

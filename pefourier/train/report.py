@@ -35,7 +35,7 @@ MORE_DATA = {  # ways to detect a smaller difference, by what is repeated
     "runs": "Use --seeds {needed} or more.",
     "folds": ("Use more folds ({needed}): --resamples for data with a test part, or more series."),
     "seeds": "Use --seeds {seeds} or more: much of the spread comes from the runs of a fold.",
-    "single": "Use --seeds 4 to see how much of the spread comes from runs, or more data.",
+    "single": "Use --seeds {seeds} to see how much of the spread comes from runs, or more data.",
     "data": "By the spread of these runs, only more data would detect it.",
 }
 NO_GAIN = (
@@ -139,9 +139,8 @@ def fill_verdict(
     """Meaning and action of a verdict on a difference or a dataset."""
     slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
-        single = d.over == "folds" and data.seeds == 1  # run of each fold
-        way = "seeds" if d.seeds is not None else "single" if single else "data"
-        way = d.over if d.needed is not None else way
+        way = "single" if data.seeds == 1 else "seeds"
+        way = d.over if d.needed is not None else "data" if d.seeds is None else way
         slots["more"] = fill(MORE_DATA[way], needed=d.needed, seeds=d.seeds)
     return {key: fill(getattr(verdict, key), **slots) for key in ("meaning", "action")}
 

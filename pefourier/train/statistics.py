@@ -48,6 +48,7 @@ RESAMPLES = 10_000
 LEAST_UNITS = 4
 POWER = 0.8  # of detecting the difference of --find
 MOST_UNITS = 1000  # limit of the search for enough units
+SEVERAL = 4  # runs of a fold that show how much they vary
 MOST_SEEDS_NAMED = 100  # limit of the search for enough runs per fold
 LEAST_OF_CLASS = 10  # test windows; with fewer, no difference counts as detectable
 TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
@@ -255,21 +256,23 @@ def seeds_needed(
 ) -> int | None:
     """Smallest number of runs per fold with which these folds detect a difference.
 
-    More runs reduce the share of the variance between folds that comes from runs. None if runs are
-    not the problem, or the variance among runs of a fold is unknown.
+    More runs reduce the share of the variance between folds that comes from runs. With one run per
+    fold that share is unknown, and `SEVERAL` runs show it. None if no number of runs is enough.
     """
     numbers, counts = np.unique(folds, return_counts=True)
     now, units = int(counts.min()), len(numbers)
-    if units < LEAST_UNITS or now < 2 or len(runs) < len(folds):
+
+    def finds(variance: float) -> bool:
+        return chance.error(variance, units, find, pair) * detectable(units) <= find
+
+    if units < LEAST_UNITS or len(runs) < len(folds) or chance.rarest < LEAST_OF_CLASS:
         return None
+    if now < 2:
+        return SEVERAL if finds(0.0) else None
     within = float(np.mean([runs[folds == fold].var(ddof=1) for fold in numbers]))
     between = max(0.0, float(fold_means(runs, folds).var(ddof=1)) - within / now)
-
-    def finds(n: int) -> bool:
-        return chance.error(between + within / n, units, find, pair) * detectable(units) <= find
-
-    more = range(now + 1, MOST_SEEDS_NAMED if chance.rarest >= LEAST_OF_CLASS else now)
-    return next((n for n in more if finds(n)), None)
+    more = range(now + 1, MOST_SEEDS_NAMED)
+    return next((n for n in more if finds(between + within / n)), None)
 
 
 def holm(p: Sequence[float]) -> np.ndarray:
