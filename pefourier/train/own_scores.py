@@ -26,81 +26,60 @@ from pefourier.train.report import (
 )
 from pefourier.train.store import LONGEST
 from pefourier.train.summary import Summary, common_runs, paired_run, rows_by, summarize_runs
-from pefourier.writing.files import reason
+from pefourier.writing.files import os_errors
 from pefourier.writing.page import Page, Reason, flattened
-from pefourier.writing.text import number, paragraph, printable
+from pefourier.writing.text import first_few, number, paragraph, printable
 
 SCORE = ("score", "f1", "accuracy", "auprc", "auc")  # names of the column, the usual one first
-UNITS = ("dataset", "seed", "fold")
-KEPT = (
-    *("dataset", "encoding", "spec", "params", "verdict", "meaning", "action", "findings"),
-    *("conclusion", "seeds", "folds", "dataset_verdict", "best", "left_out", "difference"),
-    "average_rank",
-)
+KEPT = "dataset encoding spec params verdict meaning action findings conclusion seeds folds"
+KEPT += " dataset_verdict best left_out difference average_rank"
 
 
 def read_scores(path: str) -> list[dict[str, Any]]:
     """Read a .csv as rows with dataset, encoding, numbers of seed and fold, and the score as f1."""
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            text = file.read(LONGEST + 1)
-    except (OSError, ValueError) as error:
-        raise PefourierError(f"--scores {shown(path)}: {reason(error)}") from error
+    with os_errors("read", path), Path(path).open("rb") as file:
+        text = file.read(LONGEST + 1).decode("utf-8-sig", "replace")
     if len(text) > LONGEST:
-        raise PefourierError(f"--scores {shown(path)} is longer than {LONGEST} characters")
+        raise PefourierError(f"--scores {shown(path)} is longer than {LONGEST} bytes")
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
-    lines = csv.reader(io.StringIO(text), delimiter=delimiter)
-    names = [name.strip().lower() for name in next(lines, [])]
+    lines = csv.DictReader(io.StringIO(text), delimiter=delimiter, restval="")
+    names = lines.fieldnames = [name.strip().lower() for name in lines.fieldnames or ()]
     score = next((name for name in SCORE if name in names), "score")
+    units = [name for name in ("dataset", "encoding", "seed", "fold") if name in names]
+    rows, lines_of, counts = list[dict[str, Any]](), dict[Any, int](), Counter[Any]()
     if lacking := [name for name in ("encoding", score) if names.count(name) != 1]:
         raise PefourierError(
             f"--scores {shown(path)} needs one column {lacking[0]}, and at best dataset, seed and "
             f"fold; its first line names {shown(', '.join(names))}"
         )
-    counts, numbers, rows = Counter[Any](), dict[tuple[str, str], int](), list[dict[str, Any]]()
-    lines_of: dict[Any, int] = {}
-    for cells in lines:
-        if not any(cells):
-            continue
+    for row in lines:
         where = f"--scores {shown(path)}, line {lines.line_num}"
-        row = dict(zip(names, (cell.strip() for cell in cells), strict=False))
-        if any(not row.get(name) for name in ("encoding", score, *({*UNITS} & {*names}))):
-            raise PefourierError(f"{where} has an empty cell or too few")
+        own = {"dataset": Path(path).stem} | {unit: row[unit].strip() for unit in units}
+        if not {"seed", "fold"} & own.keys():  # paired in order
+            counts[own["dataset"], own["encoding"]] += 1
+            own["seed"] = str(counts[own["dataset"], own["encoding"]])
         try:
             value = float(row[score])
         except ValueError:
-            value = float("nan")
-        if not 0 <= value <= 1:
+            value = -1.0
+        if not 0 <= value <= 1 or "" in own.values():
             raise PefourierError(
-                f"{where}: scores are numbers from 0 to 1 (percent: divide by 100), got "
-                f"{shown(row[score])}"
+                f"{where}: expected a score from 0 to 1 (percent: divide by 100) and no empty "
+                f"cell, got {shown(row[score])}, {', '.join(own.values())}"
             )
-        own: dict[str, Any] = {
-            "dataset": row.get("dataset", Path(path).stem),
-            "encoding": row["encoding"],
-        }
-        if not {"seed", "fold"} & {*names}:  # in order
-            row["seed"] = str(counts[tuple(own.values())])
-            counts[tuple(own.values())] += 1
-        for unit in ("seed", "fold"):
-            told = unit, row.get(unit, "0")
-            own[unit] = numbers.setdefault(told, sum(key[0] == unit for key in numbers))
-        key = tuple(own.values())
-        if key in lines_of:
+        if (key := tuple(sorted(own.items()))) in lines_of:
             raise PefourierError(
                 f"{where} repeats dataset, encoding, seed and fold of line {lines_of[key]}; add a "
                 "column seed or fold that tells the runs apart"
             )
         lines_of[key] = lines.line_num
-        rows.append({**own, "f1": value, "line": lines.line_num, "run": run_in_words(row)})
+        rows.append({"seed": "0", "fold": "0", **own, "f1": value, "line": lines.line_num})
     if not rows:
         raise PefourierError(f"--scores {shown(path)} has no line below the names of columns")
+    for unit in ("seed", "fold"):
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(row[unit] for row in rows))}
+        rows = [row | {unit: numbers[row[unit]]} for row in rows]
     return rows
-
-
-def run_in_words(row: Mapping[str, str]) -> str:
-    """Name a run by its units in the file."""
-    return ", ".join(f"{unit} {row[unit]}" for unit in UNITS if unit in row)
 
 
 def unpaired(rows: Sequence[Mapping[str, Any]]) -> list[Reason]:
@@ -116,9 +95,8 @@ def unpaired(rows: Sequence[Mapping[str, Any]]) -> list[Reason]:
             paired = {paired_run(encoding, run) for run in runs}
             left = [row for row in own if (row["seed"], row["fold"]) not in paired]
             if left:
-                runs_left = "; ".join(f"{row['run']} (line {row['line']})" for row in left[:3])
-                rest = f" and {len(left) - 3} more" if len(left) > 3 else ""
-                words = f"is not paired and left out: {runs_left}{rest}"
+                runs_left = first_few([f"line {row['line']}" for row in left], 5)
+                words = f"is not paired on {dataset} and left out: {runs_left}"
                 reasons.append(Reason(encoding, "left", words))
     return reasons
 
@@ -153,7 +131,7 @@ def records(summary: Summary) -> list[dict[str, Any]]:
     """Records for JSON: one for each dataset and encoding."""
     found = []
     for record in json_records(summary):
-        kept = {key: record[key] for key in KEPT} | {"score": record["f1"]}
+        kept = {key: record[key] for key in KEPT.split()} | {"score": record["f1"]}
         words = ("meaning", "action", "conclusion")
         found.append(kept | {key: as_score(kept[key]) for key in words})
     return found

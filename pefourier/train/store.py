@@ -450,10 +450,6 @@ class Group:
     store: Any  # torch.distributed.Store
     watch: Callable[[], object] = lambda: None  # raises an error if a worker has died
 
-    def publish(self, plan: Mapping[str, Any]) -> None:
-        """Publish the plan to other ranks."""
-        self.store.set("plan", json.dumps(plan))
-
     def plan(self) -> dict[str, Any]:
         """Return the plan of rank 0."""
         try:
@@ -477,10 +473,6 @@ class Group:
         rows, texts = json.loads(self.store.get(f"finished/{number}"))
         self.store.delete_key(f"finished/{number}")
         return rows, [b64decode(text) for text in texts]
-
-    def report_look(self) -> None:
-        """Report that this rank is at work."""
-        self.store.add("looks", 1)
 
     def wait_for(self, missing: Collection[int], take_over: Callable[[], object]) -> None:
         """Take over results until no stack is missing, while some rank is at work."""

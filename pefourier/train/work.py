@@ -166,8 +166,8 @@ def agree_on_work(
             }
         missing += [number] * bool(lacking)
     if group is not None:
-        settled = {"config": json.loads(json.dumps(config)), "done": done, "missing": missing}
-        group.publish(settled)
+        settled = {"config": config, "done": done, "missing": missing}
+        group.store.set("plan", json.dumps(settled))
     return set(done), planned, missing
 
 
@@ -201,7 +201,8 @@ class Work:
         """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
         group = self.group
         if group is not None:
-            self.reporter.after_look = group.report_look if group.rank else self.take_over
+            at_work = partial(group.store.add, "looks", 1)  # seen by rank 0
+            self.reporter.after_look = at_work if group.rank else self.take_over
         for number in share:
             rows, traces = self.train(number)
             if group is not None and group.rank:
