@@ -68,13 +68,6 @@ class Injection:
         """Whether it has an effect: the encoding none adds zeros."""
         return self.learn or bool(self.vectors.any())
 
-    def without_effect(self) -> "Injection":
-        """Injection of the same act and size without effect: adds 0 or rotates by 0."""
-        vectors = np.zeros((1, self.vectors.shape[1]))
-        if self.act == "rotate":
-            vectors[:, : vectors.shape[1] // 2] = 1.0
-        return Injection(self.act, vectors, np.zeros_like(self.index), learn=False)
-
     def table(self) -> np.ndarray:
         """Vector of every place, shape (places, k), or the distinct vectors of all times."""
         return np.take(self.vectors, self.index, axis=0) if self.index.ndim == 1 else self.vectors

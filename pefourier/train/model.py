@@ -111,7 +111,10 @@ def vectors_of_act(
 ) -> StackVectors:
     """Stack the vectors of an act for all members."""
     first = next(m for m in injections if m.act == act)
-    nothing = first.without_effect()
+    zeros = np.zeros((1, first.vectors.shape[1]))  # adds 0, or rotates by 0
+    if act == "rotate":
+        zeros[:, : zeros.shape[1] // 2] = 1.0
+    nothing = Injection(act, zeros, np.zeros_like(first.index), learn=False)
     members = [m if m.act == act else nothing for m in injections]
     vectors = start = as_tensor([m.vectors for m in members], device, dtype)
     learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None

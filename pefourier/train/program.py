@@ -12,7 +12,7 @@ and give equal numbers in every run. Torch caches compiled steps on disk.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -255,11 +255,6 @@ def step_precision(device: torch.device, model: Classifier) -> torch.dtype | Non
     return torch.bfloat16 if torch.cuda.get_device_capability(device) >= BFLOAT16 else None
 
 
-def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
-    """Allow the attention kernels that a GPU may use."""
-    return nullcontext() if device.type == "cpu" else sdpa_kernel(KERNELS)
-
-
 @dataclass(frozen=True, eq=False)
 class Adam:
     """Adam (Kingma and Ba, 2015) with torch's fused kernel.
@@ -426,7 +421,8 @@ class Program:
         if copies:
             with torch.no_grad():
                 torch._foreach_copy_(copies, masters)
-        with attention_kernels(self.data.device):
+        is_cpu = self.data.device.type == "cpu"
+        with nullcontext() if is_cpu else sdpa_kernel(KERNELS):
             drop = self.drop and self.drop.begin(self.done)
             loss = loss_of(self, self.index, drop).mean(dim=1)
             # members share no parameter, so each gets its separate gradient

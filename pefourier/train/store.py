@@ -450,17 +450,6 @@ class Group:
     store: Any  # torch.distributed.Store
     watch: Callable[[], object] = lambda: None  # raises an error if a worker has died
 
-    def plan(self) -> dict[str, Any]:
-        """Return the plan of rank 0."""
-        try:
-            self.store.wait(["plan"], timedelta(seconds=TIMEOUT))
-        except RuntimeError as error:  # includes DistError
-            raise PefourierError(
-                f"rank {self.rank}: no plan from rank 0 in {TIMEOUT:g} s; check its messages"
-            ) from error
-        plan: dict[str, Any] = json.loads(self.store.get("plan"))
-        return plan
-
     def send(self, number: int, rows: Sequence[Any], traces: Sequence[bytes]) -> None:
         """Send the rows and traces of a finished stack to rank 0."""
         texts = [b64encode(trace).decode() for trace in traces]

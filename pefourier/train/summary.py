@@ -290,7 +290,10 @@ def facts_of_runs(rows: Rows) -> dict[str, Any]:
     row, groups = rows[0], rows_by("encoding", rows)
     steps = {e: [r for r in of if "step" in r and e not in BESIDE] for e, of in groups.items()}
     first = {e: sum(r["step"] == 0 for r in of) for e, of in steps.items()}
-    last = {e: sum(map(keeps_last, of)) for e, of in steps.items()}
+    last = {  # with the weights of the last possible step: may have been cut short
+        e: sum(bool(r.get("budget") and r["step"] >= r["budget"]["steps"]) for r in of)
+        for e, of in steps.items()
+    }
     return {
         **{key: row.get(key, 0) for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
@@ -299,12 +302,6 @@ def facts_of_runs(rows: Rows) -> dict[str, Any]:
         "last_kept": {e: count for e, count in last.items() if count},
         "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
     }
-
-
-def keeps_last(row: Mapping[str, Any]) -> bool:
-    """Whether a run keeps the weights of its last possible step and may have been cut short."""
-    budget = row.get("budget")
-    return bool(budget and row["step"] >= budget["steps"])
 
 
 def count_choices(rows: Rows) -> list[dict[str, Any]]:

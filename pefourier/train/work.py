@@ -149,7 +149,7 @@ def agree_on_work(
     A stack is unfinished if a run has no row, or no model in the folder of --save-models.
     """
     if group is not None and experiment.rank:
-        plan = group.plan()
+        plan = json.loads(group.store.get("plan"))  # waits for rank 0
         check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
         size, done, missing = plan["config"]["stack"], plan["done"], plan["missing"]
         return set(map(tuple, done)), plan_stacks(experiment, size), missing
