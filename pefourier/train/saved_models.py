@@ -10,12 +10,21 @@ sizes, classes and threshold. Other commands read it as a SPEC and describe the 
 A classifier trained with --positions time has a `rate`, in tokens per unit of time, and needs the
 times of the windows that it classifies. Its `codes` are the vectors of even times. If slopes and
 shifts were trained, they are `lines`.
+
+Other lengths
+-------------
+A built-in task is drawn again at each length. Inputs are scaled and the threshold is chosen as at
+the training length, without further training; times are in the same unit. If an encoding cannot
+supply vectors for longer windows, the result states why: trained vectors must all have been
+trained, and added vectors must distinguish positions. If fixed vectors of the first positions
+depend on the length, they may change.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +34,22 @@ from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.examples import check_lengths, check_times
 from pefourier.train.data.split import Task
-from pefourier.train.ensembles import token_rate
+from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.fit import Outcome
-from pefourier.train.injection import ACTS, WITH_TIMES, Injection, count_places, load_injection
-from pefourier.train.metrics import decide
+from pefourier.train.injection import (
+    ACTS,
+    WITH_TIMES,
+    Injection,
+    count_places,
+    load_injection,
+    scale_to_rms,
+)
+from pefourier.train.metrics import decide, score
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.run_artifacts import file_of_model, threshold_of
-from pefourier.train.store import parse_json
+from pefourier.train.store import MEASURES, parse_json
 from pefourier.writing.files import label, write_whole
+from pefourier.writing.text import agreeing
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"
@@ -215,3 +232,76 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> TrainedClassifier:
     channels = tuple(map(str, settings.get("channels", ())))
     is_cut = bool(settings.get("is_cut", True))
     return TrainedClassifier(settings["encoding"], *numbers, *limits, channels, is_cut)
+
+
+# Other lengths
+
+
+def score_lengths(
+    stack: Ensemble, outcome: Outcome, tasks: Sequence[Task], load: Callable[..., Injection]
+) -> list[dict[str, Any]]:
+    """Score a trained run at the lengths of tasks, or state why it has no scores.
+
+    `load` returns the injection for a classifier, SPEC, seed and task.
+    """
+    fold, rows = stack.task.folds[outcome.member.fold], []
+    for task in tasks:
+        scores: Mapping[str, Any] = dict.fromkeys(MEASURES)
+        try:
+            if stack.model is None:
+                raise PefourierError("it needs windows of the length used in training")
+            longer, reason = replace(stack.model, length=task.length), ""
+            injection = injection_at(stack, outcome, longer, task, load)
+        except PefourierError as error:
+            reason = str(error)
+        else:
+            x = (task.windows_at(np.arange(len(task.starts))) - fold.mean) / fold.scale
+            logits = apply_classifier(longer, outcome.parameters, injection, x)
+            predicted = decide(logits, threshold_of(stack.task, outcome))
+            scores = score(predicted, logits, task.labels, macro=stack.task.positive is None)
+        rows.append({"length": task.length, **scores, "reason": reason})
+    return rows
+
+
+def injection_at(
+    stack: Ensemble,
+    outcome: Outcome,
+    model: Classifier,
+    task: Task,
+    load: Callable[..., Injection],
+) -> Injection | None:
+    """Return the injection of a run for a task of another length; reject a run that has none."""
+    if isinstance(model, OrderFree):
+        return None
+    run, trained = stack.runs[outcome.member.number], replace(model, length=stack.task.length)
+    rate = None if task.times is None else token_rate(trained, stack.task)
+    longer = load(model, run.arm.spec, run.seed, task, rate)
+    if run.arm.rms is not None:
+        unscaled = load(trained, run.arm.spec, run.seed, stack.task)
+        longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
+    return lengthen(outcome, longer, model.tokens)
+
+
+def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
+    """Return the injection of a longer window, with trained vectors as trained."""
+    injection = outcome.member.injection
+    if longer.act == "add" and 1 < len(longer.vectors) < tokens:
+        raise PefourierError(
+            f"it has {len(longer.vectors)} distinct vectors for {tokens} tokens, so some share one"
+        )
+    if not injection.learn:
+        return longer
+    if injection.frequencies is not None and outcome.frequencies is not None:
+        begun = injection if injection.act == "rotate" else longer
+        return longer.rotated(outcome.frequencies - begun.frequencies)
+    place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
+    trained = {injection.vectors[u].tobytes(): outcome.vectors[row] for u, row in place.items()}
+    lacking = sum(vector.tobytes() not in trained for vector in longer.vectors)
+    if lacking:
+        raise PefourierError(
+            f"{lacking} of its {len(longer.vectors)} vectors for {tokens} tokens "
+            f"{agreeing(lacking, 'was', 'were')} never trained"
+        )
+    return replace(
+        longer, vectors=np.stack([trained[vector.tobytes()] for vector in longer.vectors])
+    )

@@ -298,10 +298,10 @@ class Work:
         task, folder, traces = stack.task, self.options.save_models, list[bytes]()
         rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
         if longer := self.longer.get(task.name):
-            from pefourier.train import lengths
+            from pefourier.train.saved_models import score_lengths
 
             for row, outcome in zip(rows, outcomes, strict=True):
-                row["tested"] = lengths.score_lengths(stack, outcome, longer, self.load)
+                row["tested"] = score_lengths(stack, outcome, longer, self.load)
         if self.store.path is not None or self.group is not None:
             traces = [run_artifacts.trace_of(task, outcome) for outcome in outcomes]
         self.put_away(rows, traces)  # before models, for which the disk may be too small

@@ -11,7 +11,8 @@ from training import injection, lines
 from pefourier.errors import PefourierError
 from pefourier.pages.training import read_train_folder
 from pefourier.report.training_figures import score_by_length
-from pefourier.train import fit, lengths, model, program, report
+from pefourier.train import fit, model, program, report
+from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for
 from pefourier.train.injection import scale_to_rms
