@@ -208,7 +208,8 @@ class Restarted(Change):
             is_fall = shift[at] - shift[at - 1] == first - expected[at]
             start = first if is_fall else int(observed[at])
             if start in (0, first) and observed[at] != observed[at - 1]:
-                yield cls(at, start)
+                for place in {at, max(1, at + int(shift[at - 1]))}:  # also before another cause
+                    yield cls(place, start)
 
     def apply(self, expected: Numbers) -> Numbers:
         again = expected[: len(expected) - self.at] - expected[0] + self.start
