@@ -426,14 +426,6 @@ class Recounted:
         return self.numbers
 
 
-@dataclass(frozen=True)
-class OtherShard(Recounted):
-    """The numbers of another rank, or of another way to share tokens."""
-
-    rank: int
-    shard: str
-
-
 @dataclass(frozen=True, eq=False)
 class Given:
     """Causes that facts beside the numbers suggest, as a kind."""

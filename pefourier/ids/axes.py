@@ -217,12 +217,9 @@ def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounte
             replace(p, times=times_of(len(p.times), interval)) if isinstance(p, Block) else p
             for p in layout
         ]
-        is_shared = interval < 1
-        code = "times-shared" if is_shared else "times-scaled"
-        reported = "ids-times-shared" if is_shared else "ids-gap"
-        words = f"frames of a video {'that share times' if is_shared else 'apart'} ({interval:.3g})"
+        words = f"frames of a video {interval:.3g} apart, so that some share a time"
         undo = "check second_per_grid_ts, tokens_per_second, and the rounding of their product"
-        yield Recounted(code, reported, words, undo, ids_of(timed, rule))
+        yield Recounted("times-shared", "ids-times-shared", words, undo, ids_of(timed, rule))
 
 
 def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
@@ -234,7 +231,7 @@ def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
             steps = np.arange(1, len(frames))
             found.append(float(((frames[1:] - frames[0]) / steps).max()))
         token += part if isinstance(part, int) else part.tokens
-    return dict.fromkeys(interval for interval in found if interval >= 0)
+    return dict.fromkeys(interval for interval in found if 0 <= interval < 1)
 
 
 def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, list[str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,24 +23,9 @@ from pefourier.encodings.sources.json_object import parse_digits
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.ids.visibility import documents_in
-from pefourier.writing.files import label, os_errors, suffix_of
+from pefourier.writing.files import label, os_errors, read_toml, suffix_of
 
-NAMES = {  # an array, and the names under which it is dumped
-    "position_ids": ("position_ids", "positions", "pos_ids", "input_pos", "ids"),
-    "attention_mask": ("attention_mask", "padding_mask", "attn_mask", "mask"),
-    "cache_position": ("cache_position",),
-    "cu_seqlens": ("cu_seqlens", "cu_seq_lens_q", "cu_seqlens_q", "cu_seq_lens", "query_start_loc"),
-    "seq_idx": ("seq_idx",),
-    "segment_ids": ("segment_ids", "document_ids"),
-    "input_ids": ("input_ids", "tokens"),
-    "mm_token_type_ids": ("mm_token_type_ids",),
-    "token_type_ids": ("token_type_ids",),
-    "image_grid_thw": ("image_grid_thw",),
-    "video_grid_thw": ("video_grid_thw",),
-    "second_per_grid_ts": ("second_per_grid_ts",),
-    "depth": ("depth", "depths"),
-    "parents": ("parents", "parent"),
-}
+NAMES = read_toml(Path(__file__).with_name("names.toml"))  # an array, and how it is called
 COSINES, SINES = ("cos", "cosines"), ("sin", "sines")
 USED = {*COSINES, *SINES, *(name for names in NAMES.values() for name in names)}
 TOKENWISE = {"seq_idx", "segment_ids", "depth", "parents", "mm_token_type_ids"}
@@ -116,17 +102,11 @@ def read_json_lists(path: str) -> dict[str, np.ndarray]:
         raise PefourierError(
             f"{label(path)} is a model's config; pass the ids first, then the config"
         )
-    arrays = {name: as_array(value) for name, value in lists.items()}
-    return {name: array for name, array in arrays.items() if array is not None}
-
-
-def as_array(value: Any) -> np.ndarray | None:
-    """Convert nested lists to an array; None if they are not numeric or not rectangular."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        return None
-    return array if array.dtype.kind in "biuf" and array.ndim else None
+    arrays = {}
+    for name, value in lists.items():
+        with suppress(ValueError):  # not rectangular
+            arrays[name] = np.asarray(value)
+    return {name: x for name, x in arrays.items() if x.dtype.kind in "biuf" and x.ndim}
 
 
 def arrays_by_role(
@@ -206,16 +186,12 @@ def batch_of(
     mask, visible = roles.get("attention_mask"), None
     if mask is not None and is_matrix(mask, shape):
         visible, mask = as_visible(mask, shape), None
-        if visible.shape[1] < visible.shape[2]:  # of a chunk: a token is a key that is seen
-            mask = np.asarray(by_row(visible, shape[0]).any(axis=1))
-            visible = None
     past, hidden, mask = cached_tokens(roles, mask, shape, cached)
     given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
     segments, knows_documents = segments_of(roles, given, mask, shape)
     depth = depth_of(given)
-    if visible is not None and segments is None:
-        segments, knows_documents, seen = documents_in(by_row(visible, shape[0]), shape)
-        depth = seen if depth is None else depth
+    if visible is not None and segments is None and depth is None:
+        segments, knows_documents = documents_in(by_row(visible, shape[0]), shape)
     if segments is not None and not segments.any():
         raise PefourierError("all tokens are padding; check the mask")
     if stated is not None:
@@ -300,8 +276,7 @@ def fitted(array: np.ndarray, shape: tuple[int, ...], subject: str) -> np.ndarra
 def is_matrix(mask: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Whether a mask has one number for each query and key."""
     is_square = mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2]
-    is_chunk = mask.ndim > 2 and mask.shape[-2] == shape[1] <= mask.shape[-1]
-    return (is_square and (mask.ndim > 2 or mask.shape != shape)) or is_chunk
+    return is_square and (mask.ndim > 2 or mask.shape != shape)
 
 
 def as_visible(mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:

@@ -19,7 +19,6 @@ from pefourier.causes.rows import (
     Given,
     NotRestarted,
     Numbers,
-    OtherShard,
     PaddingCounted,
     Recounted,
     Shifted,
@@ -303,7 +302,7 @@ def judge_shard(document: Document, index: Numbers) -> Span:
             words = f"positions of rank {rank} of {rules.ranks} (--shard {shard})"
             facts = ("wrong-shard", "ids-wrong-shard", words, "check how tokens are shared")
             if 0 <= rank < rules.ranks and (ids == numbers).all():
-                known.append(OtherShard(*facts, numbers, rank, shard))
+                known.append(Recounted(*facts, numbers))
     tries = [(explain_rows(part, ids, [Given(known)]), part) for part in chosen.values()]
     found, expected = min(tries, key=rank_of)
     is_local = any(cause.code == "local-ids" for cause in found.causes)
@@ -324,8 +323,7 @@ def runs_in_words(ids: Numbers, most: int = 4) -> str:
     '0-2, 0-1, 7'
     """
     cuts = np.flatnonzero(np.diff(ids) != 1) + 1
-    starts, ends = np.r_[0, cuts][:most], (np.r_[cuts, len(ids)] - 1)[:most]
-    runs = zip(ids[starts].tolist(), ids[ends].tolist(), strict=True)
-    texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in runs]
+    runs = np.split(ids, cuts[:most])[:most]
+    texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
     left_out = len(cuts) + 1 - len(texts)
     return ", ".join(texts) + (f", … ({left_out} more)" if left_out > 0 else "")

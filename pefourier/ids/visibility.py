@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pefourier.errors import PefourierError
+
 
 @dataclass(frozen=True)
 class Visibility:
@@ -56,39 +58,19 @@ def segments_by_matrix(segments: np.ndarray | None, count: int) -> np.ndarray | 
     return np.repeat(segments, per_row, axis=0)[:count] if count > 1 else segments[:1]
 
 
-def documents_in(
-    visible: np.ndarray, shape: tuple[int, ...]
-) -> tuple[np.ndarray | None, bool, np.ndarray | None]:
-    """Return segment numbers (rows, n), whether masks show documents, and depths in a tree.
-
-    Each is None if the masks show one document without padding, or no tree.
+def documents_in(visible: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray | None, bool]:
+    """Return segment numbers (rows, n) that masks show, or None, and whether they show documents.
 
     >>> documents_in(np.kron(np.eye(2), np.tri(2))[None] > 0, (1, 4))
-    (array([[1, 1, 2, 2]]), True, None)
+    (array([[1, 1, 2, 2]]), True)
     """
     numbers = np.broadcast_to([segments_in(seen) for seen in visible], shape)
-    if (numbers < 0).any():
-        depth = np.broadcast_to([depth_in(seen) for seen in visible], shape)
-        return np.abs(numbers), True, None if (depth < 0).any() else depth
     is_plain = bool((numbers == 1).all())  # as without a mask
-    return None if is_plain else numbers, bool(numbers.max() > 1), None
-
-
-def depth_in(seen: np.ndarray) -> np.ndarray:
-    """Return how many other tokens each token sees, if these are its parent and what that sees.
-
-    Otherwise -1: the mask (n, n) is not that of a tree.
-    """
-    before = seen & np.tri(len(seen), k=-1, dtype=bool)
-    parent = len(seen) - 1 - before[:, ::-1].argmax(axis=1)
-    inherited = seen[parent] & before.any(axis=1)[:, None]
-    depth: np.ndarray = before.sum(axis=1)
-    is_tree = np.array_equal(inherited, before) and not np.triu(seen, 1).any()
-    return depth if is_tree else np.full_like(depth, -1)
+    return None if is_plain else numbers, bool(numbers.max() > 1)
 
 
 def segments_in(seen: np.ndarray) -> np.ndarray:
-    """Return the segment number of each token of a mask (n, n); 0: padding, -1: not in blocks.
+    """Return the segment number of each token of a mask (n, n); 0: padding.
 
     A token sees itself, and another token or is seen by it. Documents are blocks of tokens of
     which none sees another block. A query of padding may see everything.
@@ -103,5 +85,7 @@ def segments_in(seen: np.ndarray) -> np.ndarray:
     numbers[at] = 1 + np.cumsum(np.r_[False, ~joined])[: len(at)]
     real = numbers > 0
     if (seen & np.not_equal.outer(numbers, numbers))[np.ix_(real, real)].any():
-        numbers[at] = -1
+        raise PefourierError(
+            "the mask is not of documents or one sequence; pass segments, or depths for a tree"
+        )
     return numbers

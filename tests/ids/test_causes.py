@@ -100,7 +100,7 @@ def in_context(code, rng):
     given = {"rank": (rank, ranks), "shard": shard}
     if code == "local-ids":
         return ids, given, {}
-    return shard_of(shard, rank - 1, ranks, n), given, {"rank": rank - 1, "shard": shard}
+    return shard_of(shard, rank - 1, ranks, n), given, {}
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -228,7 +228,7 @@ def test_right_ids_are_as_expected(count, config):
             (past + np.arange(n), {"past": past}),
             (2 + np.arange(n), {"config": roberta}),
             (depth, {"parents": parents}),
-            ([depth], {"attention_mask": tree[None, None]}),
+            ([depth], {"attention_mask": tree[None, None], "depth": depth}),
             *((ids, {"rank": (rank, 4)}) for ids in shards),
             (np.hstack([np.cos(turned), np.sin(turned)]), {"config": qwen}),
             ({**waves, "attention_mask": np.ones((2, n))}, {"config": llama}),
