@@ -98,7 +98,7 @@ def blocks_of(
         yield Block(times_of(count, 1.0 if rate is None else rate * second), *sides)
 
 
-def layout_of(kinds: np.ndarray, blocks: dict[int, Iterator[Block]]) -> Layout:
+def layout_of(kinds: Any, blocks: dict[int, Iterator[Block]]) -> Layout:
     """Return the layout of the tokens of one document (0: text, 1: image, 2: video)."""
     parts: list[int | Block] = []
     token = 0

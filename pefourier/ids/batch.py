@@ -52,16 +52,6 @@ class Batch:
     seconds: np.ndarray | None = None  # (videos,), between two frames of a grid
     ignored: tuple[str, ...] = ()  # names of arrays that were not used
 
-    @property
-    def rows(self) -> int:
-        """Rows of the batch."""
-        return int(self.ids.shape[1])
-
-    @property
-    def tokens(self) -> int:
-        """Tokens per row."""
-        return int(self.ids.shape[2])
-
 
 def read_arrays(path: str) -> dict[str, np.ndarray]:
     """Read the arrays of a file by name; "" is the name of a single unnamed array.

@@ -104,23 +104,18 @@ class Document:
             int(cached[self.row]) if cached is not None and not self.place else 0
         )
 
-    @property
-    def pads(self) -> Numbers:
-        """Padding before each token, in the cache too."""
-        hidden = self.batch.hidden
-        pads: Numbers = self.tokens - np.arange(len(self.tokens))
-        return pads + (0 if hidden is None else int(hidden[self.row]))
-
     def shifts(self) -> list[Any]:
         """Return the shifts that the input suggests, by name."""
-        rules = self.rules
+        rules, hidden = self.rules, self.batch.hidden
         known: list[Any] = []
+        pads = self.tokens - np.arange(len(self.tokens))  # padding before each token
+        pads += 0 if hidden is None else hidden[self.row]
         if self.place:
             continued = [] if self.previous is None else [self.previous + 1 - self.start]
             shifts = dict.fromkeys([*continued, int(self.tokens[0])])
             known += [NotRestarted(by) for by in shifts if by]
-        elif self.batch.segments is not None and self.pads.any():
-            known.append(PaddingCounted(int(self.pads.max()), self.pads))
+        elif self.batch.segments is not None and pads.any():
+            known.append(PaddingCounted(int(pads.max()), pads))
         offsets = (-rules.start, rules.added)
         return known + [TableOffset(by) for by in offsets if by]
 
@@ -128,7 +123,7 @@ class Document:
 def documents_of(batch: Batch, row: int) -> list[Numbers]:
     """Return the tokens of each document in a row, without padding (also inside a document)."""
     if batch.segments is None:
-        return [np.arange(batch.tokens)]
+        return [np.arange(batch.ids.shape[2])]
     tokens = np.flatnonzero(batch.segments[row])
     cuts = np.flatnonzero(np.diff(batch.segments[row, tokens])) + 1
     return [part for part in np.split(tokens, cuts) if len(part)]

@@ -70,43 +70,38 @@ class Positions(Result):
             "Pass --mask (padding), --segments (documents) or --rank R/N.",
         ),
         "padding counted": Verdict(
-            "In {r.bad_count} of {r.documents} documents the ids count padding tokens.{r.harmless}",
+            "{r.where} the ids count padding tokens.{r.harmless}",
             "Count real tokens only; each document then begins at id {r.worst.expected_first}.",
         ),
         "not restarted": Verdict(
-            "In {r.bad_count} of {r.documents} documents the ids continue from the previous "
-            "document.{r.harmless}",
+            "{r.where} the ids continue from the previous document.{r.harmless}",
             "Restart ids at the beginning of each document.",
         ),
         "restarted": Verdict(
-            "In {r.bad_count} of {r.documents} documents the ids restart before the end.",
+            "{r.where} the ids restart before the end.",
         ),
         "repeated": Verdict(
-            "In {r.bad_count} of {r.documents} documents a token has the id of an earlier token.",
+            "{r.where} a token has the id of an earlier token.",
             "Continue at the number of tokens seen so far.",
         ),
-        "gap": Verdict("In {r.bad_count} of {r.documents} documents the ids skip positions."),
+        "gap": Verdict("{r.where} the ids skip positions."),
         "backwards": Verdict(
-            "In {r.bad_count} of {r.documents} documents ids decrease, or stand in another order "
-            "than expected.",
+            "{r.where} ids decrease, or stand in another order than expected.",
         ),
         "negative": Verdict(
-            "In {r.bad_count} of {r.documents} documents ids are negative.{r.harmless}",
+            "{r.where} ids are negative.{r.harmless}",
         ),
         "offset": Verdict(
-            "In {r.bad_count} of {r.documents} documents all ids are shifted by a constant."
-            "{r.harmless}",
+            "{r.where} all ids are shifted by a constant.{r.harmless}",
         ),
         "unexplained": Verdict(
-            "In {r.bad_count} of {r.documents} documents the ids are not as expected, and no cause "
-            "that was tried gives them.",
+            "{r.where} the ids are not as expected, and no cause that was tried gives them.",
         ),
         "beyond": Verdict(
-            "In {r.bad_count} of {r.documents} documents ids are not below the limit.",
+            "{r.where} ids are not below the limit.",
         ),
         "table offset": Verdict(
-            "In {r.bad_count} of {r.documents} documents the offset of the model's table is "
-            "missing or counted twice.",
+            "{r.where} the offset of the model's table is missing or counted twice.",
         ),
         "local ids": Verdict(
             "The ids count the tokens of this rank, not those of the whole sequence.",
@@ -118,12 +113,11 @@ class Positions(Result):
             "Compute ids with the model's get_rope_index.",
         ),
         "block start": Verdict(
-            "In {r.bad_count} of {r.documents} documents an image, a video, or the text after it "
-            "begins at the wrong id.",
+            "{r.where} an image, a video, or the text after it begins at the wrong id.",
             "Compute ids with the model's get_rope_index, and continue at their maximum + 1.",
         ),
         "times shared": Verdict(
-            "In {r.bad_count} of {r.documents} documents frames of a video share one time.",
+            "{r.where} frames of a video share one time.",
         ),
         "index for depth": Verdict(
             "The ids are the index in the list of draft tokens, not the depth in the tree.",
@@ -131,16 +125,15 @@ class Positions(Result):
         "wrong mask": Verdict("The mask is not as expected ({r.mask_in_words})."),
         "mask read": Verdict("The mask is {r.mask_in_words}."),
         "several": Verdict(
-            "{r.bad_count} of {r.documents} documents have unexpected ids, of several kinds: "
-            "{r.kinds}.{r.harmless}",
+            "{r.where} the ids are not as expected, of several kinds: {r.kinds}.{r.harmless}",
         ),
     }
     shown: ClassVar[dict[str, str]] = {
-        "rows": "row_count",
-        "tokens per row": "tokens",
-        "axes": "axes",
-        "documents": "documents",
-        "documents not as expected": "bad_count",
+        "rows": "counts.rows",
+        "tokens per row": "counts.tokens",
+        "axes": "counts.axes",
+        "documents": "counts.documents",
+        "documents not as expected": "counts.bad",
         "attention scores change": "change_in_words",
         "largest change": "consequence.largest_change",
         "mask": "mask_in_words",
@@ -202,29 +195,18 @@ class Positions(Result):
         return sorted(self.rows, key=lambda span: span.verdict == EXPECTED)[:SHOWN]
 
     @property
-    def row_count(self) -> int | None:
-        """Number of rows of the batch; None for a mask alone."""
-        return int(self.ids.shape[1]) or None
+    def counts(self) -> dict[str, int | None]:
+        """Sizes of the batch, and documents that are not as expected; None: of a mask alone."""
+        axes, rows, tokens = self.ids.shape
+        several = axes if axes > 1 else None
+        counts = {"rows": rows or None, "tokens": tokens, "axes": several}
+        bad = len(self.bad) if self.rows else None
+        return counts | {"documents": len(self.rows) or None, "bad": bad}
 
     @property
-    def tokens(self) -> int:
-        """Number of tokens per row."""
-        return int(self.ids.shape[2])
-
-    @property
-    def axes(self) -> int | None:
-        """Number of axes of the ids, if there are several."""
-        return int(self.ids.shape[0]) if len(self.ids) > 1 else None
-
-    @property
-    def documents(self) -> int | None:
-        """Number of documents in all rows."""
-        return len(self.rows) or None
-
-    @property
-    def bad_count(self) -> int | None:
-        """Documents that are not as expected."""
-        return len(self.bad) if self.rows else None
+    def where(self) -> str:
+        """How many documents are not as expected."""
+        return f"In {len(self.bad)} of {len(self.rows)} documents"
 
     @property
     def kinds(self) -> str:
@@ -382,7 +364,7 @@ def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span
     has_grids = batch.images is not None or batch.videos is not None
     spans: list[Span] = []
     followed: set[str] = set()
-    for row in range(batch.rows):
+    for row in range(batch.ids.shape[1]):
         previous = None
         for place, tokens in enumerate(documents_of(batch, row)):
             ids = axes[:, row, tokens]
@@ -393,10 +375,8 @@ def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span
             if len(axes) == 1 or is_text:
                 span = judge_line(replace(document, ids=ids[0]))
             else:
-                layout = None
-                if kinds is not None and (has_grids or not kinds.any()):
-                    layout = layout_of(kinds, blocks)
-                span, right = judge_axes(document, layout)
+                is_known = kinds is not None and (has_grids or not kinds.any())
+                span, right = judge_axes(document, layout_of(kinds, blocks) if is_known else None)
             if len(batch.ids) == 4 and span.verdict == EXPECTED:
                 span = judge_line(replace(document, ids=text[row, tokens]))
             spans.append(span)

@@ -25,7 +25,7 @@ def draw_positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
     figure, panels = plot.make_panels(len(numbers) or 1, 1, (plot.WIDTH, 2.2), look)
     for number, (axes,) in zip(numbers, panels, strict=False):
         for span in (span for span in result.rows if span.row == number):
-            x = np.arange(span.start, min(span.start + span.tokens, result.tokens))
+            x = np.arange(span.start, min(span.start + span.tokens, result.ids.shape[2]))
             is_right = span.verdict == EXPECTED
             for axis in result.ids[-3:] if len(result.ids) > 1 else result.ids:
                 colour = "0.6" if is_right else plot.COLOURS[1]
