@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Literal
 
+from pefourier.causes.misreadings import other_layers
 from pefourier.causes.rope import Rope, spelled
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
@@ -63,10 +64,11 @@ def settings_for(source: Encoding, enc: Encoding, engine: Engine | None) -> Sett
     config: Mapping[str, Any] = {}
     if source.file and not is_gguf:
         config = source.file.section.values
-    if engine == "llama.cpp":
-        if source.params["scaling"] not in IN_FILE and (options := options_of_llama_cpp(rope)):
-            return Settings(engine, None, None, " ".join([f"-c {length}", *options]))
+    is_whole = not (config and source.file.model.part) and source.params["scaling"] not in IN_FILE
+    if engine == "llama.cpp" and is_whole and (options := options_of_llama_cpp(rope)):
+        return Settings(engine, None, None, " ".join([f"-c {length}", *options]))
     old = engine != "vllm" and is_old(config)
+    old = old and not (config and source.file.model.part and BASES[-1] in config)
     keys = {"max_position_embeddings": length, **keys_of(source, rope, old=old)}
     inner = source.file.model.config.key if config else ""
     keys = {inner: keys} if inner else keys
@@ -106,15 +108,24 @@ def keys_of(source: Encoding, rope: Rope, *, old: bool) -> dict[str, Any]:
     config = source.file.model.config.values if source.file else {}
     key = next((key for key in BASES if key in config), BASES[0])
     base = int(rope.rho) if rope.rho == int(rope.rho) else rope.rho
-    section = scaling_section(rope)
-    if old:
-        return {key: base, "rope_scaling": section if rope.scaling != "none" else None}
-    present = config.get("rope_parameters") or {}
-    part = source.file.model.part if source.file else ""
+    present = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    part = source.file.model.part if config else ""
     own = present.get(part, present)
-    section |= {"rope_theta": base} | {key: own[key] for key in KEPT if key in own}
+    kept = {key: own[key] for key in KEPT if key in own}
+    section = scaling_section(rope) | kept
+    if old:
+        return {key: base, "rope_scaling": section if kept or rope.scaling != "none" else None}
+    section |= {"rope_theta": base}
     emptied = {"rope_scaling": None} if config.get("rope_scaling") else {}
-    return {"rope_parameters": {**present, part: section} if part in present else section} | emptied
+    if not part:
+        return {"rope_parameters": section} | emptied
+    others = {
+        name: scaling_section(other) | {"rope_theta": other.rho}
+        for name, enc in other_layers(source)
+        if (other := Rope.of(enc))
+    }
+    kept = present if part in present else others
+    return {"rope_parameters": {**kept, part: section}} | emptied
 
 
 def scaling_section(rope: Rope) -> dict[str, Any]:

@@ -146,10 +146,29 @@ def test_settings_of_engines(engine, way, words, written):
     assert result.to_dict()["settings"].keys() >= {"engine", "version", "json", "flags"}
 
 
-def test_a_scaling_in_a_config_for_layers_stays_with_its_layers(written):
-    """The settings of one type of layer leave those of the others; text settings are nested."""
-    result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
-    assert result.settings.json["rope_scaling"]["rope_type"] == result.chosen.way
+def merged(config, changes):
+    """Return a config with changed keys, in an inner config too."""
+    inner = {k: merged(config[k], v) for k, v in changes.items() if k.endswith("_config")}
+    return {**config, **changes, **inner}
+
+
+IN_PARTS = ["google/gemma-3-4b-it", "Qwen/Qwen2-VL-7B-Instruct", "EleutherAI/pythia-1.4b"]
+IN_PARTS += ["answerdotai/ModernBERT-base", "microsoft/Phi-4-mini-instruct"]
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_the_json_read_back_is_the_promised_rotation(name, written):
+    """The settings change the rotation that is extended; other layers and sections stay."""
+    config, path = PUBLISHED[name], written(PUBLISHED[name])
+    flags = extend(path, 2**18, engine="llama.cpp").settings.flags
+    result = extend(path, 2**18)
+    assert not (flags and result.name)
+    _, before = describe_context(path, 2**18)
+    _, after = describe_context(written(merged(config, result.settings.json)), 2**18)
+    for old, new in zip(before.rotations, after.rotations, strict=True):
+        omega = result.chosen.frequencies if result.name in ("", old.name) else old.frequencies
+        np.testing.assert_allclose(new.frequencies, omega[omega != 0], rtol=1e-9)
+        assert old.axes == new.axes
 
 
 def test_each_way_is_a_spec_that_gives_it_back(written):
