@@ -34,7 +34,6 @@ from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
 from pefourier.weights import quantise, summary
-from pefourier.weights.adapters import is_adapter
 from pefourier.weights.model import (
     LayerEnergies,
     ModelWeights,
@@ -52,6 +51,7 @@ from pefourier.weights.pair_energy import (
     shares_of,
     shares_of_means,
 )
+from pefourier.weights.tensors import is_adapter
 from pefourier.writing.text import Verdict, number, percent, ranges
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from pefourier.encodings.model_positions import (
 from pefourier.encodings.sources.gguf_file import GgufFile, open_gguf
 from pefourier.encodings.sources.huggingface import ModelFile, open_config
 from pefourier.errors import PefourierError, shown
-from pefourier.weights.adapters import base_of, is_adapter, merged_tensors
 from pefourier.weights.heads import (
     Attention,
     HeadSizes,
@@ -28,7 +27,7 @@ from pefourier.weights.heads import (
     find_heads,
     known_names,
 )
-from pefourier.weights.tensors import Tensor, list_tensors
+from pefourier.weights.tensors import Tensor, base_of, is_adapter, list_tensors, merged_tensors
 from pefourier.writing.files import inside, is_folder, split_spec, suffix_of
 
 AT_ONCE = 2**18  # numbers of a tensor in memory at a time; threads rarely wait

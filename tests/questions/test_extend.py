@@ -12,8 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
-from pefourier.questions.engine_settings import settings_for
-from pefourier.questions.extend import extend, whole_layers
+from pefourier.questions.extend import extend, settings_for, whole_layers
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct, with its YaRN"
 

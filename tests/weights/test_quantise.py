@@ -10,11 +10,11 @@ from tiny_models import CONFIG, random_tensors, write_model
 from pefourier.weights.pair_energy import LayerShares, pair_rows
 from pefourier.weights.quantise import (
     Rotation,
+    group_errors,
     keys_of,
     quantisation_errors,
     spared_pairs,
 )
-from pefourier.weights.rounding import group_errors
 
 pytestmark = pytest.mark.usefixtures("folder")
 LENGTH, D = 512, 64
