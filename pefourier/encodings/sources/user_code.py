@@ -4,48 +4,624 @@ Only this reader runs user code. A function is called with (length, d). An ``nn.
 evaluation mode on zeros (batch, length, d); a class is built with the sizes that it names. Code
 with parameters (q, k), or x and positions, is a rotation. Other code is refused with a wrapper to
 paste.
+
+Conventions
+-----------
+R(p) is a matrix (d, d): column j is the image of unit vector j at position p. Queries and keys have
+separate matrices. Unit vectors at the first positions show the pairs of columns. Elsewhere R(p) is
+built from the images of two vectors, and tested with a random vector: the test detects functions
+that are not linear or that mix the members of a batch. A rotation preserves norms,
+:math:`R^T R = c`. Scores depend only on the lag if :math:`R_q(p)^T R_k(p)` is constant.
+User code is called with (q, k) of shape (batch, heads, n, d), or x (batch, n, d) and positions: as
+tensors if torch is loaded, and as arrays if it is not, or if the code fails for tensors.
 """
 
 import importlib
 import inspect
+import os
+import random
+import re
 import sys
-import warnings
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, chdir, contextmanager, nullcontext, redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import (
     Encoding,
+    Finding,
     Operator,
     from_bias,
     from_table,
     is_bias,
     numbers,
+    row_blocks,
 )
 from pefourier.encodings.findings import finding
-from pefourier.encodings.sources.rotation_code import (
-    FAULTS,
-    ROLE,
-    CodeRequest,
-    CodeTable,
-    Unfit,
-    VectorMap,
-    as_user_error,
-    axis_findings,
-    call_with_sizes,
-    evaluating,
-    needed_names,
-    sandboxed,
-    seeded,
-    unfit,
-    vectors_of_rotation,
-    words_of,
-    wrappers,
-)
 from pefourier.errors import PefourierError, shown
+from pefourier.writing.files import read_toml
+
+NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
+ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
+WORDS = NAMES["words"]
+INDICES = {"inputs": "length", "vectors": WORDS["positions"]}  # a module that looks up rows
+PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
+AXES = {  # conversions of vectors before and after a rotation, for x and for queries and keys
+    False: [("[:, :, None]", "[:, :, 0]"), ("[:, None]", "[:, 0]"), 2 * (".transpose(0, 1)",)],
+    True: [2 * (".transpose(1, 2)",), ("[:, 0]", "[:, None]")],
+}
+SEQUENCE_FIRST = re.compile(
+    r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
+)
+BATCH_FIRST = re.compile(r"\b((?i:batch)\w*|bs\w*|[BN]), *((?i:seq|len|time)\w*|[STLN])\b")
+
+
+@dataclass(frozen=True)
+class CodeRequest:
+    """A request for a table from user code; errors name the code by its SPEC."""
+
+    spec: str
+    length: int
+    d: int
+    on_grid: bool = False  # whether only sequences of this length are valid
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class CodeTable:
+    """Vectors (n, d) from user code, or an intermediate array."""
+
+    vectors: np.ndarray
+    eps: float  # resolution of its type
+    findings: tuple[Finding, ...] = ()
+    operator: Operator | None = None  # of rotation code
+
+
+def is_needed(p: inspect.Parameter) -> bool:
+    """Return whether a call must pass the parameter."""
+    return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function; length and d if it has no signature, as in C."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        return [inspect.Parameter(name, kind) for name in ("length", "d")]
+
+
+def needed_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters that a call must pass."""
+    return [p.name for p in parameters_of(function) if is_needed(p)]
+
+
+def roles_of(names: list[str]) -> set[str]:
+    """Return the roles of some names, "" for names without a role.
+
+    >>> sorted(roles_of(["q", "cos"]))
+    ['', 'queries']
+    """
+    return {ROLE.get(name, "") for name in names}
+
+
+def call_with_sizes(
+    request: CodeRequest, function: Callable[..., Any], seed: int | None = None
+) -> Any:
+    """Call a function with (length, d), or a class with the sizes that it names.
+
+    `seed` is of the random numbers, by default that of the request.
+
+    Vectors may depend on the longest length: a class keeps its default length if it is sufficient.
+    """
+    is_class, values, unnamed = inspect.isclass(function), {}, []
+    sizes = {"length": request.length, "d": request.d, "dropout": 0.0}
+    parameters = parameters_of(function)
+    for p in parameters:
+        role = ROLE.get(p.name)
+        is_enough = is_class and type(p.default) is int and p.default >= request.length
+        if role in sizes and not (role == "length" and is_enough):
+            values[p.name] = sizes[role]
+        elif is_needed(p):
+            unnamed.append(p.name)
+    free = [] if is_class else [k for k in ("length", "d") if k not in roles_of([*values])]
+    misfits = [name for name in unnamed if name in ROLE] or unnamed[len(free) :]
+    if misfits:
+        raise unfit(request, f"needs {', '.join(unnamed)}, expected length and d")
+    values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
+    by_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
+    with sandboxed(request.seed if seed is None else seed):  # restores what a call changes
+        return function(*(values.pop(name) for name in by_order), **values)
+
+
+def axis_findings(code: Any, axis: int) -> list[Finding]:
+    """Return findings about the sequence axis, 0 or 1, of a module's output."""
+    if axis == 0:
+        is_batch = first_axis(code) == "batch"
+        return [finding("batch-axis", "first") if is_batch else finding("sequence-first")]
+    return [finding("batch-axis", "second")] if first_axis(code) == "declared sequence" else []
+
+
+def first_axis(code: Any) -> str:
+    """Return the first axis of a module's input: by a switch, its source code or its tables.
+
+    A table (n, 1, d) is for input (length, batch, d), a table (1, n, d) for (batch, length, d).
+    """
+    switch, source = getattr(code, "batch_first", None), ""
+    with suppress(OSError, TypeError):
+        source = inspect.getsource(type(code))
+    is_batch = bool(BATCH_FIRST.search(source))
+    if isinstance(switch, bool) or is_batch != bool(SEQUENCE_FIRST.search(source)):
+        is_batch = switch if isinstance(switch, bool) else is_batch
+        return "batch" if is_batch else "declared sequence"
+    shapes = [tuple(t.shape) for t in (*code.parameters(), *code.buffers()) if t.ndim == 3]
+    return "batch" if any(first == 1 < n for first, n, _ in shapes) else "sequence"
+
+
+class Unfit(PefourierError):
+    """The error for code that fits no convention."""
+
+
+def unfit(request: CodeRequest, why: str) -> Unfit:
+    """Return the error for code that fits no convention, with the conventions that exist."""
+    kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
+    return Unfit(f"{shown(request.spec)} {why}; write a function of {kinds}")
+
+
+WRAPPER = """\
+{imports}
+def {function}({parameters}):
+    return {body}"""
+
+
+def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield wrappers that may make user code fit: lines of Python, and the names that they need.
+
+    The last name that the lines define is the function. Wrappers are not run here. Code with a
+    parameter of an unknown name has no wrapper. Modules are called in evaluation mode.
+    """
+    module, _, name = request.spec.removeprefix("py:").rpartition(":")
+    name = name if module else name.rpartition(".")[2]
+    root = name.partition(".")[0]
+    function = "wrapper" if root == "codes" else "codes"
+    kind: Any = code if inspect.isclass(code) else type(code)
+    makes = code is kind or kind.__qualname__ == name
+    is_module = hasattr(kind, "forward")
+    functions = [kind] * makes + [kind.forward] if is_module else [code]
+    signatures = [parameters_of(function) for function in functions]
+    if is_module:
+        signatures[-1] = signatures[-1][1:]  # without self
+    calls = [
+        [p.name for p in parameters if is_needed(p) or ROLE.get(p.name) in ("length", "d")]
+        for parameters in signatures
+    ]
+    mode = ".eval()" * hasattr(kind, "eval")
+    known = all(ROLE.get(key) for call in calls for key in call)
+    for parameters, body in bodies(name, mode, calls) if known else ():
+        imports = ["import torch"] * ("torch." in body)
+        imports += [f"from {module} import {root}"] * bool(module)
+        slots = {"imports": "; ".join(imports), "function": function, "parameters": parameters}
+        yield WRAPPER.format(**slots, body=body).strip(), {} if module else {root: code}
+
+
+def bodies(name: str, mode: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
+    """Yield parameters and bodies of wrapper functions: for tables, then for rotations."""
+
+    def written(call: list[str], words: Mapping[str, str]) -> str:
+        return f"({', '.join(f'{key}={words[ROLE[key]]}' for key in call)})"
+
+    *before, names = calls
+    vectors = [key for key in names if ROLE[key] in VECTORS]
+    for words in (WORDS, WORDS | INDICES, WORDS | {"inputs": "d"}):
+        if all(ROLE[key] in words for call in calls for key in call):
+            made = name + "".join(written(call, words) for call in before) + mode
+            call_text = made + written(names, words)
+            for body in (call_text, f"{call_text}.T", f"torch.cat({call_text}, -1)"):
+                yield "length, d", body
+    if vectors and roles_of(names) <= VECTORS | PLACES:
+        sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
+        made = name + "".join(written(call, WORDS | sizes) for call in before) + mode
+        for into, back in AXES[ROLE[vectors[0]] != "vectors"]:
+            values = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
+            image = f"{made}{written(names, values)}"
+            body = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
+            yield ", ".join(names), body
+
+
+@contextmanager
+def sandboxed(seed: int | None = None) -> Iterator[None]:
+    """Run user code with its prints sent to stderr, both from `sys.stdout` and descriptor 1.
+
+    The working directory, stdout and random number generators are restored afterwards. The
+    sandbox does not contain: compiled code that ends the process, exec, processes and threads that
+    keep running, `atexit` handlers, and replaced objects of other modules.
+    """
+    with ExitStack() as stack:
+        for context in (
+            chdir("."),
+            redirect_stdout(sys.stderr),
+            without_exit(),
+            seeded(seed),
+        ):
+            stack.enter_context(context)
+        if sys.__stdout__ is not None:
+            with suppress(OSError):  # the disk is full
+                sys.__stdout__.flush()
+                descriptor = os.dup(1)
+                stack.callback(os.close, descriptor)
+                stack.callback(os.dup2, descriptor, 1)
+                os.dup2(2, 1)
+        yield
+
+
+@contextmanager
+def without_exit() -> Iterator[None]:
+    """Make `os._exit` an error in this process, which would otherwise end without a result."""
+    process, end, modules = os.getpid(), os._exit, [os, sys.modules[os.name]]
+
+    def refuse(status: int) -> None:
+        if os.getpid() != process:  # in a child process
+            end(status)
+        raise SystemExit(f"os._exit({status})")
+
+    for module in modules:
+        vars(module)["_exit"] = refuse
+    try:
+        yield
+    finally:
+        for module in modules:
+            vars(module)["_exit"] = end
+
+
+@contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Seed random numbers for reproducible initial vectors, and restore the generators after."""
+    seed = (seed or 0) % 2**32
+    torch = sys.modules.get("torch")
+    state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 (of user code)
+    with torch.random.fork_rng(devices=[]) if torch else nullcontext():
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        if torch:
+            torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """Run a module in evaluation mode, and restore the mode of each part afterwards."""
+    is_module = hasattr(module, "modules") and not isinstance(module, type)
+    training = {part: part.training for part in (module.modules() if is_module else ())}
+    if is_module:
+        module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = training[part]
+
+
+@contextmanager
+def as_user_error(doing: str) -> Iterator[None]:
+    """Report any exception from user code as a one-line error."""
+    try:
+        yield
+    except (PefourierError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise PefourierError(f"{doing} raised {words_of(error)}; --debug shows where") from error
+
+
+def words_of(error: BaseException) -> str:
+    """Return the type of an exception and its text, if the text can be shown."""
+    text = ""
+    with suppress(ValueError, TypeError, AttributeError):  # __str__ may fail
+        text = shown(str(error))
+    return f"{type(error).__name__}: {text or 'that cannot be shown'}"
+
+
+# PefourierError is a ValueError, too
+FAULTS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+PROBED = 8  # positions that are probed with unit vectors
+FARTHEST = 4096  # last row at which queries and keys are compared
+NEARLY = 0.02  # relative tolerance; bfloat16 has eight bits
+ROUNDING = 16  # resolutions by which images of equal vectors may differ
+LARGEST = 2**26  # numbers in a probe
+SPREAD = 2**23  # numbers up to which probes cover the whole length
+Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
+Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
+
+
+@dataclass(frozen=True)
+class VectorMap:
+    """User code that maps vectors by their positions."""
+
+    request: CodeRequest
+    code: Any  # the object with the source code
+    call: Callable[..., Any]
+    names: list[str]  # required parameters
+    torch: Any  # the module; None for code that takes arrays
+    example: Any = None  # a tensor with the expected type and device
+
+    def unfit(self, why: str) -> Unfit:
+        """Return the error for code that is not a rotation."""
+        return unfit(self.request, why)
+
+    @property
+    def is_rotation(self) -> bool:
+        """Return whether the parameters suit a rotation: vectors, optionally with positions."""
+        roles = roles_of(self.names)
+        return bool(roles & VECTORS) and roles <= VECTORS | PLACES
+
+    @property
+    def axes(self) -> str:
+        """Return the axes of the vectors that the code expects."""
+        heads = "head, " if roles_of(self.names) & {"queries", "keys"} else ""
+        return f"batch, {heads}sequence, dimension"
+
+    def images(self, x: np.ndarray, positions: np.ndarray) -> Images:
+        """Return the images of vectors (batch, n, d) at some positions.
+
+        Code without a parameter for positions gets a sequence up to the last position, or of the
+        whole length if it refuses the shorter one. On a grid it always gets all points.
+        """
+        if roles_of(self.names) & PLACES:
+            return self.apply(x, positions, slice(None))
+        batch, _, d = x.shape
+        whole, reached = self.request.length, int(positions.max()) + 1
+        counts = [whole] if self.request.on_grid else [reached]
+        counts += [whole] if reached < whole <= LARGEST // (batch * d) else []
+        for count in counts:
+            parts = []
+            try:
+                for rows in row_blocks(batch, LARGEST, count * d):
+                    sequence = np.zeros((len(x[rows]), count, d))
+                    sequence[:, positions] = x[rows]
+                    parts.append(self.apply(sequence, positions, positions))
+                query, key, eps = zip(*parts, strict=True)
+                return np.concatenate(query), np.concatenate(key), eps[0]
+            except Unfit as error:
+                refusal = error
+        raise refusal
+
+    def apply(self, x: np.ndarray, positions: np.ndarray, rows: Any) -> Images:
+        """Call the code on vectors, and return the images in some rows."""
+        vectors: Any = np.array(x[:, None] if "head" in self.axes else x)
+        ids: Any = positions
+        if self.torch:
+            device, dtype = self.example.device, self.example.dtype
+            vectors = self.torch.as_tensor(vectors, dtype=dtype, device=device)
+            ids = self.torch.as_tensor(positions, device=device)
+        shape, places = tuple(vectors.shape), {"ids": ids[None], "positions": ids}
+        try:
+            with self.torch.no_grad() if self.torch else nullcontext(), catch_warnings():
+                simplefilter("ignore", DeprecationWarning)  # of numpy, for tensors among arrays
+                answer = self.call(**{n: places.get(ROLE[n], vectors) for n in self.names})
+        except FAULTS as error:
+            raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
+        answers = [*answer][:2] if isinstance(answer, tuple | list) else [answer]
+        if any(tuple(getattr(image, "shape", ())) != shape for image in answers) or not answers:
+            raise self.unfit(f"must return the shape of its vectors, {shape}")
+        images = [numbers(image) for image in answers]
+        sides = [(x[:, 0] if x.ndim == 4 else x)[:, rows] for x, _ in images]
+        if not all(np.isfinite(side).all() for side in sides):
+            raise self.unfit("returns numbers that are not finite")
+        return sides[0], sides[-1], max(images[0][1], numbers(vectors[:0])[1])
+
+
+@dataclass(frozen=True)
+class PairRotation:
+    """The pairs of columns that an operator rotates, and the kind of the operator."""
+
+    kind: Kind
+    start: np.ndarray  # (d, d), an order of columns that is common to all positions
+    firsts: np.ndarray
+    seconds: np.ndarray
+
+
+def vectors_of_rotation(code: VectorMap) -> CodeTable:
+    """Return the vectors and the operator of rotation code.
+
+    The vectors are the paired columns in the image of a vector with 1 at the first of each pair. If
+    nothing rotates, they are the image of ones, which is equal at all positions.
+    """
+    d, length = code.request.d, code.request.length
+    probed = min(PROBED, length, LARGEST // d**2)
+    if probed < 2:
+        raise code.unfit("rotates vectors, which shows only with two or more positions")
+    sample = np.arange(probed)
+    if (
+        code.request.on_grid or d**2 * length <= SPREAD
+    ):  # pairs of another axis may move only farther on
+        sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
+    units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
+    (*images, eps), (*again, _) = (code.images(units, sample) for _ in range(2))
+    if (worst := max(np.abs(x - y).max() for x, y in zip(images, again, strict=True))) > 0:
+        raise code.unfit(f"is not deterministic: two calls differ by up to {worst:.3g}")
+    rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in images]
+    kinds = [rotation.kind for rotation in rotations]
+    if "other" in kinds:
+        side = "queries" if kinds[0] == "other" else "keys"
+        raise code.unfit(
+            f"changes {side} with the position, but does not rotate pairs of columns: unit vectors "
+            "do not stay orthogonal"
+        )
+    eps = max(eps, noise_of(code, sample, eps))
+    moving = next((k for k in (0, 1) if kinds[k] != "still"), 0)
+    rotation = rotations[moving]
+    columns = np.sort([rotation.firsts, rotation.seconds], axis=None)
+    vector = np.zeros((1, length, d))
+    vector[..., rotation.firsts if len(columns) else slice(None)] = 1
+    vectors = code.images(vector, np.arange(length))[:2][moving][0]
+    if len(columns):
+        vectors = np.linalg.solve(rotation.start, vectors.T).T[:, columns]
+
+    def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return probe(code, rotations, positions, eps)
+
+    notes = (*findings_on(code, rotations), *compare_keys(code, kinds, operator))
+    return CodeTable(vectors, eps, notes, operator)
+
+
+def noise_of(code: VectorMap, positions: np.ndarray, eps: float) -> float:
+    """Return the rounding of the code relative to its vectors; refuse code that is not linear.
+
+    A factor of 2 is exact in every type of numbers, and a factor of 3 shows the type.
+    """
+    x = np.random.default_rng(0).standard_normal((1, 1, code.request.d))
+    images = [code.images(k * np.repeat(x, len(positions), 1), positions)[:2] for k in (1, 2, 3)]
+    doubled, tripled = (
+        max(float(np.abs(y / k - y0).max()) for y, y0 in zip(images[k - 1], images[0], strict=True))
+        for k in (2, 3)
+    )
+    largest = float(np.abs(x).max())
+    if doubled > ROUNDING * eps * largest or tripled > NEARLY * largest:
+        raise code.unfit("maps twice a vector to other than twice its image: it is not linear")
+    return tripled / largest
+
+
+def findings_on(code: VectorMap, rotations: list[PairRotation]) -> list[Finding]:
+    """Return findings about rotation code."""
+    notes = [finding("turns-its-input", axes=code.axes)]
+    if any(rotation.kind == "lost-minus" for rotation in rotations):
+        notes.append(finding("lost-minus"))
+    for rotation in [rotation for rotation in rotations if rotation.kind == "layouts-mixed"][:1]:
+        layouts = ["halves", "neighbours"][
+            :: -1 if rotation.seconds[0] == rotation.firsts[0] + 1 else 1
+        ]
+        notes.append(finding("not-a-rotation", "code", turned=layouts[0], laid=layouts[1]))
+    return notes
+
+
+def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list[Finding]:
+    """Return findings if queries and keys rotate differently: scores may depend on the position."""
+    far = np.geomspace(1, min(code.request.length, FARTHEST) - 1, PROBED)
+    query, key = operator(np.unique([*range(min(PROBED, code.request.length)), *far.astype(int)]))
+    norms = np.sum(query**2, axis=1)
+    if kinds == ["rotation"] * 2 and np.abs(norms - norms[0]).max() > NEARLY * norms.max():
+        raise code.unfit("changes norms with the position, which a rotation preserves")
+    if np.array_equal(query, key):
+        return []
+    relative = query.swapaxes(1, 2) @ key
+    tolerance = NEARLY * np.abs(relative).max()
+    drift = np.abs(relative - relative[0]).max()
+    shift = np.abs(relative[0] - np.eye(len(relative[0])) * np.diag(relative[0]).mean()).max()
+    if drift > tolerance:
+        return [finding("queries-keys-differ", "differ")]
+    return [finding("queries-keys-differ", "shifted")] if shift > tolerance else []
+
+
+def read_rotation(operators: np.ndarray) -> PairRotation:
+    """Find the pairs that operators (n, d, d) rotate.
+
+    A pair may have a factor that is equal at all positions, as in YaRN. Some operators also reorder
+    the columns in the same way at every position; `start` holds that order.
+    """
+    identity, none = np.eye(operators.shape[1]), np.arange(0)
+    if operators.any() and (operators == operators[0]).all():
+        return PairRotation("still", operators[0], none, none)
+    leading = operators[0] / (np.abs(operators[0]).max() or 1)
+    is_order = np.abs(leading.T @ leading - identity).max() < NEARLY
+    for start in [identity, leading] if is_order else [identity]:
+        blocks = np.linalg.solve(start[None], operators)
+        pairs = find_pairs(blocks)
+        kind = kind_of(blocks, *pairs) if pairs else "other"
+        if pairs and kind != "other":
+            return PairRotation(kind, start, *pairs)
+    return PairRotation("other", identity, none, none)
+
+
+def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return first and second columns of the pairs that operators (n, d, d) couple, or None."""
+    d = operators.shape[1]
+    coupling = np.abs(operators * (1 - np.eye(d))).max(axis=0)
+    coupling = np.maximum(coupling, coupling.T)
+    partner, joined = coupling.argmax(axis=1), coupling.max(axis=1) > 0
+    strays = coupling.copy()
+    strays[np.arange(d), partner] = 0
+    tripled = strays.max() <= NEARLY * np.abs(operators).max()
+    mutual = ((partner[partner] == np.arange(d)) | ~joined).all()
+    firsts = np.flatnonzero(joined & (np.arange(d) < partner))
+    return (firsts, partner[firsts]) if tripled and mutual and len(firsts) else None
+
+
+def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Kind:
+    """Classify the blocks [[a, b], [c, e]] of pairs: a rotation has orthogonal columns."""
+    a, b = operators[:, firsts, firsts], operators[:, firsts, seconds]
+    c, e = operators[:, seconds, firsts], operators[:, seconds, seconds]
+    diagonal = np.diagonal(operators, axis1=1, axis2=2)
+    unpaired = np.setdiff1d(np.arange(operators.shape[1]), [*firsts, *seconds])
+    norms = a[0] ** 2 + c[0] ** 2
+    tolerance = NEARLY * norms.max()
+
+    def vanishes(x: np.ndarray) -> bool:
+        return bool((np.abs(x) < tolerance).all())
+
+    if not norms.all() or not vanishes(diagonal[:, unpaired] - diagonal[0, unpaired]):
+        return "other"
+    keeps = vanishes(a**2 + c**2 - norms) and vanishes(b**2 + e**2 - norms)
+    if keeps and vanishes(a * b + c * e):
+        return "rotation"
+    if keeps and vanishes(a - e) and vanishes(b - c):
+        return "lost-minus"
+    return "layouts-mixed" if has_mixed_layouts(operators, firsts, seconds) else "other"
+
+
+def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> bool:
+    """Return whether a number and its partner use different angles, laid out for other pairs."""
+    d = operators.shape[1]
+    columns, cosines = np.arange(d), np.diagonal(operators, axis1=1, axis2=2)
+    pairings = [columns ^ 1, (columns + d // 2) % d]
+    if d % 2 or 2 * len(firsts) != d:
+        return False
+    images_of_pair = [bool((pairing[firsts] == seconds).all()) for pairing in pairings]
+    laid = [np.abs(cosines - cosines[:, pairing]).max() < NEARLY for pairing in pairings]
+    sizes = [(operators**2).sum(axis=axis) for axis in (1, 2)]
+    circles = any((np.abs(x - x[0]) < NEARLY * x[0].max()).all() for x in sizes)
+    return circles and sum(images_of_pair) == 1 and laid == images_of_pair[::-1]
+
+
+def probe(
+    code: VectorMap, rotations: list[PairRotation], positions: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return R(p) of queries and of keys at some positions, each (n, d, d)."""
+    d = code.request.d
+    random = np.random.default_rng(0).standard_normal(d)
+    ends = [
+        np.isin(np.arange(d), t.seconds) == second for t in rotations for second in (False, True)
+    ]
+    vectors = np.broadcast_to(np.stack([*ends, random])[:, None], (5, len(positions), d))
+    (*images, _), (*alone, _) = (code.images(x, positions) for x in (vectors, vectors[4:]))
+    answers = []
+    for k, rotation in enumerate(rotations):
+        matrices = np.broadcast_to(np.eye(d), (len(positions), d, d)).copy()
+        if rotation.kind != "still":
+            firsts, seconds = rotation.firsts, rotation.seconds
+            ends_of_pairs = np.moveaxis(images[k][2 * k : 2 * k + 2], 0, 2)
+            first, second = np.moveaxis(np.linalg.solve(rotation.start, ends_of_pairs), 2, 0)
+            near, pair = np.arange(d), [*firsts, *seconds]
+            near[seconds] = firsts
+            matrices[:, seconds, seconds] = 0
+            matrices[:, np.arange(d), near] = first
+            matrices[:, pair, [*seconds, *seconds]] = second[:, pair]
+        answers.append(rotation.start @ matrices)
+        residual = np.abs([answers[k] @ random - images[k][4], alone[k][0] - images[k][4]]).max()
+        if residual > ROUNDING * eps * np.abs(random).max() * max(1.0, np.abs(answers[k]).max()):
+            raise code.unfit(
+                "maps a random vector in a batch differently from its components: it is not "
+                "linear, or it mixes the members of a batch"
+            )
+    return answers[0], answers[1]
+
 
 LENGTH, DIM = 80, 256  # defaults
 SAME, MOVED = 1e-6, 1e-3  # relative rounding: in one output, between outputs of moved inputs
@@ -151,8 +727,8 @@ def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
         table, refusal = None, error
     for text, names in wrappers(request, code):
         works = False
-        with suppress(PefourierError), as_user_error("it"), warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with suppress(PefourierError), as_user_error("it"), catch_warnings():
+            simplefilter("error")
             exec(text, names)  # runs user code as the wrapper calls it
             works = varies(tabulate(request, [*names.values()][-1]))
         if works:

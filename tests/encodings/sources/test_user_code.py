@@ -14,7 +14,7 @@ import torch
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.sources import rotation_code
+from pefourier.encodings.sources import user_code
 from pefourier.errors import PefourierError
 from pefourier.nn import rotate_pairs
 from pefourier.questions.operators import operator_at
@@ -613,8 +613,8 @@ def square_rotation(q, k):
 @pytest.mark.parametrize("largest", [2**26, 2**12])
 def test_a_rotation_on_a_grid_is_given_all_of_its_tokens(monkeypatch, spread, largest):
     """A rotation on a grid is called with all tokens of the grid."""
-    monkeypatch.setattr(rotation_code, "SPREAD", spread)
-    monkeypatch.setattr(rotation_code, "LARGEST", largest)
+    monkeypatch.setattr(user_code, "SPREAD", spread)
+    monkeypatch.setattr(user_code, "LARGEST", largest)
     enc = load(square_rotation, d=8, grid=(11, 11))
     assert enc.domain.grid == (11, 11)
     expected = load("axial-rope", d=8, grid=(11, 11), layout="interleaved").table()
