@@ -7,20 +7,18 @@ from pefourier.api import design
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.questions.bounded_bases import (
-    bounded_bases,
-    negative_lags,
-    passes,
-    smallest_bounded_base,
-)
 from pefourier.questions.design import (
     PUBLISHED,
     base_of_phase,
     base_of_rotations,
     base_text,
+    bounded_bases,
     cast_distance,
     design_base,
     design_grid,
+    negative_lags,
+    passes,
+    smallest_bounded_base,
 )
 
 
