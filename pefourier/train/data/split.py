@@ -630,7 +630,7 @@ def check_task(task: Task) -> None:
                 raise PefourierError(
                     f"{task.name}: {len(task.labels)} windows of {task.length} rows ({each}){lost}"
                     f"; split {task.split}, fold {number} has {classes} in its {part} part, which "
-                    f"needs {fewest} classes: {len(task.folds)} folds need at least "
-                    f"{len(task.folds)} series per class; add series, or for recordings use a "
-                    "smaller --window or another --split"
+                    f"needs {fewest} classes: have at least {max(len(task.folds), 3)} series per "
+                    f"class for {len(task.folds)} folds, or for recordings use a smaller --window "
+                    "or another --split"
                 )

@@ -193,7 +193,12 @@ def test_rare_labels_of_rows_are_anomalies_unless_they_are_activities(tmp_path, 
 REFUSED = {  # the first line, labels, options, and parts of the error
     "a number": ("time,series,a,RUL", range(N), {}, ("regression is not supported",)),
     "fractions": ("time,series,a,y", np.arange(N) / 7, {}, ("regression is not supported",)),
-    "few": ("time,series,a,label", Y[[0] * 37 + [1] * 3], {}, ("5 series per class", "3 of worn")),
+    "few": (
+        "time,series,a,label",
+        Y[[0] * 37 + [1] * 3],
+        {},
+        ("5 series per class for 5 folds", "3 of worn"),
+    ),
     "channel": ("time,series,a,label", Y, {"channels": "b"}, ("'b'", "--channels")),
     "clock": ("hour,series,a,label", Y, {}, ("hour increases", "--columns time=")),
     "labels": ("time,series,a,b", Y, {"labels": "map.csv"}, ("no label of '39'", "1 of 40")),
