@@ -22,7 +22,7 @@ from pefourier.cli.process import (
     say,
 )
 from pefourier.cli.registry import COMMANDS, add_command
-from pefourier.errors import PefourierError, naming_options, nearest, shorten, shown
+from pefourier.errors import PefourierError, command_line, naming_options, nearest, shorten, shown
 from pefourier.version import __version__
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # a value of --pos
@@ -134,7 +134,8 @@ def error_line(error: BaseException, arguments: list[str]) -> tuple[str, int]:
         reason = str(error) or "the system has no more"
         return f"not enough memory ({reason}); try a smaller --length, --d or --lattice", 2
     if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
-        return f"this needs {error.name}, which is not installed; pip install {error.name}", 2
+        install = command_line("pip", "install", error.name)
+        return f"this needs {error.name}, which is not installed; {install}", 2
     if NO_ROOM.search(str(error)):
         return "the system gives no more memory or threads; end other programs, raise ulimit", 2
     reason = shorten(" ".join(f"{type(error).__name__}: {error}".split()))

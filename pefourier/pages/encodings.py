@@ -4,7 +4,6 @@ Each section shows the results of one command: conclusions, findings and a figur
 command that reproduces them and a glossary are folded.
 """
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from pefourier.encodings.encoding import Encoding, is_of_pairs
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import all_tensors
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, command_line
 from pefourier.geometry import Progress
 from pefourier.pages import document as html
 from pefourier.questions.check_faithful import check_faithful
@@ -122,7 +121,7 @@ class Inquiry:
             if value is not None:
                 typed = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words += [f"--{name}", typed]
-        return shlex.join([*words, *["--full"] * (question in HEADINGS)])
+        return command_line(*words, *["--full"] * (question in HEADINGS))
 
 
 def encodings_document(

@@ -4,7 +4,6 @@ Nothing is trained and no data are read: runs come from results.jsonl and option
 and both are checked first. The page shows the same answer as `pefourier train`.
 """
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, command_line, shown
 from pefourier.pages.document import (
     Chapter,
     Markup,
@@ -146,15 +145,15 @@ def settings_part(folder: TrainFolder) -> list[Markup | None]:
     rows = [("setting", "value"), *((name, str(value)) for name, value in settings.items())]
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     return [
-        command(command_line(folder.config, folder.path)),
-        command(shlex.join(["pefourier", "report", folder.path])),
+        command(training_command(folder.config, folder.path)),
+        command(command_line("pefourier", "report", folder.path)),
         details("Settings of all runs", table(rows)),
         explanations((row[0] for row in rows[1:]), ("train",)),
         details("Versions", table(trained, "Versions used in training"), versions_table()),
     ]
 
 
-def command_line(config: Mapping[str, Any], path: str) -> str:
+def training_command(config: Mapping[str, Any], path: str) -> str:
     """Return the command of a folder, with options that differ from their defaults."""
     words = ["pefourier", "train"]
     for option in fields(Options):
@@ -165,7 +164,7 @@ def command_line(config: Mapping[str, Any], path: str) -> str:
         values = value if isinstance(value, list) else [value]
         pairs = [(flag_of("beside") if v in BESIDE else flag, str(v)) for v in values]
         words += [flag] if value is True else [word for pair in pairs for word in pair]
-    return shlex.join([*words, "--out", path])
+    return command_line(*words, "--out", path)
 
 
 def folder_page(folder: TrainFolder, out: str) -> Page:

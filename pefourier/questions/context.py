@@ -23,7 +23,7 @@ from pefourier.encodings.model_positions import (
 )
 from pefourier.encodings.query_temperature import Temperature
 from pefourier.encodings.sources.huggingface import INDEXER, trained_as_stated
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, command_line, shown
 from pefourier.questions.result import Result
 from pefourier.questions.rotations import (
     Band,
@@ -502,11 +502,10 @@ def extension_command(c: Context) -> str | None:
     stands_for = c.trained.length if is_given else c.stands_for
     if c.rotating[0].base <= 1 or c.length <= (stands_for or c.length):
         return None
-    from shlex import quote
-
-    sizes = f" --length {stands_for}" if is_given else ""
-    sizes += f" --d {c.encoding.params['d']}" if source_of(c.encoding.spec) == "name" else ""
-    return f"pefourier design --extend-from {quote(c.encoding.spec)}{sizes} --to {c.length}"
+    words: list[object] = ["pefourier", "design", "--extend-from", c.encoding.spec]
+    words += ["--length", stands_for] if is_given else []
+    words += ["--d", c.encoding.params["d"]] if source_of(c.encoding.spec) == "name" else []
+    return command_line(*words, "--to", c.length)
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:

@@ -13,14 +13,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from shlex import quote
 
 import numpy as np
 
 from pefourier.encodings.checks import check_count
 from pefourier.encodings.loader import not_here
 from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, command_line, shown, unknown
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import (
     DEFAULTS,
@@ -142,7 +141,8 @@ def check_dataset(name: str) -> None:
         return
     if kind := FOREIGN.get(suffix):
         script = f"import pandas; pandas.read_{kind}({name!r}).to_csv('data.csv', index=False)"
-        raise PefourierError(f"cannot read {shown(name)}; convert it: python -c {quote(script)}")
+        convert = command_line("python", "-c", script)
+        raise PefourierError(f"cannot read {shown(name)}; convert it: `{convert}`")
     if (suffix[1:].isalnum() or "/" in name) and not path.exists():
         raise missing(name)
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
