@@ -41,6 +41,7 @@ DIGITS = range(1, 9)  # to which a fitted number is rounded
 NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # shares added
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
+LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 Changes = dict[str, tuple[Any, Any]]  # settings, correct and misread
 
@@ -104,8 +105,8 @@ class Misreading:
         if len(omega) != len(observed) or not np.isfinite(omega).all():
             return np.inf
         if observed.is_declared:
-            differences = np.abs(omega - observed.frequency)
-            largest = (differences / phase_rounding(np.abs(omega), FLOAT32_EPS)).max()
+            limit = np.maximum(phase_rounding(np.abs(omega), FLOAT32_EPS), LEAST)
+            largest = (np.abs(omega - observed.frequency) / limit).max()
             return np.inf if self.divisor > 1 or self.angles else float(largest)
         steps = min(observed.length, FARTHEST) // observed.repeats
         phases = phase_rounding(np.abs(omega), 1.0)

@@ -229,3 +229,9 @@ def test_small_angles_are_no_sines_of_the_same_rotation():
     meant = loaded({"d": D, "scaling": "linear", "factor": 8})
     angles = np.outer(np.arange(N), meant.measure.frequencies * np.pi / 180)
     assert not compare(meant, stored(angles, columns="angles")).same
+
+
+def test_frequencies_of_almost_zero_are_compared_without_a_division_by_zero(tmp_path):
+    np.save(tmp_path / "w.npy", np.full(D // 2, 6.93e-18))  # float16 rounds them to 0
+    unset = load(f"rope:inv_freq={tmp_path / 'w.npy'}", N)
+    assert compare(loaded({"d": D}), unset).verdict == "different"
