@@ -30,6 +30,7 @@ from pefourier.encodings.checks import image_sides, table_axes
 from pefourier.encodings.sources.json_object import single_pairs
 from pefourier.errors import PefourierError, shown
 
+Array = NDArray[Any]
 MEMORY = 2**33  # largest array in memory that is not mapped, in bytes
 SUSPECT = 2**28  # arrays above this size, in bytes, may take RATIO times their bytes in the file
 RATIO = 100
@@ -55,8 +56,8 @@ class Stored:
     kind: str  # name of the type of its numbers
     width: int  # bytes of a number in memory
     file_bytes: int  # bytes of the array in the file
-    copied: Callable[[], NDArray[Any]]  # reads the array; called by `load` after its checks
-    mapped: Callable[[], NDArray[Any]] | None = None  # maps the array if numpy has its layout
+    copied: Callable[[], Array]  # reads the array; called by `load` after its checks
+    mapped: Callable[[], Array] | None = None  # maps the array if numpy has its layout
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ class Stored:
         text: bool = False,
         mapping: bool = False,
         limit: int = MEMORY,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Check and load the array, converted to `dtype` if given.
 
         Errors name the array by `file` and `name`. `text` also allows fixed-width text. `mapping`
@@ -186,14 +187,14 @@ def check_shape(shape: Sequence[object], width: int, room: float) -> None:
         raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes; it has {max(0, room)}")
 
 
-def check_text(array: NDArray[Any]) -> None:
+def check_text(array: Array) -> None:
     """Refuse numbers that are not Unicode characters, which fail in Python later."""
     codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
     if (codes > 0x10FFFF).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
         raise ValueError("it holds text that is not Unicode")
 
 
-def bfloat16(bits: NDArray[Any]) -> NDArray[Any]:
+def bfloat16(bits: Array) -> Array:
     """Convert bfloat16 bits, the upper halves of float32, to float32.
 
     >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
@@ -204,13 +205,13 @@ def bfloat16(bits: NDArray[Any]) -> NDArray[Any]:
     return wide.view(np.float32)
 
 
-def float8_e5m2(bits: NDArray[Any]) -> NDArray[Any]:
+def float8_e5m2(bits: Array) -> Array:
     """Convert float8_e5m2 bits, the upper halves of float16, to float32."""
     halves: NDArray[np.uint16] = np.left_shift(bits, 8, dtype=np.uint16)
     return halves.view(np.float16).astype(np.float32)
 
 
-def float8_e4m3fn(bits: NDArray[Any]) -> NDArray[Any]:
+def float8_e4m3fn(bits: Array) -> Array:
     """Convert bits (sign, 4 of exponent with bias 7, 3 of fraction) to float32; all ones is NaN."""
     sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
     half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
@@ -230,7 +231,7 @@ MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
 LARGEST_LEGACY = 2**31  # bytes of a legacy .pt file, which is read as a whole
 NPY: Any = np.lib.format  # has no type annotations
-read_npy_array: Callable[[Any], NDArray[Any]] = partial(
+read_npy_array: Callable[[Any], Array] = partial(
     NPY.read_array, allow_pickle=False, max_header_size=LONGEST_NPY
 )
 NPY_MAGIC, ZIP_MAGIC, PICKLE_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"\x80"
@@ -255,7 +256,7 @@ def read_npy(stream: BinaryIO) -> dict[str, Stored]:
     """Return the array of a .npy file."""
     size = stream.seek(0, os.SEEK_END)
 
-    def copied() -> NDArray[Any]:
+    def copied() -> Array:
         stream.seek(0)
         return read_npy_array(stream)
 
@@ -267,7 +268,7 @@ def npy_array(
     head: IO[bytes],
     size: int,
     file_bytes: int,
-    copied: Callable[[], NDArray[Any]],
+    copied: Callable[[], Array],
     stream: IO[bytes] | None = None,
 ) -> Stored:
     """Describe the .npy array that starts with `head` and has `size` bytes with its header."""
@@ -292,7 +293,7 @@ def npy_array(
 
 def map_of(
     stream: IO[bytes] | None, dtype: np.dtype[Any], *place: Any
-) -> Callable[[], NDArray[Any]] | None:
+) -> Callable[[], Array] | None:
     """Return a function that maps an array of a file; None if numpy cannot map it."""
     is_file = stream is not None and not isinstance(stream, io.BytesIO)
     return partial(np.memmap, stream, dtype, "r", *place) if is_file and dtype.isnative else None
@@ -318,7 +319,7 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> St
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         raise ValueError("its compression is not supported; expected deflate or LZMA")
 
-    def copied() -> NDArray[Any]:
+    def copied() -> Array:
         with archive.open(info) as member:
             part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
             source = part if info.compress_type == zipfile.ZIP_LZMA else member
@@ -424,7 +425,7 @@ def torch_array(tensor: Any, size: int) -> Stored:
     if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
         return Stored((), "a tensor without plain numbers", 0, 0, tensor.numpy)
 
-    def copied() -> NDArray[Any]:
+    def copied() -> Array:
         return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
 
     width = 4 if kind in DECODERS else tensor.element_size()
@@ -471,7 +472,7 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
         raise ValueError(f"its offsets {begin} to {end} do not fit the shape {tuple(shape)}")
     first = start + begin
 
-    def copied() -> NDArray[Any]:
+    def copied() -> Array:
         stream.seek(first)
         data = np.empty(need, np.uint8)
         if cast("io.BufferedIOBase", stream).readinto(data.data) < need:
@@ -498,11 +499,14 @@ class RowBlocks(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    blocks: Iterator[NDArray[Any]]
+    blocks: Iterator[Array]
     kind: str = ""  # name in .safetensors, for types that numpy lacks
 
 
-def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks, _name: str = "") -> None:
+Rows = Array | RowBlocks
+
+
+def write_npy(stream: IO[bytes], table: Rows, _name: str = "") -> None:
     """Write a .npy file, unlike numpy.save also to a pipe; a full disk raises a clear error."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
     NPY.write_array_header_1_0(stream, header)
@@ -510,20 +514,20 @@ def write_npy(stream: IO[bytes], table: NDArray[Any] | RowBlocks, _name: str = "
         stream.write(block.data)
 
 
-def write_csv(stream: BinaryIO, table: NDArray[Any] | RowBlocks, _name: str = "") -> None:
+def write_csv(stream: BinaryIO, table: Rows, _name: str = "") -> None:
     """Write numbers with 17 digits, which read back exactly."""
     for block in getattr(table, "blocks", [table]):
         np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
 
 
-def write_npz(stream: BinaryIO, table: NDArray[Any] | RowBlocks, name: str) -> None:
+def write_npz(stream: BinaryIO, table: Rows, name: str) -> None:
     """Write a .npz file; unlike numpy.savez also with the array name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             write_npy(member, table)
 
 
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBlocks]) -> None:
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
     """Write tensors by name as .safetensors: length of the header, JSON header, data."""
     entries, end = {}, 0
     for name, value in tensors.items():
@@ -540,7 +544,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, NDArray[Any] | RowBloc
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with a table's name
+Writer = Callable[[BinaryIO, Rows, str], None]  # with a table's name
 WRITERS: dict[str, Writer] = {
     ".npy": write_npy,
     ".npz": write_npz,

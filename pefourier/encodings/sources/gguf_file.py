@@ -43,7 +43,7 @@ from pefourier.encodings.sources.huggingface import (
     trained_as_stated,
     type_row,
 )
-from pefourier.encodings.sources.json_object import Section
+from pefourier.encodings.sources.json_object import Section, Values
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
@@ -194,7 +194,7 @@ class GgufFile:
     """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`."""
 
     path: str
-    metadata: Mapping[str, Any]
+    metadata: Values
     factors: Mapping[str, tuple[float, ...]]
     part: str = ""  # the selected type of layer
     spec: str = ""
@@ -463,7 +463,7 @@ def scaling_of_file(file: GgufFile) -> dict[str, Any]:
     raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
 
 
-def known_original(file: GgufFile, params: Mapping[str, Any]) -> int | None:
+def known_original(file: GgufFile, params: Values) -> int | None:
     """Return the trained length that a file states, or that its scaling or rope_freqs imply."""
     longest, scaling = file.keys.count("context_length") or 0, params["scaling"]
     stated = file.keys.count("rope.scaling.original_context_length")
@@ -494,7 +494,7 @@ def log_multiplier(file: GgufFile) -> float | None:
     return multiplier if multiplier is None or file.kind == "mistral3" else 10 * multiplier
 
 
-def softmax_factor_in(file: GgufFile, params: Mapping[str, Any]) -> dict[str, float]:
+def softmax_factor_in(file: GgufFile, params: Values) -> dict[str, float]:
     """Return the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2."""
     times = log_multiplier(file)
     if times is None or params["scaling"] != "yarn" or file.kind == "mistral3":

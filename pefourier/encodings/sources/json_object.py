@@ -23,6 +23,8 @@ LAYERS = tuple("num_hidden_layers n_layer n_layers num_layers encoder_layers dep
 HEADS = tuple("num_attention_heads n_head n_heads num_heads encoder_attention_heads".split())
 LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
 
+Values = Mapping[str, Any]
+
 
 class TrackedKeys(dict[str, Any]):
     """A JSON object that records which of its keys are read.
@@ -51,7 +53,7 @@ class Section:
     """A JSON object of a config that checks values on access."""
 
     label: str  # name in errors
-    values: Mapping[str, Any]
+    values: Values
     key: str = ""  # key of this object in the object around it
 
     @property

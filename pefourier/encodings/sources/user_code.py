@@ -46,6 +46,7 @@ from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.files import read_toml
 
+Array = np.ndarray
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
 WORDS = NAMES["words"]
@@ -76,7 +77,7 @@ class CodeRequest:
 class CodeTable:
     """Vectors (n, d) from user code, or an intermediate array."""
 
-    vectors: np.ndarray
+    vectors: Array
     eps: float  # resolution of its type
     findings: tuple[Finding, ...] = ()
     operator: Operator | None = None  # of rotation code
@@ -337,7 +338,7 @@ NEARLY = 0.02  # relative tolerance; bfloat16 has eight bits
 ROUNDING = 16  # resolutions by which images of equal vectors may differ
 LARGEST = 2**26  # numbers in a probe
 SPREAD = 2**23  # numbers up to which probes cover the whole length
-Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
+Images = tuple[Array, Array, float]  # of queries and of keys, with their resolution
 Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
 
@@ -368,7 +369,7 @@ class VectorMap:
         heads = "head, " if roles_of(self.names) & {"queries", "keys"} else ""
         return f"batch, {heads}sequence, dimension"
 
-    def images(self, x: np.ndarray, positions: np.ndarray) -> Images:
+    def images(self, x: Array, positions: Array) -> Images:
         """Return the images of vectors (batch, n, d) at some positions.
 
         Code without a parameter for positions gets a sequence up to the last position, or of the
@@ -393,7 +394,7 @@ class VectorMap:
                 refusal = error
         raise refusal
 
-    def apply(self, x: np.ndarray, positions: np.ndarray, rows: Any) -> Images:
+    def apply(self, x: Array, positions: Array, rows: Any) -> Images:
         """Call the code on vectors, and return the images in some rows."""
         vectors: Any = np.array(x[:, None] if "head" in self.axes else x)
         ids: Any = positions
@@ -423,9 +424,9 @@ class PairRotation:
     """The pairs of columns that an operator rotates, and the kind of the operator."""
 
     kind: Kind
-    start: np.ndarray  # (d, d), an order of columns that is common to all positions
-    firsts: np.ndarray
-    seconds: np.ndarray
+    start: Array  # (d, d), an order of columns that is common to all positions
+    firsts: Array
+    seconds: Array
 
 
 def vectors_of_rotation(code: VectorMap) -> CodeTable:
@@ -465,14 +466,14 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
     if len(columns):
         vectors = np.linalg.solve(rotation.start, vectors.T).T[:, columns]
 
-    def operator(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def operator(positions: Array) -> tuple[Array, Array]:
         return probe(code, rotations, positions, eps)
 
     notes = (*findings_on(code, rotations), *compare_keys(code, kinds, operator))
     return CodeTable(vectors, eps, notes, operator)
 
 
-def noise_of(code: VectorMap, positions: np.ndarray, eps: float) -> float:
+def noise_of(code: VectorMap, positions: Array, eps: float) -> float:
     """Return the rounding of the code relative to its vectors; refuse code that is not linear.
 
     A factor of 2 is exact in every type of numbers, and a factor of 3 shows the type.
@@ -520,7 +521,7 @@ def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list
     return [finding("queries-keys-differ", "shifted")] if shift > tolerance else []
 
 
-def read_rotation(operators: np.ndarray) -> PairRotation:
+def read_rotation(operators: Array) -> PairRotation:
     """Find the pairs that operators (n, d, d) rotate.
 
     A pair may have a factor that is equal at all positions, as in YaRN. Some operators also reorder
@@ -540,7 +541,7 @@ def read_rotation(operators: np.ndarray) -> PairRotation:
     return PairRotation("other", identity, none, none)
 
 
-def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def find_pairs(operators: Array) -> tuple[Array, Array] | None:
     """Return first and second columns of the pairs that operators (n, d, d) couple, or None."""
     d = operators.shape[1]
     coupling = np.abs(operators * (1 - np.eye(d))).max(axis=0)
@@ -554,7 +555,7 @@ def find_pairs(operators: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     return (firsts, partner[firsts]) if tripled and mutual and len(firsts) else None
 
 
-def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> Kind:
+def kind_of(operators: Array, firsts: Array, seconds: Array) -> Kind:
     """Classify the blocks [[a, b], [c, e]] of pairs: a rotation has orthogonal columns."""
     a, b = operators[:, firsts, firsts], operators[:, firsts, seconds]
     c, e = operators[:, seconds, firsts], operators[:, seconds, seconds]
@@ -563,7 +564,7 @@ def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> K
     norms = a[0] ** 2 + c[0] ** 2
     tolerance = NEARLY * norms.max()
 
-    def vanishes(x: np.ndarray) -> bool:
+    def vanishes(x: Array) -> bool:
         return bool((np.abs(x) < tolerance).all())
 
     if not norms.all() or not vanishes(diagonal[:, unpaired] - diagonal[0, unpaired]):
@@ -576,7 +577,7 @@ def kind_of(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> K
     return "layouts-mixed" if has_mixed_layouts(operators, firsts, seconds) else "other"
 
 
-def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> bool:
+def has_mixed_layouts(operators: Array, firsts: Array, seconds: Array) -> bool:
     """Return whether a number and its partner use different angles, laid out for other pairs."""
     d = operators.shape[1]
     columns, cosines = np.arange(d), np.diagonal(operators, axis1=1, axis2=2)
@@ -591,8 +592,8 @@ def has_mixed_layouts(operators: np.ndarray, firsts: np.ndarray, seconds: np.nda
 
 
 def probe(
-    code: VectorMap, rotations: list[PairRotation], positions: np.ndarray, eps: float
-) -> tuple[np.ndarray, np.ndarray]:
+    code: VectorMap, rotations: list[PairRotation], positions: Array, eps: float
+) -> tuple[Array, Array]:
     """Return R(p) of queries and of keys at some positions, each (n, d, d)."""
     d = code.request.d
     random = np.random.default_rng(0).standard_normal(d)
@@ -674,7 +675,7 @@ def sandboxed_operator(
 ) -> Operator:
     """Return a function that computes R(p) of rotation code on demand."""
 
-    def operator_at(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def operator_at(positions: Array) -> tuple[Array, Array]:
         doing = f"{shown(request.spec)}, rotating vectors of {request.d} dimensions,"
         with sandboxed(seed), as_user_error(doing), evaluating(code):
             return operator(positions)

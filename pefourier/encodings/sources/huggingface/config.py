@@ -15,7 +15,7 @@ An error names the key, the file, the rule and the value. A key that is null cou
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from itertools import islice
@@ -26,7 +26,14 @@ from pefourier.encodings.checks import is_count
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
-from pefourier.encodings.sources.json_object import HEADS, LAYERS, SINGLE, Section, TrackedKeys
+from pefourier.encodings.sources.json_object import (
+    HEADS,
+    LAYERS,
+    SINGLE,
+    Section,
+    TrackedKeys,
+    Values,
+)
 from pefourier.errors import PefourierError, shown
 
 Sized = tuple[tuple[str, ...], int | None]  # keys of a size in order of priority, and its default
@@ -53,8 +60,8 @@ class Rotary:
     rotated: int | None = None  # default number of rotated dimensions
     whole: bool = False  # without scaling the whole head is rotated
     fixed: bool = False  # the whole size is rotated, with or without scaling
-    added: Mapping[str, Any] = field(default_factory=dict)  # default keys by rope_type
-    rope: Mapping[str, Any] = field(default_factory=dict)  # default section
+    added: Values = field(default_factory=dict)  # default keys by rope_type
+    rope: Values = field(default_factory=dict)  # default section
 
 
 # Facts about a model type, by key; a key that most types lack is for the types that differ.
@@ -154,7 +161,7 @@ class Rotary:
 # table_beside: tuple[str, int]; points of a learned table beside a rotation: key, default
 # resized: list[list[str]]; libraries that resize tables, with their methods
 # resized_lags: list[list[str]]
-ModelRow = Mapping[str, Any]
+ModelRow = Values
 
 
 @cache
@@ -186,7 +193,7 @@ def type_row(kind: str) -> ModelRow | None:
     return None if kind == "transformers" else model_types().get(kind)
 
 
-def stand_in(values: Mapping[str, Any]) -> str:
+def stand_in(values: Values) -> str:
     """Return a known model type for a config of an unknown type, by its architecture or its keys.
 
     >>> stand_in({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]})
@@ -215,9 +222,9 @@ def kinds_by_class() -> dict[str, str]:
     return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
 
 
-def family_of(row: ModelRow, base: float, layer: str = "") -> Mapping[str, Any]:
+def family_of(row: ModelRow, base: float, layer: str = "") -> Values:
     """Return the training setup of published models of a type with this base; empty: unknown."""
-    families: Sequence[Mapping[str, Any]] = row.get("families", ())
+    families: Sequence[Values] = row.get("families", ())
     for family in families:
         if family["base"] == base and layer in family.get("layers", [layer]):
             return family

@@ -19,7 +19,7 @@ first is read, or the table that ``#NAME`` selects by its name or a part of the 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any
@@ -43,9 +43,11 @@ from pefourier.encodings.grids import (
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import ModelConfig
+from pefourier.encodings.sources.json_object import Values
 from pefourier.errors import PefourierError, UnknownPositions, shown
 
-Block = Mapping[str, Any]
+Block = Values
+Sides = tuple[int, ...]
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
@@ -122,7 +124,7 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     return model.dimension(d or None, "size of a head or width")
 
 
-def window_of(model: ModelConfig, block: Block, stage: int = 0) -> tuple[int, ...]:
+def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
     """Return the window of a stage (stages halve the image's patches); empty if unknown."""
     if model.grid or "sides" not in block:
         return tuple(model.grid)
@@ -133,7 +135,7 @@ def window_of(model: ModelConfig, block: Block, stage: int = 0) -> tuple[int, ..
     return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
 
 
-def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> tuple[int, ...]:
+def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Sides:
     """Return the window of pretraining, from a list that of the stage; empty if not set."""
     key = block.get("pretrained", "")
     value = model.config.values.get(key)
@@ -152,7 +154,7 @@ def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     return replace(model.config, values={key: value}).count(key) or default or 0
 
 
-def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
+def sides_of(model: ModelConfig, block: Block) -> tuple[Sides, tuple[Finding, ...]]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
@@ -163,7 +165,7 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[tuple[int, ...], tuple[F
     return tuple(side_of(model, *axis) for axis in zip(block["sides"], places, strict=True)), ()
 
 
-def side_of(model: ModelConfig, axis: Mapping[str, Any], place: int) -> int:
+def side_of(model: ModelConfig, axis: Values, place: int) -> int:
     """Return the number of points along one axis."""
     size, over, kernel = (
         value_of(model, axis[key], place) if key in axis else 1
@@ -298,7 +300,7 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     return biases_within(fits, stored.vectors, "lags" if is_of_lags else "biases", **facts)
 
 
-def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, ...]:
+def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
     """Return the window with this number of displacements, `window` if it fits; () if none fits.
 
     >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
@@ -312,7 +314,7 @@ def window_of_rows(rows: int, window: tuple[int, ...], axes: int) -> tuple[int, 
 
 
 def of_stored_network(
-    model: ModelConfig, name: str, path: str, window: tuple[int, ...], trained: tuple[int, ...]
+    model: ModelConfig, name: str, path: str, window: Sides, trained: Sides
 ) -> Encoding:
     """Compute Swin V2's biases on a window from the network in the weights."""
     from pefourier.encodings.sources.tables import read_numbers

@@ -16,17 +16,16 @@ without positions, counted from the last layer; ``dense_turn``, if dense layers 
 rotated whatever their type.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from math import log
-from typing import Any
 
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import Temperature
 from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, TUNED, ModelConfig
-from pefourier.encodings.sources.json_object import MOST_LAYERS, Section
+from pefourier.encodings.sources.json_object import MOST_LAYERS, Section, Values
 from pefourier.errors import shown
 
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
@@ -141,7 +140,7 @@ def dense_layers(model: ModelConfig) -> int:
     return model.config.count(keys[0], minimum=0) or 0
 
 
-def stated_types(values: Mapping[str, Any]) -> list[str]:
+def stated_types(values: Values) -> list[str]:
     """Return the type of each layer from a config, including GPT-Neo's types with repetitions."""
     for key in TYPES:
         types = values.get(key)

@@ -13,11 +13,9 @@ transformers reads.
 """
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +55,7 @@ from pefourier.encodings.sources.huggingface.rope import (
     trained_as_stated,
 )
 from pefourier.encodings.sources.huggingface.weights import read_lags
-from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, read_object
+from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, Values, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
 from pefourier.writing.files import inside, is_folder, read_toml, split_spec
 
@@ -179,7 +177,7 @@ def open_config(spec: str) -> ModelFile:
     return select_part(spec, file, as_timm(read_object(file)))
 
 
-def select_part(spec: str, file: str, values: Mapping[str, Any]) -> ModelFile:
+def select_part(spec: str, file: str, values: Values) -> ModelFile:
     """Select the part of a config that a SPEC names; the result records which keys are read."""
     section = Section(shown(file), TrackedKeys(values))
     config, kind, part = choose_part(section, split_spec(spec)[1])
@@ -378,7 +376,7 @@ def read_the_rest(model: ModelConfig) -> None:
     model.tables()
 
 
-def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
+def states_known(key: str, values: Values, enc: Encoding) -> bool:
     """Return whether an unread key repeats a parameter of the rotation."""
     value = values[key]
     is_length = key.endswith(("_len", "_length")) and value == enc.params.get("length")
@@ -386,13 +384,13 @@ def states_known(key: str, values: Mapping[str, Any], enc: Encoding) -> bool:
     return is_length or any(stated)
 
 
-def near_key(key: str, values: Mapping[str, Any]) -> list[str]:
+def near_key(key: str, values: Values) -> list[str]:
     """Return the unset rotation key that a key probably misspells."""
     candidates = sorted(EVIDENCE - values.keys())
     return get_close_matches(key[:80], candidates, n=1, cutoff=MISSPELT)
 
 
-def is_about(key: str, values: Mapping[str, Any]) -> bool:
+def is_about(key: str, values: Values) -> bool:
     """Return whether a key affects positions.
 
     >>> is_about("rope_interval", {"rope_interval": 4}), is_about("alibi", {"alibi": False})

@@ -49,9 +49,11 @@ from pefourier.encodings.sources.huggingface.layers import (
     layers_without_positions,
     rotates_by_type,
 )
-from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
+from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section, Values
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.writing.text import first_few
+
+Notes = Iterator[Finding]
 
 ROTATED_SIZE = "qk_rope_head_dim"
 USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
@@ -76,7 +78,7 @@ NAMED = 5  # largest number of keys with findings
 
 
 def softmax_factor(
-    model: ModelConfig, section: Section, scaling: str, scaled: Mapping[str, Any]
+    model: ModelConfig, section: Section, scaling: str, scaled: Values
 ) -> dict[str, float]:
     """Return the factor of logits in some model types: (0.1 mscale_all_dim ln factor + 1)^2."""
     if not model.row.get("softmax") or scaling == "none":
@@ -245,7 +247,7 @@ def original_of_linear(
     return int(readings.pop()) if len(readings) == 1 else None
 
 
-def trained_as_stated(params: Mapping[str, Any]) -> int | None:
+def trained_as_stated(params: Values) -> int | None:
     """Return the trained length from a rotation's config or scaling; None if not set."""
     return params.get("trained") or params.get("original")
 
@@ -261,17 +263,17 @@ class ConfigCase:
     enc: Encoding
 
     @property
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> Values:
         """Return the values of the config file."""
         return self.model.config.values
 
     @property
-    def params(self) -> Mapping[str, Any]:
+    def params(self) -> Values:
         """Return the settings of the rotation."""
         return self.enc.params
 
     @property
-    def published(self) -> Mapping[str, Any]:
+    def published(self) -> Values:
         """Return the training setup of published models of this type with this base."""
         return family_of(self.model.row, self.params["rho"], self.layer)
 
@@ -299,12 +301,12 @@ def inferred_original(case: ConfigCase, *, is_lost: bool) -> int | None:
     return original_of_linear(case.model.longest(), case.params["factor"], lengths)
 
 
-def lint(case: ConfigCase) -> Iterator[Finding]:
+def lint(case: ConfigCase) -> Notes:
     """Yield the findings of each rule, in the order of `RULES`."""
     return (finding for rule in RULES for finding in rule(case))
 
 
-def new_keys(case: ConfigCase) -> Iterator[Finding]:
+def new_keys(case: ConfigCase) -> Notes:
     """Report base and scaling under keys that only transformers 5 reads."""
     values, new = case.values, case.values.get("rope_parameters")
     old = ("rope_scaling", "rope_theta", *case.type_keys.bases)
@@ -322,7 +324,7 @@ def new_keys(case: ConfigCase) -> Iterator[Finding]:
     yield case.says("rope-new-keys", "older" if older else "newer", scaling=scaling)
 
 
-def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
+def scaling_lost(case: ConfigCase) -> Notes:
     """Report a long context without scaling."""
     if case.params["scaling"] != "none":
         return
@@ -334,23 +336,21 @@ def scaling_lost(case: ConfigCase) -> Iterator[Finding]:
         yield family_lost(case.model.config.label, longest, family)
 
 
-def lost_family(
-    row: ModelRow, params: Mapping[str, Any], longest: int, layer: str = ""
-) -> Mapping[str, Any]:
+def lost_family(row: ModelRow, params: Values, longest: int, layer: str = "") -> Values:
     """Return the published models with a rotation's base if it lacks their scaling, or empty."""
     family = family_of(row, params["rho"], layer)
     lacks = params["scaling"] == "none" and "scaling" in family and longest >= family["from"]
     return family if lacks else {}
 
 
-def family_lost(label: str, longest: int, family: Mapping[str, Any]) -> Finding:
+def family_lost(label: str, longest: int, family: Values) -> Finding:
     """Return the finding that a file lacks the scaling of published models with its base."""
     words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
     slots = {"config": label, "longest": longest, "known": family, "words": words}
     return finding("rope-scaling-lost", "family", **slots)
 
 
-def two_spellings(case: ConfigCase) -> Iterator[Finding]:
+def two_spellings(case: ConfigCase) -> Notes:
     """Report rope_scaling and rope_parameters that differ; transformers uses rope_scaling."""
     old, new = (case.values.get(key) for key in ("rope_scaling", "rope_parameters"))
     if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
@@ -365,7 +365,7 @@ def two_spellings(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-spellings", said=differences, taken="rope_scaling")
 
 
-def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
+def spelled_out(section: Values, case: ConfigCase) -> dict[str, Any]:
     """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
     base = case.values.get("rope_theta")
@@ -374,7 +374,7 @@ def spelled_out(section: Mapping[str, Any], case: ConfigCase) -> dict[str, Any]:
     return {"rope_type": kind, **above, **settings} | {"rope_type": kind}
 
 
-def two_types(case: ConfigCase) -> Iterator[Finding]:
+def two_types(case: ConfigCase) -> Notes:
     """Report type and rope_type that differ, or a factor without a type."""
     values = case.section.values
     kinds = [values.get(key) for key in ("rope_type", "type")]
@@ -389,7 +389,7 @@ def two_types(case: ConfigCase) -> Iterator[Finding]:
             yield case.says("rope-no-type", factor=values["factor"])
 
 
-def lengths(case: ConfigCase) -> Iterator[Finding]:
+def lengths(case: ConfigCase) -> Notes:
     """Report lengths before and after scaling that contradict the factor."""
     params, longest = case.params, case.model.longest()
     before, factor = params.get("original") or params.get("trained"), params.get("factor")
@@ -402,7 +402,7 @@ def lengths(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-original", longest=longest)
 
 
-def length_of_training(case: ConfigCase) -> Iterator[Finding]:
+def length_of_training(case: ConfigCase) -> Notes:
     """Report a trained length that is missing, or that differs from the model family."""
     scaling, before = case.params["scaling"], case.params.get("original")
     if scaling not in ("yarn", "llama3", "longrope") or not before:
@@ -415,7 +415,7 @@ def length_of_training(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-original-unusual")
 
 
-def size_of_head(case: ConfigCase) -> Iterator[Finding]:
+def size_of_head(case: ConfigCase) -> Notes:
     """Report an unusual size of a head that is derived as hidden size / heads."""
     config, type_keys, head = case.model.config, case.type_keys, case.params["d"]
     stated = any(case.values.get(key) is not None for key in type_keys.size)
@@ -430,7 +430,7 @@ def size_of_head(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-head-guessed", variant, width=width, heads=heads)
 
 
-def two_heads(case: ConfigCase) -> Iterator[Finding]:
+def two_heads(case: ConfigCase) -> Notes:
     """Report qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim."""
     rotated, size = (case.values.get(key) for key in (ROTATED_SIZE, "head_dim"))
     is_guessed = any(f.code == "model-type-unknown" for f in case.enc.findings)
@@ -438,7 +438,7 @@ def two_heads(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-two-heads", key=ROTATED_SIZE, turned=rotated, size=size)
 
 
-def sections(case: ConfigCase) -> Iterator[Finding]:
+def sections(case: ConfigCase) -> Notes:
     """Report sections of M-RoPE that do not sum to the number of rotary pairs."""
     numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
     pairs = case.params["rotated"] // 2
@@ -447,7 +447,7 @@ def sections(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
 
 
-def default_base(case: ConfigCase) -> Iterator[Finding]:
+def default_base(case: ConfigCase) -> Notes:
     """Report a base that the config leaves to its model type."""
     keys = ("rope_theta", "rotary_emb_base", *case.type_keys.bases)
     places = (case.section.values, case.values)
@@ -464,7 +464,7 @@ def default_base(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-theta-default", "usual" if rho == 1e4 else "other")
 
 
-def without_section(case: ConfigCase) -> Iterator[Finding]:
+def without_section(case: ConfigCase) -> Notes:
     """Report a type of layer without a section among the sections by layer."""
     sections = case.values.get("rope_parameters")
     names = sections if isinstance(sections, dict) else {}
@@ -473,7 +473,7 @@ def without_section(case: ConfigCase) -> Iterator[Finding]:
         yield case.says("rope-no-section", layer=shown(case.layer))
 
 
-def mscale_pairs(case: ConfigCase) -> Iterator[Finding]:
+def mscale_pairs(case: ConfigCase) -> Notes:
     """Report mscale or mscale_all_dim without the other factor."""
     pair = ("mscale", "mscale_all_dim")
     has = [key for key in pair if case.section.values.get(key)]
