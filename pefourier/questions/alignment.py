@@ -14,14 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.causes.pairs import frequencies_apart
 from pefourier.causes.rows import explain_rows
 from pefourier.encodings.columns import changes_by_name
 from pefourier.encodings.domain import Bools, Places
-from pefourier.encodings.encoding import Floats, largest_number, row_blocks
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Floats, row_blocks
 from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table, first_duplicate
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.geometry.waves import fit
@@ -53,11 +51,9 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
-    on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
     if transform == {}:  # rounding explains every number, a given tolerance does not
         return outcome
-    is_reversed = transform == {"rows": "reversed"}  # matching rows in any order covers this
-    if transform is None or is_reversed or (on_grid and "offset" in transform):
+    if transform is None:
         return outcome if outcome.cause else match_rows(outcome, encodings)
     if {"rotation", "scales", "offset_row"} & transform.keys():
         waves = fit(a, first.eps), fit(b, second.eps)
@@ -77,9 +73,6 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
         return replace(aligned, verdict="same geometry")
     if outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
         return outcome
-    if "rows" in transform:
-        note = finding("rows-reordered", table="second", moves="reversed")
-        return outcome.with_findings(note, transform=transform)
     is_rotation = rotates(first) or rotates(second)
     if is_rotation and {"scale", "scales", "offset_row"} & transform.keys():
         return replace(outcome, transform=transform)
@@ -95,11 +88,21 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
         return outcome
     allowed, _ = stored_tolerance(a, b, whole, part)
     rows, fits = nearest_rows(np.asarray(a, dtype=float), np.asarray(b, dtype=float), allowed)
-    moved = fits & (rows != np.arange(len(b)))
+    index = np.arange(len(b))
+    moved = fits & (rows != index)
     if fits.mean() <= 0.5 or not moved.any():
         differing = int((~fits | moved).sum())
         tried = {"rows": differing, "n": len(b), "shift": max(1, len(b) // 4)}
         return replace(outcome, tried=tried)
+    shift = rows[fits] - index[fits]
+    is_inside = (index + shift[0] >= 0) & (index + shift[0] < len(a))
+    absent, are_zeros = int((~fits).sum()), not b[~fits].any()
+    is_near = are_zeros or absent <= max(1, len(b) // 4)
+    is_line = len(part.domain.sides) == 1 and is_near and (fits == is_inside).all()
+    if is_line and (shift == shift[0]).all():  # the other rows are not in the table
+        transform = {"offset": int(shift[0]) * (-1 if is_swapped else 1)}
+        transform |= {"zero_rows": absent} if absent and are_zeros else {}
+        return replace(outcome, verdict="equivalent", transform=transform)
     matched = with_rows(outcome, "first" if is_swapped else "second", rows, fits, noun="row")
     if not fits.all():
         return matched
@@ -141,28 +144,8 @@ def find_transformation(
     """Return the transformation from a to b, or None, and the largest remaining difference."""
     if not a.any() or not b.any():
         return None, 0.0
-    index = np.arange(len(a))
-    limit = max(float(allowed(index[rows]).max()) for rows in blocks_of(a))
-    for offset in candidate_offsets(a, b, limit / largest_number(a)):
-        limits = larger_of(allowed, *overlap(index, index, offset))
-        unknown = b[: max(-offset, 0)]  # zeros need no explanation
-        if (abs(offset) if unknown.any() or offset > 0 else 0) > max(1, len(a) // 4):
-            continue
-        change, residual = find_columns(*overlap(a, b, offset), limits, eps)
-        if change is not None:
-            change |= {"offset": offset} if offset else {}
-            change |= {"zero_rows": len(unknown)} if len(unknown) and not unknown.any() else {}
-            return change, residual
-    change, residual = find_columns(a[::-1], b, larger_of(allowed, index, index[::-1]), eps)
-    if change is not None:
-        return {"rows": "reversed"} | change, residual
-    change, residual = find_affine_columns(a, b, allowed, eps)
-    return (change, residual) if change is not None else find_rotation(a, b, allowed, eps)
-
-
-def larger_of(allowed: Allowed, first: Places, second: Places) -> Allowed:
-    """Differences that rounding explains between matching rows."""
-    return lambda rows: np.maximum(allowed(first[rows]), allowed(second[rows]))
+    ways = (way(a, b, allowed, eps) for way in (find_columns, find_affine_columns, find_rotation))
+    return next((found for found in ways if found[0] is not None), (None, 0.0))
 
 
 def blocks_of(table: Table, count: int | None = None) -> list[slice]:
@@ -301,38 +284,6 @@ def largest_left(
             return None
         worst = max(worst, float(residual.max()))
     return worst
-
-
-def overlap(a: NDArray[Any], b: NDArray[Any], offset: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return matching rows of a and b, where b[s] comes from a[s + offset]."""
-    n = len(a)
-    return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
-
-
-def candidate_offsets(a: Table, b: Table, allowed: float) -> Iterator[int]:
-    """Offsets at which the first row of one table occurs in the other, up to order and signs.
-
-    `allowed` is the difference that rounding explains, as a share of the largest number.
-    """
-    yield 0
-    for rows, reference, sign in ((a, b, 1), (b, a, -1)):
-        first = signature(read(reference, slice(1)))
-        parts = (np.abs(signature(read(rows, part)) - first) for part in blocks_of(rows))
-        distances = np.concatenate([part.max(axis=1) for part in parts])
-        length = norm_of(reference[:1])
-        tolerance = 1e-6 + (4 * allowed * largest_number(reference) / length if length else 0.0)
-        matches = [
-            int(s) for s in np.argsort(distances, kind="stable")[:4] if distances[s] <= tolerance
-        ]
-        yield from (sign * s for s in matches if 0 < s <= len(a) // 2)
-
-
-def signature(rows: Floats) -> Floats:
-    """Sorted absolute values of each row, scaled to length 1: no order, signs or scale."""
-    sizes = np.sort(np.abs(rows), axis=1)
-    length = np.linalg.norm(sizes, axis=1, keepdims=True)
-    shares: Floats = sizes / np.where(length > 0, length, 1.0)
-    return shares
 
 
 def column_maps(
