@@ -14,13 +14,12 @@ import numpy as np
 
 from pefourier.causes.explain import Difference
 from pefourier.encodings.columns import Wave
-from pefourier.encodings.domain import Bools, Places
+from pefourier.encodings.domain import Bools
 from pefourier.encodings.encoding import FLOAT64_EPS, Floats, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import (
     BLOCK,
     NEAR,
-    Complex,
     Numbers,
     Waves,
     apart,
@@ -160,21 +159,12 @@ def frequencies_apart(a: Waves, b: Waves) -> bool:
 def offset_waves(a: Waves, b: Waves) -> Numbers:
     """Return the sinusoids of a from the start of b, if both starts are known, or angles like b."""
     shift = b.offset - a.offset
-    needs_angles = b.has_angles and not a.has_angles
-    if needs_angles or (a.is_declared and np.isfinite(shift) and shift):
-        return shifted_waves(a, b)
-    return a.numbers
-
-
-def shifted_waves(a: Waves, b: Waves) -> Numbers:
-    """Return sinusoids with the frequencies and the factor of a and the start of b."""
+    if not (b.has_angles and not a.has_angles) and not (
+        a.is_declared and np.isfinite(shift) and shift
+    ):
+        return a.numbers
     begin = b.offset if np.isfinite(b.offset) else 0.0
-
-    def waves(positions: Places) -> Complex:
-        phases = np.multiply.outer(positions + begin, a.frequency)
-        return evaluate(phases, a.factor, b.form)
-
-    return waves
+    return lambda rows: evaluate(np.multiply.outer(rows + begin, a.frequency), a.factor, b.form)
 
 
 def in_one_order(a: Waves, b: Waves) -> tuple[Waves, Waves]:
