@@ -221,34 +221,33 @@ def with_rows_first(
 
 
 def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
-    """Read a user's examples X (n, length, channels), y, and optional groups and lengths."""
-    groups, lengths = arrays.get("groups"), arrays.get("lengths")
-    y = arrays.get("y", np.zeros(arrays["X"].shape[:1]))  # without labels, for --predict
-    (x,), remarks = with_rows_first(arrays, ["X"], options)
-    task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
-    if "times" in arrays:
-        if options.missing == "drop":
-            raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
-        times = check_times(str(path), arrays["times"], x.shape[:2], lengths)
-        task = with_times(task, times, np.diff(times))
-    return replace(task, grouped_by="an array called groups", remarks=remarks)
+    """Read a user's examples X, y, and optional groups, lengths and times; or parts of them.
 
-
-def own_parts(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
-    """Read a user's X_train, y_train, X_test and y_test; the latter two are the test part."""
-    x, remarks = with_rows_first(arrays, [f"X_{side}" for side in SIDES], options)
-    y = [arrays[f"y_{side}"] for side in SIDES]
+    Of X_train, y_train, X_test and y_test the latter two are the test part.
+    """
+    ends = ("",) if "X" in arrays else ("_train", "_test")
+    x, remarks = with_rows_first(arrays, [f"X{end}" for end in ends], options)
+    y, groups, lengths = (
+        [arrays[f"y{end}"] for end in ends],
+        *map(arrays.get, ("groups", "lengths")),
+    )
     sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
-    if not all(sizes) or x[0].shape[1:] != x[1].shape[1:]:
+    if len(x) > 1 and (not all(sizes) or x[0].shape[1:] != x[1].shape[1:]):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise PefourierError(
             f"{path}: expected X_train and X_test of shape (n, length, channels), equal except for "
             f"n, and y_train and y_test (n,), got {shapes}"
         )
-    tested = len(y[1]) if options.split == "blocks" else None
-    labels = np.concatenate(y)
-    task = from_examples(str(path), np.concatenate(x), labels, options, tested=tested)
-    return replace(task, remarks=remarks)
+    data, labels = (x[0], y[0]) if len(x) == 1 else (np.concatenate(x), np.concatenate(y))
+    tested = len(y[1]) if len(y) > 1 and options.split == "blocks" else None
+    parts = partial(from_examples, tested=tested, groups=groups, lengths=lengths)
+    task = parts(str(path), data, labels, options)
+    if "times" in arrays:
+        if options.missing == "drop":
+            raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
+        times = check_times(str(path), arrays["times"], data.shape[:2], lengths)
+        task = with_times(task, times, np.diff(times))
+    return replace(task, grouped_by="an array called groups" * (len(x) == 1), remarks=remarks)
 
 
 def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> Task:
@@ -274,7 +273,7 @@ def own_series(path: Path, arrays: dict[str, np.ndarray], options: Options) -> T
 
 
 KINDS = (  # of archives: reader, required arrays, optional arrays
-    (own_parts, PARTS, ()),
+    (own_examples, PARTS, ()),
     (own_examples, ("X", "y"), ("groups", "lengths", "times")),
     (own_series, ("rows", "label"), ("train", "groups", "times")),
     (own_series, ("test", "label"), ("train", "groups", "times")),
