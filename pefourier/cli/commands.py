@@ -10,13 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Option
 
-from pefourier.cli.answers import (
-    Requirements,
-    answer_specs,
-    check_count_of_specs,
-    spare_threads,
-    write_text,
-)
 from pefourier.cli.options import (
     AnswerOptions,
     EncodingOptions,
@@ -25,10 +18,15 @@ from pefourier.cli.options import (
     Gates,
     Lattice,
     Points,
+    Requirements,
     Sides,
     Sigma,
+    answer_specs,
+    check_count_of_specs,
     format_name,
     parse_points,
+    spare_threads,
+    write_text,
 )
 from pefourier.cli.process import percentages
 from pefourier.cli.registry import register

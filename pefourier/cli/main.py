@@ -30,7 +30,7 @@ SETTING = re.compile(r"[a-z_][a-z_-]*=")  # a value of --search
 OPTIONAL = {"torch", "matplotlib"}  # not needed by most commands
 NO_ROOM = re.compile("failed to map|can(no|')t allocate memory|bad_alloc|start new thread", re.I)
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell to request completions
-FILES = ("commands", "model_commands", "page_commands", "train_commands")  # most used first
+FILES = ("commands", "model_commands", "train_commands")  # most used first
 EVERY = {"-h", "--help", "explain"}  # arguments that show all commands
 
 

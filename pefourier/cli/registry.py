@@ -16,8 +16,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from pefourier.cli.answers import annotate_refusals
-from pefourier.cli.options import ANNOTATIONS, as_path
+from pefourier.cli.options import ANNOTATIONS, annotate_refusals, as_path
 from pefourier.cli.process import refuse_overwriting
 from pefourier.errors import PefourierError
 

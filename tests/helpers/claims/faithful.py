@@ -161,7 +161,11 @@ def all_differ(answer, truth):
 
 def spans_less(answer, truth):
     table = truth[1]
-    rank, length = map(int, re.search(r"only (\d+) of (\d+)", meaning_of(answer)).groups())
+    rank, dim = map(
+        int, re.search(r"span (?:only )?(\d+) of (\d+)|$", meaning_of(answer)).groups(0)
+    )
+    rank, length = rank or answer.rank, len(table)
+    assert dim in (0, table.shape[1])
     values = np.linalg.svd(table, compute_uv=False)
     near = np.abs(np.log10(values / (values.max() or 1) + 1e-300) + 14) < 2.5  # may be rounding
     assert abs(rank - rank_of(table)) <= near.sum()
