@@ -197,7 +197,7 @@ def find_affine_columns(
     if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
         return None, 0.0
     a, b, own = read(a, slice(None)), read(b, slice(None)), allowed(np.arange(len(a)))
-    parts, limit = [x - x.mean(axis=0) for x in (a, b)], own.max(axis=0)
+    parts = [x - x.mean(axis=0) for x in (a, b)]
     sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
     rounding = [16 * eps * np.abs(x).max(axis=0) * np.sqrt(len(x)) for x in (a, b)]
     constant = [sizes[k] <= rounding[k] for k in (0, 1)]
@@ -206,31 +206,22 @@ def find_affine_columns(
     if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
         return None, 0.0
     columns = nearest_columns(units[0], units[1], correlation)
-    signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
-    del units
-    own_part, signed = parts[0][:, columns], a[:, columns] * signs
-    del parts
     varying = ~constant[0][columns] & ~constant[1]
-    scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
-    unexplained = b - signed * scales  # small, which makes the correction of the scale exact
-    squares = np.where(varying, (own_part**2).sum(axis=0), np.inf)
-    scales += signs * (own_part * (unexplained - unexplained.mean(axis=0))).sum(axis=0) / squares
-    middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
-    limit = (limit[columns] + eps * np.abs(b).max(axis=0))[varying]
-    if (np.abs(scales - middle)[varying] * sizes[0][columns][varying] <= 4 * limit).all():
-        scales[:] = middle
-    del own_part
-    unexplained = b - signed * scales
-    added = (unexplained.max(axis=0) + unexplained.min(axis=0)) / 2
-    del unexplained, signed
-    limits = np.empty(a.shape)
-    limits[:, columns] = own[:, columns] * np.maximum(1.0, scales)
-    limits[:, columns] += eps * (np.abs(b) + np.abs(added))
-    residual = largest_left(a, b - added, lambda rows: limits[rows], columns, signs * scales)
-    if residual is None:
+    squares, ordered = np.where(varying, sizes[0][columns] ** 2, np.inf), a[:, columns]
+    scales = np.where(varying, (parts[0][:, columns] * parts[1]).sum(axis=0) / squares, 1.0)
+    slack = own.max(axis=0)[columns] + eps * np.abs(b).max(axis=0)
+    middle = fewest_digits(float(np.median(np.abs(scales[varying]))), max(eps, SUMS_EPS))
+    apart = np.abs(np.abs(scales) - middle) * sizes[0][columns]
+    if (apart <= 4 * slack)[varying].all():
+        scales = np.where(scales < 0, -middle, middle)
+    left = b - ordered * scales
+    added = (left.max(axis=0) + left.min(axis=0)) / 2
+    limits = own[:, columns] * np.maximum(1.0, np.abs(scales)) + eps * (np.abs(b) + np.abs(added))
+    residual = np.abs(left - added)
+    if (residual > limits).any():
         return None, 0.0
-    change = describe_affine(columns, signs, scales, added, limits.max(axis=0)[columns])
-    return change or None, residual
+    change = describe_affine(columns, np.sign(scales), np.abs(scales), added, limits.max(axis=0))
+    return change or None, float(residual.max())
 
 
 def describe_affine(
