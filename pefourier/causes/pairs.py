@@ -13,7 +13,6 @@ from itertools import chain
 import numpy as np
 
 from pefourier.causes.explain import Difference
-from pefourier.causes.explain import Difference
 from pefourier.encodings.columns import Wave
 from pefourier.encodings.domain import Bools
 from pefourier.encodings.encoding import FLOAT64_EPS, Floats, row_blocks
@@ -150,8 +149,9 @@ def first_difference(a: Waves, b: Waves) -> Difference | None:
     The number is the cosine, or the sine where cosines agree.
     """
     count, omega = min(len(a), len(b)), np.maximum(*(np.abs(x.frequency).max() for x in (a, b)))
-    eps, chosen = max(FLOAT32_EPS, a.eps, b.eps), next(
-        (x.rows for x in (a, b) if x.rows is not None), np.arange(min(a.length, b.length))
+    eps, chosen = (
+        max(FLOAT32_EPS, a.eps, b.eps),
+        next((x.rows for x in (a, b) if x.rows is not None), np.arange(min(a.length, b.length))),
     )
     expected = offset_waves(a, b)
     for block in row_blocks(len(chosen), BLOCK, max(len(a), len(b))):
