@@ -143,31 +143,6 @@ def first_difference(a: Waves, b: Waves) -> Difference | None:
     return None
 
 
-def first_difference(a: Waves, b: Waves) -> Difference | None:
-    """Return the first row and pair that differ by more than rounding, and both numbers.
-
-    The number is the cosine, or the sine where cosines agree.
-    """
-    count, omega = min(len(a), len(b)), np.maximum(*(np.abs(x.frequency).max() for x in (a, b)))
-    eps, chosen = (
-        max(FLOAT32_EPS, a.eps, b.eps),
-        next((x.rows for x in (a, b) if x.rows is not None), np.arange(min(a.length, b.length))),
-    )
-    expected = offset_waves(a, b)
-    for block in row_blocks(len(chosen), BLOCK, max(len(a), len(b))):
-        rows = chosen[block]
-        first, second = expected(rows)[:, :count], b.numbers(rows)[:, :count]
-        limit = wave_tolerance(rows, np.array([omega]), max(a.factor, b.factor), eps)
-        beyond = apart(first, second) > limit
-        if beyond.any():
-            i, k = (int(n) for n in np.unravel_index(beyond.argmax(), beyond.shape))
-            x, y = first[i, k], second[i, k]
-            is_sine = np.isnan(y.real) or np.isnan(x.real) or abs(x.real - y.real) <= limit[i, 0]
-            numbers = (x.imag, y.imag) if is_sine else (x.real, y.real)
-            return Difference((int(rows[i]), k), float(numbers[0]), float(numbers[1]))
-    return None
-
-
 def frequencies_apart(a: Waves, b: Waves) -> bool:
     """Whether fitted frequencies differ by more than rounding, whatever the first phases.
 

@@ -56,7 +56,6 @@ from pefourier.questions.outcome import Outcome, Two
 PARTS = {"cos": "cosines", "sin": "sines"}
 FEW = 64  # rows that show the columns of a table
 SIDES = {"a": "second", "b": "first"}  # what was observed
-SIDES = {"a": "second", "b": "first"}  # what was observed
 Pairs = tuple[Waves, Waves]
 
 
