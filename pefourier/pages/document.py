@@ -137,7 +137,7 @@ def explanations(names: Iterable[str], groups: Sequence[str]) -> Markup | None:
     listed = []
     for name in dict.fromkeys(map(str.strip, names)):
         terms = terms_by_name().get(spelling(name), [])
-        terms = [term for group in groups for term in terms if term.group == group] or terms
+        terms = [term for group in (*groups, "words") for term in terms if term.group == group]
         for term in terms[:1]:
             facts = [f"{fact}: {getattr(term, fact)}" for fact in FACTS if getattr(term, fact)]
             lines = filter(None, (term.meaning, "; ".join(facts)))

@@ -155,7 +155,8 @@ def glance(studies: Sequence[Study]) -> html.Markup:
     questions = [question for question in HEADINGS if question not in OPTIONS]
     rows = [["encoding", "vectors", *questions]]
     for study in studies:
-        verdicts = [getattr(study.results.get(q), "verdict", "–") for q in questions]
+        results = map(study.results.get, questions)
+        verdicts = [r.verdicts[r.verdict].name(r.verdict) if r else "–" for r in results]
         size = f"{len(study.encoding)} × {study.encoding.dim}"
         rows.append([study.encoding.label, size, *verdicts])
     return html.table(rows)
