@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.diagnosis import grid_conventions, grid_rules, table_rules
+from pefourier.diagnosis import grid_rules, table_rules
 from pefourier.diagnosis.identify import identify
 from pefourier.diagnosis.wave_rules import (
     SAMPLE,
@@ -53,7 +53,7 @@ def diagnose(
     if enc.domain.kind == "position" and (enc.injection == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
             findings = [*grid_rules.remarks_on_formula(enc)]
-            findings += grid_conventions.unusual_coordinates(enc)
+            findings += grid_rules.unusual_coordinates(enc)
             if enc.name == "rope" and "inv_freq" in enc.params:
                 findings += irregular_frequencies(enc.params["inv_freq"])
         elif on_grid:
@@ -102,7 +102,7 @@ def diagnose_points(
     grid = grid_rules.GridFacts(
         table, enc.domain.sides, enc.eps, closest, paired=enc.paired, prefix=behind
     )
-    identified, of_settings = grid_conventions.identify_on_grid(grid)
+    identified, of_settings = grid_rules.identify_on_grid(grid)
     if is_constant(table):
         return identified, [table_rules.constant_vectors(table)]
     facts = TableFacts(table, enc.eps, identified, closest, rank)
