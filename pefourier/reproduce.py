@@ -72,18 +72,19 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     no such files, it uses the results that are shipped with this version.
     """
     from pefourier.report import plot
-    from pefourier.report.spectral_figures import reconstruct, spectrum
+    from pefourier.report.figures import reconstruct, spectrum
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     pair = [build("sinusoidal", length=LENGTH), build("dft", length=LENGTH)]
-    figures = {
-        "figure1": (spectrum, [Answer(e, spectrum_of(e)) for e in pair]),
+    figures: dict[str, tuple[Any, list[Answer]]] = {
+        "figure1": (partial(spectrum, axis="linear"), [Answer(e, spectrum_of(e)) for e in pair]),
         "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
     }
     written = [str(out / f"{name}.{suffix}") for name in figures for suffix in ("pdf", "png")]
     for path in written:
-        plot.save(path, *figures[Path(path).stem])
+        draw, answers = figures[Path(path).stem]
+        plot.save(path, draw, answers)
     claims = all_claims(read_summaries(out if has_results(out) else results_folder()))
     page = claims_page(claims)
     answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"

@@ -64,8 +64,8 @@ def spectrum(
     axis: Annotated[
         Literal["auto", "linear", "log"],
         "Frequency axis of figures: log shows the share of energy per factor of ten in frequency, "
-        "linear the share at each lattice frequency; auto uses log if all encodings have mostly "
-        "low frequencies.",
+        "linear the share at each lattice frequency; auto uses log if the first encoding has "
+        "mostly low frequencies.",
     ] = "auto",
 ) -> None:
     """Show the frequencies of an encoding.

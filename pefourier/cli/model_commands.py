@@ -613,7 +613,7 @@ def write_report(
         output.print(folder_page(training, out))
         return
     from pefourier.encodings.loader import load
-    from pefourier.pages.encodings import Inquiry, encodings_document, report_page
+    from pefourier.pages.document import Inquiry, encodings_document, report_page
 
     inquiry = Inquiry(typed, lattice, sigma)
 

@@ -23,10 +23,10 @@ from pefourier.pages.document import (
     explanations,
     figure,
     markup_of_words,
+    page_written,
     table,
     versions_table,
 )
-from pefourier.pages.encodings import page_written
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page

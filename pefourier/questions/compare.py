@@ -235,7 +235,7 @@ class Comparison(Outcome, Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw both tables and their difference."""
-        from pefourier.report.code_figures import compare
+        from pefourier.report.figures import compare
 
         return compare(answers, look)
 

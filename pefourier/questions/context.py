@@ -438,14 +438,14 @@ class Context(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw each pair at its wavelength, as trained and as scaled."""
-        from pefourier.report.rotation_figures import wavelengths
+        from pefourier.report.figures import wavelengths
 
         return wavelengths(answers, look)
 
     @classmethod
     def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
         """Return the bands of each answer's rotations."""
-        from pefourier.report.rotation_figures import bands_charts
+        from pefourier.report.figures import bands_charts
 
         return bands_charts(answers, colour=colour)
 

@@ -442,7 +442,7 @@ class Design(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw each criterion over the base."""
-        from pefourier.report.rotation_figures import criteria
+        from pefourier.report.figures import criteria
 
         return criteria(answers, look)
 

@@ -291,6 +291,6 @@ class Written(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the written vectors."""
-        from pefourier.report.code_figures import encode
+        from pefourier.report.figures import encode
 
         return encode(answers, look)

@@ -422,7 +422,7 @@ class Extensions(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the wavelengths of each scaling, and cosines to the trained rotation."""
-        from pefourier.report.rotation_figures import extension
+        from pefourier.report.figures import extension
 
         return extension(answers, look)
 

@@ -238,7 +238,7 @@ class Positions(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the ids of some rows."""
-        from pefourier.report.code_figures import draw_positions
+        from pefourier.report.figures import draw_positions
 
         return draw_positions(answers, look)
 

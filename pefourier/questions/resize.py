@@ -294,7 +294,7 @@ class Resizing(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the share of energy by cycles, before and after."""
-        from pefourier.report.code_figures import resizing
+        from pefourier.report.figures import resizing
 
         return resizing(answers[0], list(map(by_cycles, answers[0].result.states)), look)
 

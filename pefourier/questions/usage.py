@@ -342,7 +342,7 @@ class Usage(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the shares of pairs by layer."""
-        from pefourier.report.rotation_figures import usage
+        from pefourier.report.figures import usage
 
         return usage(answers, look)
 

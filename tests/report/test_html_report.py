@@ -14,8 +14,7 @@ import pytest
 from pages import Page
 
 from pefourier.cli.main import main
-from pefourier.pages.document import Markup, document, element, table
-from pefourier.pages.encodings import HEADINGS, OPTIONS
+from pefourier.pages.document import HEADINGS, OPTIONS, Markup, document, element, table
 
 ALL = [question for question in HEADINGS if question not in OPTIONS]  # questions on the first page
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
