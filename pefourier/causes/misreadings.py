@@ -67,9 +67,9 @@ def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
     for part in slips.split(","):
         key, equals, _ = part.partition("=")
         key = ALIASES.get(key, key)
-        if part in known_mistakes() and "set" in known_mistakes()[part]:
-            shared = part == "scaling-ignored" and scaling == "proportional"  # p-RoPE
-            changes |= {"factor": 1.0} if shared else known_mistakes()[part]["set"]
+        if left_out := known_mistakes().get(part, {}).get("set"):
+            rope = Rope.of(enc)
+            changes |= rope.without(left_out) if rope else left_out
         elif equals and key in {*WHOLE, *scaling_parameters(scaling)}:
             changes |= parse_parameters("rope", part)
         elif equals and key in BUILDERS["rope"].parameters:

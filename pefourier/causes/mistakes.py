@@ -24,7 +24,7 @@ import numpy as np
 
 from pefourier.causes.misreadings import known_mistakes, layer_of, other_layers
 from pefourier.causes.pairs import excess
-from pefourier.causes.rope import Rope, is_rotation, usual_scalings
+from pefourier.causes.rope import Rope, is_rotation, list_at, usual_scalings
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.domain import Places
 from pefourier.encodings.encoding import Encoding, Floats
@@ -130,16 +130,6 @@ class Sought:
     observed: Waves
     rope: Rope | None
 
-    @property
-    def omega(self) -> Floats:
-        """The frequencies as meant."""
-        return self.expected.frequency
-
-    @property
-    def length(self) -> int:
-        """The number of positions as meant."""
-        return len(self.enc)
-
     def with_changes(
         self, code: str, changed: Mapping[str, Any], cost: float = USUAL
     ) -> Iterator[Misreading]:
@@ -149,7 +139,7 @@ class Sought:
         settings = self.rope.settings
         differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
         try:
-            omega = self.rope.with_(**changed).frequencies(self.length) if differing else None
+            omega = self.rope.with_(**changed).frequencies(len(self.enc)) if differing else None
         except PefourierError:
             return
         if omega is not None:
@@ -210,15 +200,13 @@ def cause_of(readings: Sequence[Misreading], expected: Waves, of: Literal["a", "
 
 def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
     """Yield the rotation with each mistake that has no number, or a usual one."""
-    for code, formula in FORMULAS.items():
-        for reading in formula(sought):
-            yield replace(reading, code=code)
-    if sought.rope is None:
+    yield from derived(sought)
+    if (rope := sought.rope) is None:
         return
-    rope, settings = sought.rope, sought.rope.settings
-    count, factor = 2 * len(sought.observed), settings.get("factor") or 1.0
-    original, model = settings.get("original") or 0, sought.enc.file and sought.enc.file.model
-    longest = model.longest() if model else 0
+    yield from derived_from_settings(sought, rope)
+    settings, count = rope.settings, 2 * len(sought.observed)
+    factor, original = settings.get("factor") or 1.0, settings.get("original") or 0
+    longest = sought.enc.file.model.longest() if sought.enc.file and sought.enc.file.model else 0
     likely: dict[str, list[float]] = {
         "original": [int(n) for n in (longest, original * factor, original / factor) if n],
         "partial": [count / rope.d],
@@ -243,31 +231,27 @@ def ignored_settings(sought: Sought) -> Iterator[Misreading]:
     """Yield the rotation without its scaling, and without its rotated fraction."""
     for code, mistake in known_mistakes().items():
         if (changes := mistake.get("set")) and (rope := sought.rope):
-            if changes == {"scaling": "none"} and rope.scaling == "proportional":
-                changes = {"factor": 1.0}
-            yield from sought.with_changes(code, changes, 0.0)
+            yield from sought.with_changes(code, rope.without(changes), 0.0)
 
 
 def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
     """Yield the rotation with each mistake that has a number, fitted to the frequencies."""
-    yield from fitted_settings(sought)
-    yield from fitted_scalings(sought)
-    omega, observed = sought.omega, sought.observed
+    omega, observed = sought.expected.frequency, sought.observed.frequency
+    if sought.rope is not None:
+        yield from fitted_settings(sought, sought.rope)
+        yield from fitted_scalings(sought, sought.rope)
     if len(omega) != len(observed):
         return
-    rotating = np.flatnonzero((omega != 0) & (np.abs(observed.frequency) < 1))
+    rotating = np.flatnonzero((omega != 0) & (np.abs(observed) < 1))
     for k in rotating[:1]:  # the first pair without aliasing
-        ratio = float(observed.frequency[k] / omega[k])
-        for digits in DIGITS:
-            step = float(f"{ratio:.{digits}g}")
-            change: Changes = {"positions": ("p", f"{step:g} p")}
-            yield Misreading("step", change, omega * step, USUAL + digits)
-            if step and (inverse := float(f"{1 / ratio:.{digits}g}")):
-                change = {"positions": ("p", f"p / {inverse:g}")}
-                yield Misreading("step", change, omega / inverse, USUAL + digits)
+        ratio = float(observed[k] / omega[k])
+        for digits, power in product(DIGITS, (1, -1)):
+            if number := float(f"{ratio**power:.{digits}g}") if ratio else 0.0:
+                change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
+                yield Misreading("step", change, omega * number**power, USUAL + digits)
     if len(omega) > 2:
-        k = int(np.abs(observed.frequency - omega).argmax())
-        changed = np.where(np.arange(len(omega)) == k, observed.frequency, omega)
+        k = int(np.abs(observed - omega).argmax())
+        changed = np.where(np.arange(len(omega)) == k, observed, omega)
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield Misreading("single-pair", pair, changed, LAST)
 
@@ -281,76 +265,61 @@ def digits_of(value: float) -> int:
     return len(f"{value:.7e}".split("e")[0].replace(".", "").strip("-").rstrip("0")) or 1
 
 
-def fitted_settings(sought: Sought) -> Iterator[Misreading]:
+def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     """Yield one setting fitted to the mean logarithm of the observed frequencies."""
-    rope, observed = sought.rope, sought.observed
+    observed = sought.observed
     cosines = observed.form is not None and observed.form.part == "cos"
     rotating = observed.frequency * observed.length > (SHOWN if cosines else 0)  # visible
-    if rope is None or not rotating.any() or (observed.frequency > 1 + SIMILAR).any():
+    if not rotating.any() or (observed.frequency > 1 + SIMILAR).any():
         return
     from scipy.optimize import brentq  # slow import (0.25 s), rarely needed
 
     target = np.log(observed.frequency[rotating]).mean()
     for code, mistake in known_mistakes().items():
-        key = mistake.get("key", "")
-        if "range" not in mistake or not rope.settings.get(key):
+        key, settings = mistake.get("key", ""), rope.settings
+        if "range" not in mistake or not settings.get(key):
             continue
+        kind = (lambda number: max(1, round(number))) if key == "original" else float
 
-        def mean_log(number: float, key: str = key) -> float:
-            rebuilt = next(sought.with_changes("", {key: typed(key, number)}), None)
-            omega = sought.omega if rebuilt is None else rebuilt.omega
+        def mean_log(
+            logarithm: float, key: str = key, kind: Callable[[float], float] = kind
+        ) -> float:
+            rebuilt = next(sought.with_changes("", {key: kind(exp(logarithm))}), None)
+            omega = sought.expected.frequency if rebuilt is None else rebuilt.omega
             if omega.shape != rotating.shape or not (omega > 0).all():
                 return np.nan
             return float(np.log(omega[rotating]).mean() - target)
 
         low, high = mistake["range"]
-        low = max(low, 1.001 * (rope.settings.get(mistake.get("above", "")) or 0))
-        high = min(high, (rope.settings.get(mistake.get("under", "")) or high) / 1.001)
+        low = max(low, 1.001 * (settings.get(mistake.get("above", "")) or 0))
+        high = min(high, (settings.get(mistake.get("under", "")) or high) / 1.001)
         try:
-            number = exp(brentq(lambda x, f=mean_log: f(exp(x)), log(low), log(high)))
+            number = exp(brentq(mean_log, log(low), log(high)))
         except ValueError:  # no sign change in the range
             continue
         for digits, share in product(DIGITS, NEARBY):
-            value = typed(key, float(f"{number * (1 + share):.{digits}g}"))
-            cost = USUAL + digits_of(value)
-            yield from sought.with_changes(code, {key: value}, cost)
+            value = kind(float(f"{number * (1 + share):.{digits}g}"))
+            yield from sought.with_changes(code, {key: value}, USUAL + digits_of(value))
 
 
-def typed(key: str, number: float) -> float:
-    """Convert a number to the type of its setting: lengths are whole."""
-    return max(1, round(number)) if key == "original" else float(number)
-
-
-def fitted_scalings(sought: Sought) -> Iterator[Misreading]:
+def fitted_scalings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     """Yield scalings that were not meant, with the factor fitted to the lowest frequency."""
-    rope, observed = sought.rope, sought.observed
-    if rope is None or rope.scaling not in ("none", "linear", "ntk"):
+    plain, observed = rope.unscaled.frequencies(len(sought.enc)), sought.observed.frequency
+    if rope.scaling not in ("none", "linear", "ntk") or plain.shape != observed.shape:
         return
-    plain = rope.unscaled.frequencies(sought.length)
-    if plain.shape != observed.frequency.shape:
-        return
-    code, mistakes = scaling_code(rope), known_mistakes()
-    ratio = plain[-1] / (observed.frequency[-1] or np.inf)
+    code = "scaling-added" if rope.scaling == "none" else "scaling-type"
+    mistakes = known_mistakes()
+    ratio = plain[-1] / (observed[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
     factors += [float(value) for value in mistakes["factor"]["values"]]  # if a cosine hides it
     for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
-        kinds = [{"scaling": "ntk", "factor": factor}] if len(observed) > 1 else []
-        kinds += usual_scalings([factor], mistakes["original-length"]["values"])
-        for changes in kinds:
-            cost = USUAL + len(changes) / 4 + digits_of(factor) / 2
-            for reading in sought.with_changes(code, changes, cost):
-                yield with_base(reading, rope) if changes["scaling"] == "ntk" else reading
-
-
-def scaling_code(rope: Rope) -> str:
-    """Return whether a scaling of another kind is added or replaces one."""
-    return "scaling-added" if rope.scaling == "none" else "scaling-type"
-
-
-def with_base(reading: Misreading, rope: Rope) -> Misreading:
-    """Add the base that NTK-aware scaling amounts to."""
-    base = {"base": (rope.rho, base_of_grid(reading.omega))}
-    return replace(reading, changes={**reading.changes, **base})
+        cost = USUAL + digits_of(factor) / 2
+        for changes in usual_scalings([factor], mistakes["original-length"]["values"]):
+            yield from sought.with_changes(code, changes, cost + len(changes) / 4)
+        ntk = {"scaling": "ntk", "factor": factor} if len(observed) > 1 else {}
+        for reading in sought.with_changes(code, ntk, cost + len(ntk) / 4):
+            base = {"base": (rope.rho, base_of_grid(reading.omega))}  # to which it amounts
+            yield replace(reading, changes={**reading.changes, **base})
 
 
 def base_of_grid(omega: Floats) -> float:
@@ -363,126 +332,30 @@ def base_of_grid(omega: Floats) -> float:
     return float(omega[-1]) ** (-m / (m - 1)) if m > 1 else 1.0
 
 
-def degrees(sought: Sought) -> Iterator[Misreading]:
-    """Yield angles in degrees, and angles taken for degrees."""
+def derived(sought: Sought) -> Iterator[Misreading]:
+    """Yield other frequencies, angles and positions that no setting gives."""
+    omega, observed, made = (
+        sought.expected.frequency,
+        sought.observed,
+        partial(Misreading, cost=1.0),
+    )
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
-        yield Misreading("", {"angle": ("p w", formula)}, sought.omega * unit, 1.0)
-
-
-def backwards(sought: Sought) -> Iterator[Misreading]:
-    """Yield the opposite direction."""
-    yield Misreading("", {}, -sought.omega, 1.0)
-
-
-def divided_positions(sought: Sought) -> Iterator[Misreading]:
-    """Yield integer division of positions."""
-    if (k := sought.observed.repeats) > 1:
-        yield Misreading("", {"positions": ("p", f"p // {k}")}, sought.omega, 1.0, k)
-
-
-def reversed_ramp(sought: Sought) -> Iterator[Misreading]:
-    """Yield the ramp of YaRN or Llama 3 reversed."""
-    if (rope := sought.rope) and rope.scaling in ("yarn", "llama3"):
-        theta = rope.unscaled.frequencies(sought.length)
-        omega = theta * (1 + 1 / rope.scaled_by["factor"]) - sought.omega
-        yield Misreading("", {}, omega, 1.0)
-
-
-def ramp_parentheses(sought: Sought) -> Iterator[Misreading]:
-    """Yield YaRN's original / (n 2 pi) as original / n, and as original / n 2 pi."""
-    if (rope := sought.rope) and rope.scaling == "yarn":
-        for ratio in (2 * pi, 4 * pi**2):
-            limits = {key: rope.scaled_by[key] / ratio for key in ("beta_fast", "beta_slow")}
-            for reading in sought.with_changes("", limits):
-                yield replace(reading, changes={})
-
-
-def exponents(sought: Sought) -> Iterator[Misreading]:
-    """Yield exponents of another head size or a shifted pair, with the rotation's scaling."""
-    if (rope := sought.rope) is None:
-        return
-    d, rho, rotary = rope.d, rope.rho, int(rope.d * rope.partial)
-    heads = known_mistakes()["head-size"]["values"]
-    sizes = (rotary - 2, rotary - 1, rotary + 2, 2 * rotary, rotary // 2, *heads)
-    names = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}
-    for size in dict.fromkeys(n for n in sizes if n > 1 and n != rotary):
-        change: Changes = {"divisor": (rotary, names.get(size, size))}
-        if not (d != rotary and size == d):
-            for reading in sought.with_changes("", {"rho": rho ** (rotary / size)}, 1.5):
-                yield replace(reading, changes=change)
-    for shift in (1, -1, 0.5) if rope.scaling == "none" else ():
-        step = rho ** (-2 * shift / rotary)
-        change = {"exponent": ("2 i / d", f"2 (i {'+' if shift > 0 else '-'} {abs(shift):g}) / d")}
-        yield Misreading("", change, sought.omega * step, 1.5)
-
-
-def whole_head(sought: Sought) -> Iterator[Misreading]:
-    """Yield the frequencies of the whole head in its rotated part."""
-    if (rope := sought.rope) and rope.partial < 1 and rope.scaling == "none":
-        omega = Head(rope.d, rope.rho, 1.0, 1).grid()[: len(sought.omega)]
-        yield Misreading("", {"divisor": (int(rope.d * rope.partial), rope.d)}, omega, 1.0)
-
-
-def other_list(sought: Sought) -> Iterator[Misreading]:
-    """Yield the other list of factors of longrope."""
-    if (rope := sought.rope) and rope.scaling == "longrope":
-        original = rope.scaled_by["original"]
-        names = ("long", "short") if sought.length > original else ("short", "long")
-        other = original + (names[1] == "long")
-        change: Changes = {"factors": names}
-        yield Misreading("", change, rope.frequencies(other), 1.0)
-
-
-def list_at(settings: Mapping[str, Any], length: int) -> str:
-    """Return the list of factors that longrope uses at a length."""
-    return "long" if length > settings["original"] else "short"
-
-
-def other_length(sought: Sought) -> Iterator[Misreading]:
-    """Yield the frequencies that dynamic scaling has at another length."""
-    rope, observed = sought.rope, sought.observed
-    if rope is None or rope.scaling != "dynamic" or len(observed) < 2:
-        return
-    if observed.frequency[-1] <= 0:
-        return
-    slowest, original = rope.frequencies(1)[-1], rope.scaled_by["original"]
-    ratio = slowest / observed.frequency[-1]
-    estimate = original * (1 + (ratio - 1) / rope.scaled_by["factor"])
-    for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
-        if n > original and n != sought.length:  # no scaling up to the original length
-            omega, changed = (rope.frequencies(size) for size in (sought.length, n))
-            bases = base_of_grid(omega), base_of_grid(changed)
-            yield Misreading("", {"length": (sought.length, n), "base": bases}, changed, 1.0)
-
-
-def other_layer(sought: Sought) -> Iterator[Misreading]:
-    """Yield the rotations of the other layer types of the same config."""
-    for name, rotation in other_layers(sought.enc, sought.length):
+        yield made("degrees", {"angle": ("p w", formula)}, omega * unit)
+    yield made("reversed", {}, -omega)
+    if (k := observed.repeats) > 1:
+        yield made("positions-divided", {"positions": ("p", f"p // {k}")}, omega, divisor=k)
+    for name, rotation in other_layers(sought.enc, len(sought.enc)):
         if is_rotation(rotation):
             layers = {"layer": (layer_of(sought.enc), name)}
-            yield Misreading("", layers, rotation.measure.frequencies, 1.0)
-
-
-def in_format(name: str) -> Callable[[Sought], Iterator[Misreading]]:
-    """Return the mistake of rounding frequencies to a format."""
-    return lambda sought: iter([Misreading("", {}, rounded(sought.omega, FORMATS[name]), 1.0)])
-
-
-def angles_in(name: str) -> Callable[[Sought], Iterator[Misreading]]:
-    """Return the mistake of rounding angles to a format, alone or with positions and frequencies.
-
-    A product of float32 numbers may round to either neighbour.
-    """
-    form = FORMATS[name]
-
-    def rounding(sought: Sought) -> Iterator[Misreading]:
-        if not sought.observed.is_declared and not sought.observed.even.all():
-            for whole in (True, False):
-                omega = rounded(sought.omega, form) if whole else sought.omega
-                angles = partial(rounded_angles, omega, form, whole=whole)
-                yield Misreading("", {}, omega, 1.0, angles=angles)
-
-    return rounding
+            yield made("other-layers", layers, rotation.measure.frequencies)
+    for name in ("bfloat16", "float16"):
+        form = FORMATS[name]
+        narrow = rounded(omega, form)
+        yield made(f"{name}-frequencies", {}, narrow)
+        if not observed.is_declared and not observed.even.all():
+            for whole, used in ((True, narrow), (False, omega)):
+                angles = partial(rounded_angles, used, form, whole=whole)
+                yield made(f"{name}-angles", {}, used, angles=angles)
 
 
 def rounded_angles(
@@ -490,29 +363,50 @@ def rounded_angles(
 ) -> tuple[Floats, Floats]:
     """Return the lowest and the highest angle (n, m) that rounding products may give.
 
-    `whole`: positions are rounded, too, and the product of two narrow numbers is exact.
+    A product of float32 numbers may round to either neighbour. `whole`: positions are rounded, too,
+    and the product of two narrow numbers is exact.
     """
     exact = np.multiply.outer(rounded(positions, form) if whole else positions, omega)
     slack = 0.0 if whole else 2 * FLOAT32_EPS
     return rounded(exact * (1 - slack), form), rounded(exact * (1 + slack), form)
 
 
-FORMULAS: dict[str, Callable[[Sought], Iterator[Misreading]]] = {
-    "degrees": degrees,
-    "reversed": backwards,
-    "positions-divided": divided_positions,
-    "ramp-reversed": reversed_ramp,
-    "ramp-parentheses": ramp_parentheses,
-    "exponent": exponents,
-    "partial-grid": whole_head,
-    "factor-list": other_list,
-    "other-length": other_length,
-    "other-layers": other_layer,
-    "bfloat16-frequencies": in_format("bfloat16"),
-    "float16-frequencies": in_format("float16"),
-    "bfloat16-angles": angles_in("bfloat16"),
-    "float16-angles": angles_in("float16"),
-}
+def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
+    """Yield formulas gone wrong: the ramp, the exponent, the list of factors, the length."""
+    omega, length, made = sought.expected.frequency, len(sought.enc), partial(Misreading, cost=1.0)
+    d, rho, rotary, scaled_by = rope.d, rope.rho, int(rope.d * rope.partial), rope.scaled_by
+    if rope.scaling in ("yarn", "llama3"):
+        theta = rope.unscaled.frequencies(length)
+        yield made("ramp-reversed", {}, theta * (1 + 1 / scaled_by["factor"]) - omega)
+    for ratio in (2 * pi, 4 * pi**2) if rope.scaling == "yarn" else ():  # original / (n 2 pi)
+        limits = {key: scaled_by[key] / ratio for key in ("beta_fast", "beta_slow")}
+        for reading in sought.with_changes("ramp-parentheses", limits):
+            yield replace(reading, changes={})
+    names = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}
+    sizes = (*names, 2 * rotary, rotary // 2, *known_mistakes()["head-size"]["values"])
+    for size in dict.fromkeys(n for n in sizes if n > 1 and n not in {rotary, d}):
+        for reading in sought.with_changes("exponent", {"rho": rho ** (rotary / size)}, 1.5):
+            yield replace(reading, changes={"divisor": (rotary, names.get(size, size))})
+    if rope.scaling == "none":
+        for shift, text in ((1, "+ 1"), (-1, "- 1"), (0.5, "+ 0.5")):
+            change: Changes = {"exponent": ("2 i / d", f"2 (i {text}) / d")}
+            yield made("exponent", change, omega * rho ** (-2 * shift / rotary), cost=1.5)
+        if rope.partial < 1:
+            grid = Head(d, rho, 1.0, 1).grid()[: len(omega)]
+            yield made("partial-grid", {"divisor": (rotary, d)}, grid)
+    if rope.scaling == "longrope":
+        own = list_at(scaled_by, length)
+        other, at = ("short", 1) if own == "long" else ("long", scaled_by["original"] + 1)
+        yield made("factor-list", {"factors": (own, other)}, rope.frequencies(at))
+    slowest = sought.observed.frequency[-1:]
+    if rope.scaling == "dynamic" and len(sought.observed) > 1 and slowest > 0:
+        original, ratio = scaled_by["original"], rope.frequencies(1)[-1] / slowest[0]
+        estimate = original * (1 + (ratio - 1) / scaled_by["factor"])
+        for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
+            if n > original and n != length:  # no scaling up to the original length
+                changed = rope.frequencies(n)
+                bases = base_of_grid(rope.frequencies(length)), base_of_grid(changed)
+                yield made("other-length", {"length": (length, n), "base": bases}, changed)
 
 
 def geometric_rotation(pairs: Waves) -> Encoding | None:

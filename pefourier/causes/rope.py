@@ -113,9 +113,12 @@ class Rope:
     @property
     def unscaled(self) -> Rope:
         """The rotation without its scaling; p-RoPE keeps its pairs that do not rotate."""
-        if self.scaling == "proportional":
-            return self.with_(factor=1.0)
-        return self.with_(scaling="none")
+        return self.with_(**self.without({"scaling": "none"}))
+
+    def without(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the changes that leave a setting out; unscaled p-RoPE has a factor of 1."""
+        is_shared = changes == {"scaling": "none"} and self.scaling == "proportional"
+        return {"factor": 1.0} if is_shared else changes
 
     def build(self, length: int) -> ShiftInvariantEncoding:
         """Build the encoding, with a SPEC that leaves out usual settings."""
@@ -181,6 +184,11 @@ def lengths_of_interest(length: int, *ropes: Rope) -> list[int]:
     """Return a length and the lengths around which scalings change frequencies."""
     originals = [rope.scaled_by["original"] for rope in ropes if rope.scaling in BY_LENGTH]
     return sorted({length, *(int(n * k + extra) for n in originals for k, extra in BEYOND)})
+
+
+def list_at(settings: Mapping[str, Any], length: int) -> str:
+    """Return the list of factors that longrope uses at a length."""
+    return "long" if length > settings["original"] else "short"
 
 
 def usual_scalings(

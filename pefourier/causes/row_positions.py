@@ -161,28 +161,20 @@ def runs_of(
     return tuple(runs)
 
 
-def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
+def describe_runs(runs: Sequence[PositionRun], noun: str = "position(s)") -> str:
     """Describe the first few runs in words.
 
     >>> describe_runs(runs_of(np.arange(5), np.array([0, 1, 2, 4, 5])))
-    'rows 0-2 agree, rows 3-4 are positions 4-5'
+    'row(s) 0-2 equal position(s) 0-2, row(s) 3-4 equal position(s) 4-5'
     """
     texts = []
     for run in runs[:SHOWN]:
-        row = f"row{'s' * (run.first_row < run.last_row)} {run.rows}"
-        verb = "are" if run.first_row < run.last_row else "is"
-        factors = f" with the {run.reading} factors" if run.reading else ""
-        if (run.first, run.last) == (run.first_row, run.last_row):
-            texts.append(
-                f"{row} {'have' if verb == 'are' else 'has'} the {run.reading} factors"
-                if factors
-                else f"{row} agree{'s' * (verb == 'is')}"
-            )
-        else:
-            nouns = f"{noun}{'s' * (run.first != run.last)}"
-            texts.append(f"{row} {verb} {nouns} {run.places}{factors}")
-    rest_of_runs = [f"and {len(runs) - SHOWN} more runs"] if len(runs) > SHOWN else []
-    return ", ".join(texts + rest_of_runs)
+        place = f"equal {noun} {run.places}" + f" with the {run.reading} factors" * bool(
+            run.reading
+        )
+        texts.append(f"row(s) {run.rows} {place}")
+    more = [f"and {len(runs) - SHOWN} more runs"] * (len(runs) > SHOWN)
+    return ", ".join(texts + more)
 
 
 @dataclass(frozen=True)

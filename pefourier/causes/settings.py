@@ -6,6 +6,7 @@ Settings are the parameters of ``rope``, see `pefourier.causes.rope`.
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,12 @@ from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
+from pefourier.writing.files import read_toml
 
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
 NEIGHBOURS = "interleaved"
-LABELS = {"rho": "base", "d": "head size", "partial": "rotated fraction"}
-LABELS |= {"rule": "slopes of heads:", "window": "keys that a query sees:"}
-LABELS |= {"query_divisor": "divisor of the distances of query i:"}
-LABELS |= {"attention_factor": "attention factor", "softmax_factor": "softmax scale"}
-LABELS |= {"temperature": "factor of queries"}
+LABELS = read_toml(Path(__file__).with_name("labels.toml"))
 Changes = Mapping[str, tuple[Any, Any]]
 
 
@@ -114,9 +112,14 @@ def describe_changes(changes: Changes) -> str:
     >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
     'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
     >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
-    'the linear scaling (factor 4) is missing in the second'
+    'linear scaling (factor 4) in the first, no scaling in the second'
     """
-    return "; ".join(sentence for *_, sentence in changes_in_words(changes))
+    return "; ".join(
+        f"{label} {a} in the first, {b} in the second".lstrip()
+        if a != b
+        else f"the numbers of {label}"
+        for label, a, b in changes_in_words(changes)
+    )
 
 
 def describe_sides(changes: Changes) -> tuple[str, str]:
@@ -125,43 +128,33 @@ def describe_sides(changes: Changes) -> tuple[str, str]:
     >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
     ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
     """
-    first, second, _ = zip(*changes_in_words(changes), strict=True)
-    return ", ".join(first), ", ".join(second)
+    words = [*changes_in_words(changes)]
+    first, second = (", ".join(f"{w[0]} {w[k]}".lstrip() for w in words) for k in (1, 2))
+    return first, second
 
 
 def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
-    """Yield the words for the first, for the second, and a sentence for both, per setting."""
-    kinds, scaling_keys = changes.get("scaling"), set()
-    if kinds and None not in kinds:
-        scaling_keys = {key for kind in kinds for key in scaling_parameters(kind)} - {
-            "attention_factor"
-        }
+    """Yield the label of each setting and its values; a scaling has no label."""
+    kinds, hidden = changes.get("scaling", (None, None)), {"scaling"}
+    if None not in kinds:
         a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
-        sentence = f"{a} in the first, {b} in the second"
-        if "none" in kinds:
-            sentence = f"the second adds the {b}" if kinds[0] == "none" else f"the {a} is missing"
-            sentence += " in the second" * (kinds[1] == "none")
-        yield a, b, sentence
+        yield "", a, b
+        hidden = hidden.union(*map(scaling_parameters, kinds)) - {"attention_factor"}
     for key, pair in changes.items():
-        if key != "scaling" and key not in scaling_keys:
-            label, (a, b) = LABELS.get(key, key), map(value_in_words, pair)
-            sentence = f"{label} {a} in the first, {b} in the second"
-            sentence = f"the numbers of {label}" if a == b else sentence
-            yield f"{label} {a}", f"{label} {b}", sentence
+        if key not in hidden:
+            a, b = map(value_in_words, pair)
+            yield LABELS.get(key, key), a, b
 
 
 def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
     """Describe a scaling with its unusual settings."""
-    if kind == "none":
-        return "no scaling"
     values = {key: changes[key][side] for key in scaling_parameters(kind) if key in changes}
-    usual = {key: parameter.default for key, parameter in scaling_parameters(kind).items()}
-    unusual = [
+    unusual = ", ".join(
         f"{key} {value_in_words(value)}"
         for key, value in values.items()
-        if key != "attention_factor" and value != usual[key]
-    ]
-    return f"{kind} scaling" + (f" ({', '.join(unusual)})" if unusual else "")
+        if key != "attention_factor" and value != scaling_parameters(kind)[key].default
+    )
+    return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
 
 
 def value_in_words(value: Any) -> str:

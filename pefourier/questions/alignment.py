@@ -103,7 +103,7 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
         transform = {"offset": int(shift[0]) * (-1 if is_swapped else 1)}
         transform |= {"zero_rows": absent} if absent and are_zeros else {}
         return replace(outcome, verdict="equivalent", transform=transform)
-    matched = with_rows(outcome, "first" if is_swapped else "second", rows, fits, noun="row")
+    matched = with_rows(outcome, "first" if is_swapped else "second", rows, fits, noun="row(s)")
     if not fits.all():
         return matched
     explanation = explain_rows(np.arange(len(a)), rows)

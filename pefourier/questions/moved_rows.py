@@ -13,8 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.causes.mistakes import SEARCHED, Cause, base_of_grid, list_at
+from pefourier.causes.mistakes import SEARCHED, Cause, base_of_grid
 from pefourier.causes.pairs import exchanged_waves
+from pefourier.causes.rope import list_at
 from pefourier.causes.row_positions import (
     RowPositions,
     causes_of,
@@ -203,7 +204,7 @@ def with_rows(
     positions: NDArray[np.integer],
     is_known: Bools,
     readings: NDArray[np.str_] | None = None,
-    noun: str = "position",
+    noun: str = "position(s)",
 ) -> Outcome:
     """Build the outcome of rows with different positions, some possibly unknown."""
     s = np.arange(len(positions))
