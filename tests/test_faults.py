@@ -306,7 +306,7 @@ FAULTS = [  # files, command, its status, and what its error line names
     (loop, "encode dft --out x.npy", 2, "symbolic links"),
     (lengthened, "spectrum x.csv", 2, "bytes"),
     (lambda: os.mkfifo("x.npz"), TRAIN_OWN, 2, "pipe"),
-    (lambda: safetensors(b'{"a":%b,"a":%b}' % (PLACE, PLACE)), TENSORS, 2, "repeats"),
+    (lambda: safetensors(b'{"a":%b,"a":%b}' % (PLACE, PLACE)), TENSORS, 2, "repeated"),
     (lambda: safetensors(b'{"a":%b}' % PLACE4), TENSORS, 2, "F4"),
     (ragged, "spectrum x.pt", 2, "plain numbers"),
     (lambda: own(X=npy_bytes(FORTY)), TRAIN_OWN, 2, "Python objects"),

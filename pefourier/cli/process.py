@@ -163,7 +163,7 @@ def leave(status: int) -> NoReturn:
 READ = (  # options and arguments whose values may name a file
     *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
     *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth", "gates"),
-    *("places", "edges"),
+    *("places", "edges", "sources", "predict", "labels", "scores", "base"),
 )
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # never a model

@@ -28,7 +28,7 @@ from pefourier.causes.rope import Rope, is_rotation
 from pefourier.causes.row_positions import PositionRun
 from pefourier.causes.rows import Shifted
 from pefourier.causes.settings import settings_cause
-from pefourier.encodings.columns import AXES, describe_axes
+from pefourier.encodings.columns import AXES, CHANGES, changes_by_name, describe_axes
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
@@ -200,16 +200,24 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome |
     if any(map(rotates, encodings)) or outcome.verdict == "the same" or None in forms:
         return None
     for b in (pairs[1], exchanged_waves(pairs[1])):
-        form = b.form or forms[1]
-        if form == forms[0] and (by := shift_between(a, b)):
+        both = [x for x in (forms[0], b.form or forms[1]) if x is not None]
+        orders = tuple((form.layout, form.first) for form in both)
+        names = [name for name, change in CHANGES.items() if change == orders]
+        is_known = both[0] == both[1] or (names and not any(form.copies for form in both))
+        if is_known and (by := shift_between(a, b)):
+            columns = {name: changes_by_name(encodings[0].dim)[name].tolist() for name in names}
             return replace(
                 outcome,
                 max_difference=None,
                 first_difference=None,
                 largest_difference=None,
                 verdict="equivalent",
-                transform={"offset": by},
-                causes=(Shifted(by),),
+                transform={
+                    **{"columns": order for order in columns.values()},
+                    **{"layout": name for name in columns},
+                    "offset": by,
+                },
+                causes=() if columns else (Shifted(by),),
                 explained=1.0,
             )
     return None

@@ -51,7 +51,7 @@ def as_json(page: Page) -> str:
 def as_csv(page: Page) -> str:
     r"""Return the answer as comma-separated text in full precision; missing values are empty.
 
-    >>> as_csv(Page("list", str, list, lambda: [["n", "share"], [3, 0.1], [4, None]]))
+    >>> as_csv(Page("list", str, list, rows=lambda: [["n", "share"], [3, 0.1], [4, None]]))
     'n,share\n3,0.1\n4,\n'
     """
     import csv
