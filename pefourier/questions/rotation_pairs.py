@@ -205,19 +205,18 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome |
         names = [name for name, change in CHANGES.items() if change == orders]
         is_known = both[0] == both[1] or (names and not any(form.copies for form in both))
         if is_known and (by := shift_between(a, b)):
-            columns = {name: changes_by_name(encodings[0].dim)[name].tolist() for name in names}
+            transform: dict[str, Any] = {"offset": by}
+            for name in names:
+                columns = changes_by_name(encodings[0].dim)[name].tolist()
+                transform |= {"columns": columns, "layout": name}
             return replace(
                 outcome,
                 max_difference=None,
                 first_difference=None,
                 largest_difference=None,
                 verdict="equivalent",
-                transform={
-                    **{"columns": order for order in columns.values()},
-                    **{"layout": name for name in columns},
-                    "offset": by,
-                },
-                causes=() if columns else (Shifted(by),),
+                transform=transform,
+                causes=() if names else (Shifted(by),),
                 explained=1.0,
             )
     return None
