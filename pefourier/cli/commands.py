@@ -25,11 +25,11 @@ from pefourier.cli.options import (
     check_count_of_specs,
     format_name,
     parse_points,
+    register,
     spare_threads,
     write_text,
 )
 from pefourier.cli.process import percentages
-from pefourier.cli.registry import register
 from pefourier.errors import PefourierError
 from pefourier.writing.text import printable
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from pefourier.cli.options import COMMANDS, add_command
 from pefourier.cli.process import (
     LISTENER,
     give_up_stdout,
@@ -21,7 +22,6 @@ from pefourier.cli.process import (
     report_interrupt,
     say,
 )
-from pefourier.cli.registry import COMMANDS, add_command
 from pefourier.errors import PefourierError, command_line, naming_options, nearest, shorten, shown
 from pefourier.version import __version__
 

@@ -29,11 +29,11 @@ from pefourier.cli.options import (
     point,
     print_and_exit,
     print_result,
+    register,
     sides,
     spare_threads,
 )
 from pefourier.cli.process import percentages
-from pefourier.cli.registry import register
 from pefourier.errors import PefourierError, shown
 from pefourier.writing.text import number
 
@@ -53,12 +53,12 @@ from pefourier.cli.options import (
     Points,
     Sigma,
     check_count_of_specs,
+    options_of,
     parse_points,
     spec_names,
     write_text,
 )
 from pefourier.cli.process import say
-from pefourier.cli.registry import options_of
 
 if TYPE_CHECKING:
     from pefourier.report.terms import Term
@@ -134,7 +134,7 @@ def context(
         "base, scaling, trained and stated length.",
     ] = False,
     gates: Gates = None,
-    paths: Paths = False,  # noqa: ARG001 read by registry.flatten
+    paths: Paths = False,  # noqa: ARG001 read by flatten
 ) -> None:
     """Show how far a model's positions reach.
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 import typer
 from typer import Argument, Option
 
-from pefourier.cli.options import OutputOptions, spec_names
+from pefourier.cli.options import OutputOptions, register, spec_names
 from pefourier.cli.process import note
-from pefourier.cli.registry import register
 from pefourier.train.options import FLAGS, HEADINGS, PUBLISHED, SYNTHETIC, Options, flag_of
 
 if TYPE_CHECKING:
