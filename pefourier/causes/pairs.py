@@ -123,11 +123,10 @@ def first_difference(a: Waves, b: Waves) -> Difference | None:
 
     The number is the cosine, or the sine where cosines agree.
     """
-    count, omega = min(len(a), len(b)), np.maximum(*(np.abs(x.frequency).max() for x in (a, b)))
-    eps, chosen = (
-        max(FLOAT32_EPS, a.eps, b.eps),
-        next((x.rows for x in (a, b) if x.rows is not None), np.arange(min(a.length, b.length))),
-    )
+    count, eps = min(len(a), len(b)), max(FLOAT32_EPS, a.eps, b.eps)
+    omega = max(np.abs(x.frequency).max() for x in (a, b))
+    every = np.arange(min(a.length, b.length))
+    chosen = next((x.rows for x in (a, b) if x.rows is not None), every)
     expected = offset_waves(a, b)
     for block in row_blocks(len(chosen), BLOCK, max(len(a), len(b))):
         rows = chosen[block]

@@ -242,7 +242,13 @@ def table_forms(rows: Floats, eps: float) -> list[Form]:
             is_cosine = np.median(np.abs(front[0]) - np.abs(back[0])) >= 0
             forms.append(Form("both", layout, copies, "cos" if is_cosine else "sin"))
     copies = copies_of(rows)
-    return forms + [Form(part, copies=copies) for part in wave_parts_of(rows)]
+    if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
+        return [*forms, Form("cos", copies=copies)]
+    if rows[0].any():
+        return forms
+    line, largest = np.multiply.outer(np.arange(len(rows)), rows[1]), np.abs(rows).max()
+    are_angles = largest > 1.5 and np.abs(rows - line).max() <= NEAR * largest
+    return [*forms, Form("angles" if are_angles else "sin", copies=copies)]
 
 
 def copies_of(rows: NDArray[Any]) -> Layout | None:
@@ -253,17 +259,6 @@ def copies_of(rows: NDArray[Any]) -> Layout | None:
     """
     layouts = LAYOUTS if rows.shape[1] % 2 == 0 else ()
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
-
-
-def wave_parts_of(rows: Floats) -> list[Part]:
-    """Return the single part (cos, sin or angles) that the columns of a table may hold."""
-    if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
-        return ["cos"]
-    if rows[0].any():
-        return []
-    line = np.multiply.outer(np.arange(len(rows)), rows[1])
-    straight = np.abs(rows - line).max() <= NEAR * np.abs(rows).max()
-    return ["angles"] if straight and np.abs(rows).max() > 1.5 else ["sin"]
 
 
 def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
@@ -406,7 +401,10 @@ def fit_grid(table: Floats, sides: tuple[int, ...], eps: float) -> Waves | None:
         return None
     if copies := copies_of(waves):
         waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]
-    omega, start = fit_planes(waves / factor, sides, eps)
+    omega, start = fit_phases(waves / factor, sides)
+    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
+    for column in omega.T:
+        column[column != 0] = unfolded(column[column != 0])
     speed = np.abs(omega).max(axis=1)
     slow = waves[:, np.where(speed > 0, speed, np.inf).argmin()]
     if np.abs(slow.real).sum() < np.abs(slow.imag).sum():  # slow phases are near 0
@@ -436,7 +434,7 @@ def columns_on_grid(table: Floats, sides: tuple[int, ...]) -> Iterator[Indices]:
             yield np.array(columns_of_blocks(layout, sizes))
 
 
-def fit_planes(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple[Floats, Floats]:
+def fit_phases(waves: Complex, sides: Sequence[int]) -> tuple[Floats, Floats]:
     """Fit frequencies (m, axes) and first phases (m,) to sinusoids (n, m), by least squares."""
     grid, places = waves.reshape(*sides, -1), np.indices(sides).reshape(len(sides), -1).T
     lines = [np.moveaxis(grid, axis, 0) for axis in range(len(sides))]
@@ -446,11 +444,7 @@ def fit_planes(waves: Complex, sides: tuple[int, ...], eps: float) -> tuple[Floa
     start = np.angle(left.sum(axis=0))
     residual = np.angle(left * np.exp(-1j * start))
     drift = np.linalg.pinv(np.hstack([places, np.ones((len(places), 1))])) @ residual
-    omega += drift[:-1].T
-    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
-    for column in omega.T:
-        column[column != 0] = unfolded(column[column != 0])
-    return omega, start + drift[-1]
+    return omega + drift[:-1].T, start + drift[-1]
 
 
 def unfolded(omega: Floats) -> Floats:
@@ -548,14 +542,8 @@ def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
 def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> Waves:
     """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards."""
     z = rows[:, second] + 1j * rows[:, first]
-    t = np.arange(len(z))
-    omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
-    unrotated = z * np.exp(-1j * np.multiply.outer(t, omega))
-    phase = np.angle(unrotated.sum(axis=0))
-    residual = np.angle(unrotated * np.exp(-1j * phase))
-    middle = t - t.mean()
-    drift = middle @ residual / (middle @ middle)
-    omega, phase = omega + drift, phase + residual.mean(axis=0) - drift * t.mean()
+    turns, phase = fit_phases(z, z.shape[:1])
+    omega = turns[:, 0]
     back = omega < 0
     return Waves(
         np.abs(omega),

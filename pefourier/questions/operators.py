@@ -355,7 +355,7 @@ def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
 
 def score_difference(a: ScoreRows, b: ScoreRows) -> float:
     """The largest difference of scores of random unit queries and keys."""
-    vectors = np.random.default_rng(0).standard_normal((2, VECTORS, a.diagonal.shape[-1]))
+    vectors = vectors_of(a.diagonal.shape[-1])
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     pairs = zip(*vectors, strict=True)
     return max(float(np.abs(a.of(*pair) - b.of(*pair)).max()) for pair in pairs)
@@ -439,25 +439,26 @@ def pair_numbers(scores: ScoreRows, rows: Places) -> Complex:
     return (scores.diagonal + 1j * scores.off_diagonal)[:, ::-step, rows]
 
 
-def largest_output_difference(first: Encoding, second: Encoding) -> float:
-    """Largest difference of two rotations of random normal vectors; 0 if within rounding."""
+def outputs_apart(first: Encoding, second: Encoding) -> tuple[float, tuple[int, ...] | None]:
+    """Return the largest difference of rotated random normal vectors; 0 if within rounding.
+
+    Also return the order of outputs that maps one to the other at the first positions, or None.
+    """
     last, d = min(len(first), len(second)) - 1, head_size(first)
     positions = sampled_positions(last, max(ENTRIES // d**2, FIRST))
-    vectors = np.random.default_rng(0).standard_normal((VECTORS, d))
-    pairs = zip(*(operator_at(enc, positions) for enc in (first, second)), strict=True)
-    difference = max(float(np.abs((a - b) @ vectors.T).max()) for a, b in pairs)
-    return difference if difference > tolerances(first, second, positions).max() * d else 0.0
+    vectors, limit = vectors_of(d)[0], tolerances(first, second, positions).max()
+    matrices = [operator_at(enc, positions) for enc in (first, second)]
+    largest = max(float(np.abs((a - b) @ vectors.T).max()) for a, b in zip(*matrices, strict=True))
+    (a, _), (b, _) = matrices
+    apart = [np.abs(a[:FIRST] - b[:FIRST, j, None]).max(axis=(0, 2)) for j in range(d)]
+    order = np.argmin(apart, axis=1).tolist()
+    is_order = np.min(apart, axis=1).max() <= limit and len({*order}) == d
+    return largest if largest > limit * d else 0.0, tuple(order) if is_order else None
 
 
-def output_order(first: Encoding, second: Encoding) -> tuple[int, ...] | None:
-    """Order of outputs that maps one rotation to another at the first positions, or None."""
-    last = min(len(first), len(second)) - 1
-    a, b = (operator_at(enc, sampled_positions(last, FIRST))[0] for enc in (first, second))
-    tolerance = tolerances(first, second, np.array([last])).max()
-    differences = np.array([np.abs(a - b[:, j, None]).max(axis=(0, 2)) for j in range(b.shape[1])])
-    order = differences.argmin(axis=1)
-    is_order = differences.min(axis=1).max() <= tolerance and len({*order.tolist()}) == len(order)
-    return tuple(order.tolist()) if is_order else None
+def vectors_of(d: int) -> Floats:
+    """Random normal queries and keys (2, n, d)."""
+    return np.random.default_rng(0).standard_normal((2, VECTORS, d))
 
 
 def probe(enc: Encoding, reference: Encoding) -> Waves | None:

@@ -46,8 +46,7 @@ from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
     explain_scores,
-    largest_output_difference,
-    output_order,
+    outputs_apart,
     probe,
     rotates,
 )
@@ -133,10 +132,9 @@ def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: T
     outcome = replace(outcome, compared=(*outcome.compared, "outputs"))
     if operator.relation == "permuted":  # outputs are permuted with the inputs
         return outcome
-    largest = largest_output_difference(*encodings)
+    largest, order = outputs_apart(*encodings)
     if not largest:
         return outcome
-    order = output_order(*encodings)
     note = finding("outputs-differ", "other" if order is None else "order", residual=largest)
     outcome = outcome.with_findings(note, bitwise=False, max_difference=largest)
     if operator.relation != "same":
