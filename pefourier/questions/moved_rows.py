@@ -174,13 +174,14 @@ def describe_rows(
     s, (reference, table) = np.arange(len(rows.positions)), waves
     is_known, moved = rows.explained, rows.positions != s
     is_whole = is_known.all() and (readings == readings[0]).all()
-    is_own = is_whole and not moved.any()
-    is_frequency = (
-        not few and table.residual is not None and table.even.all() and not is_known.all()
-    )
-    is_line = np.array_equal(rows.positions, -s) or table.repeats > 1
-    is_unsure = (is_known & moved & (rows.uncertainty > 0)).any() or is_known.mean() <= 0.5
-    if is_frequency or is_line or is_own or is_unsure:
+    is_frequency = not few and table.residual is not None and table.even.all()
+    if (
+        (is_frequency and not is_known.all())
+        or (table.repeats > 1 or np.array_equal(rows.positions, -s))  # on a line
+        or (is_whole and not moved.any())
+        or (is_known & moved & (rows.uncertainty > 0)).any()
+        or is_known.mean() <= 0.5
+    ):
         return None
     outcome = replace(outcome, compared=without_vectors(outcome.compared))
     reading = with_rows(outcome, ("second", "first")[k], rows.positions, is_known, readings)
@@ -208,8 +209,7 @@ def with_rows(
 ) -> Outcome:
     """Build the outcome of rows with different positions, some possibly unknown."""
     s = np.arange(len(positions))
-    readings = np.full(len(s), "") if readings is None else readings
-    placed, names = s[is_known], list(dict.fromkeys(readings))
+    readings, placed = np.full(len(s), "") if readings is None else readings, s[is_known]
     cuts = np.flatnonzero(readings[placed][1:] != readings[placed][:-1]) + 1
     runs = [
         run
@@ -219,7 +219,7 @@ def with_rows(
         )
     ]
     kind = "parts" if cuts.size else "plain" if is_known.all() else "stray"
-    differing = (positions != s) | ~is_known | (readings != names[-1])
+    differing = (positions != s) | ~is_known | (readings != readings[-1])
     facts = {"moves": describe_runs(runs, noun), "table": table, "rows": ranges(s[~is_known])}
     transform: dict[str, Any] = {}
     if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
@@ -268,11 +268,9 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
             return None
     runs = [runs_of(s, rows.positions, name) for name, rows in axes.items()]
     kind = kind_of_tokens(np.array([rows.positions for rows in axes.values()]))
-    texts = [f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True)]
-    moves = describe_runs(runs[0]) if kind == "text" else "; ".join(texts)
-    unsure = [f"{name} to {rows.uncertainty.max():.0f}" for name, rows in axes.items()]
-    is_unsure = any(rows.uncertainty.any() for rows in axes.values())
-    moves += f"; exact {', '.join(unsure)} positions" if is_unsure else ""
+    moves = "; ".join(f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True))
+    unsure = max(rows.uncertainty.max() for rows in axes.values())
+    moves += f"; exact to {unsure:.0f} positions" if unsure else ""
     outcome = outcome.with_findings(
         finding("axis-positions", kind, moves=moves),
         verdict="the same" if kind == "images" else "used differently",
