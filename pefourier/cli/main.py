@@ -26,7 +26,6 @@ from pefourier.errors import PefourierError, command_line, naming_options, neare
 from pefourier.version import __version__
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # a value of --pos
-SETTING = re.compile(r"[a-z_][a-z_-]*=")  # a value of --search
 OPTIONAL = {"torch", "matplotlib"}  # not needed by most commands
 NO_ROOM = re.compile("failed to map|can(no|')t allocate memory|bad_alloc|start new thread", re.I)
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell to request completions
@@ -103,18 +102,16 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
 
 
 def repeat_options(arguments: list[str]) -> list[str]:
-    """Expand ``--pos 5 40 75`` and ``--search a=1 b=2`` to repeated options for the parser.
+    """Expand ``--pos 5 40 75`` to repeated options for the parser.
 
-    >>> repeat_options(["--pos", "5", "40", "dft", "--search", "rate=.1,.2", "dropout=0"])
-    ['--pos', '5', '--pos', '40', 'dft', '--search', 'rate=.1,.2', '--search', 'dropout=0']
+    >>> repeat_options(["--pos", "5", "40", "dft"])
+    ['--pos', '5', '--pos', '40', 'dft']
     """
     repeated: list[str] = []
     for argument in arguments:
         parts = list(filter(None, argument.split(",")))
         number = bool(parts) and all(map(NUMBER.fullmatch, parts))
-        follows = {"--search": bool(SETTING.match(argument))}
-        follows |= dict.fromkeys(("--pos", "--positions"), number)
-        if len(repeated) >= 2 and follows.get(repeated[-2]):
+        if number and repeated[-2:-1] in (["--pos"], ["--positions"]):
             repeated.append(repeated[-2])
         repeated.append(argument)
     return repeated

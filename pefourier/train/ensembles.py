@@ -31,7 +31,7 @@ from pefourier.train.options import (
     seeds_of,
 )
 from pefourier.train.program import AT_ONCE, batch_and_steps, device_memory
-from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
+from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
 from pefourier.train.statistics import chance_of, units_needed
 from pefourier.train.store import NOT_NUMBERS, Key, Store, store_of
 from pefourier.version import __version__
@@ -43,8 +43,6 @@ COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
-MOST_PROCESSES = 8  # started by default: each holds the data
-WORTH = 4 * 10**6  # tokens of training windows: with fewer, starting processes takes longer
 SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
 RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
 GRID = [i / 100 for i in range(1, 101)]  # differences in F1
@@ -350,7 +348,6 @@ class Experiment:
     device: torch.device
     store: Store
     resolved: Sequence[ResolvedTask]
-    candidates: Sequence[Tuning]  # of each run
 
     @property
     def keys(self) -> list[Key]:
@@ -370,7 +367,7 @@ class Experiment:
         sizes = [-(-len(self.keys) // self.ranks)]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
-            sizes.append(most_members(entry.model, batch, self.device) // len(self.candidates))
+            sizes.append(most_members(entry.model, batch, self.device))
         versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
         versions["python"] = platform.python_version()
         return {
@@ -387,8 +384,7 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [resolve_task(task, options, device) for task in tasks]
-    store, candidates = store_of(options, rank, ranks), list_candidates(options)
-    return Experiment(options, rank, ranks, device, store, resolved, candidates)
+    return Experiment(options, rank, ranks, device, store_of(options, rank, ranks), resolved)
 
 
 def choose_device(device: str) -> torch.device:
@@ -406,25 +402,6 @@ def choose_device(device: str) -> torch.device:
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     return torch.device(device)
-
-
-def count_processes(experiment: Experiment, ranks: int) -> int:
-    """Choose the number of processes on this machine, unless it is one of many ranks."""
-    cores, count = torch.get_num_threads(), experiment.options.processes
-    shared = ranks > 1 or experiment.device.type != "cpu"
-    if count is not None and (shared or not 1 <= count <= cores):
-        raise PefourierError(
-            f"--processes must be from 1 to {cores}, the cores that torch uses here, got {count}; "
-            "omit it with ranks of torchrun and on GPUs, which share the work anyway"
-        )
-    if count is not None or shared:
-        return count or 1
-    tokens = 0  # of training windows in all steps of all runs and candidates
-    for resolved in experiment.resolved:
-        batch, _ = batch_and_steps(resolved.task, experiment.options.batch_size)
-        tokens += len(resolved.runs) * resolved.schedule.steps * batch * resolved.model.tokens
-    tokens *= len(experiment.candidates)
-    return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
 
 
 def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> dict[str, Any]:

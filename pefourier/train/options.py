@@ -131,9 +131,6 @@ class Options:
     rate: Annotated[float, "Learning rate of Adam."] = 3e-3
     warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
     dropout: Annotated[float, "Share dropped from inputs, and after and within sub-layers."] = 0.0
-    search: Annotated[
-        tuple[str, ...], "KEY=A,B…", "Settings that each run chooses by validation: rate=1e-3,3e-3."
-    ] = ()
     d: Annotated[
         int | None, f"Dimension of the model (default: {LEAST_D}, or a window's tokens if more)."
     ] = None
@@ -154,9 +151,6 @@ class Options:
         "Compile training steps with torch.compile; auto compiles on a GPU if training is long "
         "enough to save more time than compiling takes.",
     ] = "auto"
-    processes: Annotated[
-        int | None, "Processes on this machine (default: one per core for long training)."
-    ] = None
     out: Annotated[str | None, "DIR", "Folder for results, written during training."] = None
     resume: Annotated[bool, "Continue in --out with the options of its config.json."] = False
     save_models: Annotated[str | None, "DIR", "Folder for classifiers (.safetensors)."] = None
@@ -173,7 +167,7 @@ class Options:
         from pefourier.encodings.registry import canonical_spec  # imports numpy: only when needed
 
         object.__setattr__(self, "encoding", tuple(map(canonical_spec, self.encoding)))
-        for name in ("dataset", "positive", "beside", "search"):
+        for name in ("dataset", "positive", "beside"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import torch
 
 from pefourier.errors import PefourierError
 from pefourier.train import ensembles
@@ -78,7 +77,6 @@ class DatasetPlan:
     d: int  # dimension of the model
     runs: int  # not yet trained
     finished: int  # stored already
-    candidates: int  # of --search
     budget: Mapping[str, int]
     dropped: tuple[Dropped, ...]
     seconds: float  # estimated limit of training time, without other methods
@@ -98,24 +96,21 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
         experiment = ensembles.resolve(options, rank, ranks)
         if options.minutes is not None:
             experiment = fit_into_minutes(experiment, began, note)
-        processes = ensembles.count_processes(experiment, ranks)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
     if note is not None:
         for line in experiment.remarks:
             note(line)
-    return tuple(plan_of(e, experiment, finished, processes) for e in experiment.resolved)
+    return tuple(plan_of(e, experiment, finished) for e in experiment.resolved)
 
 
-def plan_of(
-    resolved: ResolvedTask, experiment: Experiment, finished: set[Key], processes: int
-) -> DatasetPlan:
+def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) -> DatasetPlan:
     """Plan the training on a dataset, in numbers and in words."""
     task, options = resolved.task, experiment.options
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
-    of_step = seconds_of_steps(resolved, experiment, processes)
+    of_step = seconds_of_steps(resolved, experiment)
     seconds = of_step * steps * unfinished / len(keys)
     found, units = find_difference(task, options.seeds)
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
@@ -145,7 +140,6 @@ def plan_of(
         d=resolved.model.d,
         runs=unfinished,
         finished=len(keys & finished),
-        candidates=len(experiment.candidates),
         budget=resolved.schedule.budget,
         dropped=task.dropped,
         seconds=round(seconds, 1),
@@ -155,15 +149,14 @@ def plan_of(
     )
 
 
-def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment, processes: int = 1) -> float:
+def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
     """Estimate the seconds of one step of all runs, with its share of looks, from a few steps.
 
-    One stack of each kind is timed with the threads of one of `processes`, which share the stacks.
+    One stack of each kind is timed.
     """
     planned = ensembles.plan_ensembles(resolved, experiment.description["stack"])
     data = put_on_device(resolved.task, experiment.device)
-    threads, seconds, timed = torch.get_num_threads(), 0.0, dict[frozenset[str], float]()
-    torch.set_num_threads(max(1, threads // processes))
+    seconds, timed = 0.0, dict[frozenset[str], float]()
     for stack in planned:
         if stack.model is None:  # another method
             continue
@@ -181,8 +174,7 @@ def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment, processes: 
             look = (time.perf_counter() - then) / resolved.schedule.every
             timed[kind] = ((then - began) / TIMED + look) / len(members)
         seconds += timed[kind] * len(stack.runs)
-    torch.set_num_threads(threads)
-    return seconds * len(experiment.candidates) / experiment.ranks / processes
+    return seconds / experiment.ranks
 
 
 def divide_time(seconds: float, of_step: float, experiment: Experiment) -> tuple[int, int]:
@@ -205,15 +197,13 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note | None) ->
     options, minutes = experiment.options, experiment.options.minutes or 0
     if experiment.ranks > 1:
         raise PefourierError("--minutes excludes ranks; use --plan, then --seeds and --steps")
-    processes = ensembles.count_processes(experiment, 1)
 
     def of_steps(chosen: Experiment) -> float:
-        return sum(seconds_of_steps(e, chosen, processes) for e in chosen.resolved)
+        return sum(seconds_of_steps(e, chosen) for e in chosen.resolved)
 
     each = of_steps(experiment) / options.seeds
     for _ in range(2):  # the second time with stacks of as many runs
-        passed = (time.monotonic() - began) * (1 + (processes > 1))  # workers start as slowly
-        seeds, steps = divide_time(60 * minutes - passed, each, experiment)
+        seeds, steps = divide_time(60 * minutes - time.monotonic() + began, each, experiment)
         if steps < LOOK:
             least = np.ceil(each * seeds * LOOK / SAFE / 6) / 10
             raise PefourierError(

@@ -37,7 +37,7 @@ from pefourier.train.model import (
     stack_vectors,
 )
 from pefourier.train.options import Compile
-from pefourier.train.request import FASTER, Schedule, Tuning
+from pefourier.train.request import FASTER, Schedule
 
 AT_ONCE = 64  # windows per member in evaluation
 WARM_UP = 3  # steps before a CUDA graph is captured
@@ -234,8 +234,7 @@ class Replica:
     injection: Injection
     seed: int
     fold: int
-    tuning: Tuning | None = None  # default: the schedule's
-    number: int = 0  # of its run, which may have several candidates
+    number: int = 0  # of its run in the stack
 
     @property
     def key(self) -> int:
@@ -364,19 +363,13 @@ class Program:
         }
 
     def set_pace(self) -> None:
-        """Prepare dropout and step sizes: Adam runs at the highest learning rate."""
-        device = self.data.device
-        tunings = [m.tuning or self.schedule for m in self.members]
+        """Prepare dropout and Adam."""
+        device, share, rate = self.data.device, self.schedule.dropout, self.schedule.rate
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
-        shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
-        draws = any(shares) or any(m.injection.shifts for m in self.members)
-        self.drop = Dropout(shares, keys, device) if draws else None
-        rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
-        fastest = float(rates.max())
-        is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
-        self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
+        draws = share or any(m.injection.shifts for m in self.members)
+        self.drop = Dropout(share, [m.key for m in self.members], device) if draws else None
         groups = [
-            (group, FASTER * fastest if vectors else fastest)
+            (group, FASTER * rate if vectors else rate)
             for vectors in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
         ]
@@ -405,12 +398,9 @@ class Program:
             loss = self.differentiate(Program.loss)
         else:
             loss = self.compiler.run(self.differentiate, Program.loss)
-        if self.pace is None:
-            self.optimizer.step()
-        else:
-            before = [p.detach().clone() for p in self.parameters.values()]
-            self.optimizer.step()
-            self.shorten_step(self.pace, before)
+        before = [p.detach().clone() for p in self.parameters.values() if self.schedule.warmup]
+        self.optimizer.step()
+        self.shorten_step(before)
         self.count += 1
         self.total += loss
 
@@ -442,11 +432,12 @@ class Program:
             p.grad = None
 
     @torch.no_grad()
-    def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
-        """Scale the last step of each member by its share of the learning rate."""
-        share = pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
-        for start, p in zip(before, self.parameters.values(), strict=True):
-            p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
+    def shorten_step(self, before: Sequence[Tensor]) -> None:
+        """Scale the last step while the rate rises; `before` are the parameters before it."""
+        if before:
+            share = ((self.count + 1) / self.schedule.warmup).clamp(max=1.0)
+            for start, p in zip(before, self.parameters.values(), strict=True):
+                p.copy_(torch.lerp(start, p, share.to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; return the mean training loss of each member."""

@@ -239,20 +239,18 @@ def tables(summary: Summary) -> list[Table]:
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
-    """Tables of a dataset: scores, differences, scores at other lengths, chosen settings."""
+    """Tables of a dataset: scores, differences, scores at other lengths."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
     over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
     heads = {
         scores_title(data): [CAPTIONS.get(measure, measure) for measure in MEASURES],
         f"{name}, differences over {over}": DIFFERENCES,
         f"{name}, trained on {data.length} rows: F1 / accuracy by length": [data.length, *longer],
-        f"{name}, chosen on validation": ["setting", "value", "runs"],
     }
     bodies = [
         [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()],
         [difference_row(data, e) for e in data.differences],
         [length_row(data, e) for e in data.lengths],
-        [[e, *map(str, row.values())] for e, rows in data.chosen.items() for row in rows],
     ]
     return [
         (caption, [["encoding", *map(str, head)], *body])
@@ -376,7 +374,6 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
         "auprc_difference": None if auprc is None else asdict(auprc),
         **{key: getattr(data, key).get(name) for key in OF_ENCODINGS},
         "lengths": [asdict(row) for row in data.lengths.get(name, ())],
-        "chosen": data.chosen.get(name, []),
         **{key: getattr(data, key).get(name, 0) for key in ("diverged", "last_kept")},
         "cut_short": name in data.cut_short,
         "average_rank": summary.ranks.get(name),

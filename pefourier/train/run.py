@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from pefourier.train.request import settle_options, without_new_folders
 from pefourier.train.store import (
     Store,
     read_rank,
-    start_workers,
     store_of,
     write_json,
 )
@@ -48,14 +46,7 @@ def run_comparison(
             from pefourier.train.plan import fit_into_minutes
 
             whole = fit_into_minutes(whole, began, note)
-            options = whole.options
-        processes = ensembles.count_processes(whole, count)
-        if processes > 1:
-            start = partial(work.start_rank, replace(options, processes=None))
-            with start_workers(processes, start) as watch:
-                result = work.train_rank(replace(whole, ranks=processes), note, watch)
-        else:
-            result = work.train_rank(whole, note)
+        result = work.train_rank(whole, note)
         if result is not None:
             if deliver is not None:
                 deliver(result)

@@ -1,16 +1,14 @@
 """Results on disk: each run is complete or absent, even if the process is killed.
 
 A folder holds config.json with the options and all that numbers depend on, results.jsonl with a
-line per run (a job array adds results.rank1.jsonl, …), and checkpoints of stacks in training. A
-line is written by one call in append mode. A last line cut by a crash is dropped when results are
-read, and lines that are not a `Row` are rejected.
+line per run, and checkpoints of stacks in training. A line is written by one call in append mode.
+A last line cut by a crash is dropped when results are read, and lines that are not a `Row` are
+rejected.
 
 Ranks divide the stacks of a comparison: rank i trains those whose number is i modulo the number of
-ranks. Ranks started by torchrun or --processes, or with MASTER_ADDR and MASTER_PORT set, meet in
-the store of torch.distributed's rendezvous, without a process group. Rank 0 plans, and receives
-finished rows and traces as JSON. It alone writes the folder, so no shared file system is needed.
-Ranks with only RANK and WORLD_SIZE set, such as jobs of an array, share a folder: each writes a
-file of results, and the last to finish writes the summary.
+ranks. Ranks, which torchrun starts, meet in the store of torch.distributed's rendezvous, without a
+process group. Rank 0 plans, and receives finished rows and traces as JSON. It alone writes the
+folder, so no shared file system is needed.
 """
 
 import errno
@@ -25,7 +23,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
-from socket import socket
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -41,17 +38,18 @@ if sys.platform != "win32":
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
+RESULTS = "results.jsonl"
 LARGEST = 2**53  # of numbers
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that do not change numbers; the folder of data may move, its windows are checked
-NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "save_models", "predict"))
+NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "save_models", "predict"))
 NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
 GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 FACTS: dict[str, Any] = dict.fromkeys(KNOWN, dict[str, list[float]])  # of a configuration
 FACTS |= {"splits": dict[str, str], "versions": dict[str, Any], "stack": int}
-RETIRED = ("step_seconds", "terms")  # of earlier versions, in lines of results
+RETIRED = ("step_seconds", "terms", "chosen")  # of earlier versions, in lines of results
 CHECK = 0.1  # seconds between checks of the other ranks
 TIMEOUT = 300.0  # seconds that ranks wait for one another
 CLOSE = 1e-4  # larger than rounding of logarithms and shares on other machines
@@ -85,7 +83,6 @@ class Row:
     shortest: int | None  # rows of the shortest window; full windows have `length`
     uneven: bool  # rows have uneven times
     tested: list[dict[str, Any]]  # measures at other lengths, or the reason why they are missing
-    chosen: dict[str, float | str]  # settings selected on validation
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Row).items():
@@ -162,22 +159,16 @@ class Store:
     """A folder of results; without a path, nothing is stored."""
 
     path: Path | None
-    rank: int = 0
-
-    def results_file(self, folder: Path) -> Path:
-        """Return the path of the file to which this rank appends."""
-        return folder / (f"results.rank{self.rank}.jsonl" if self.rank else "results.jsonl")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Create the folder, and lock it against other runs of this rank until this run ends."""
+        """Create the folder, and lock it against other runs until this run ends."""
         if self.path is None:
             yield
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            name = self.results_file(self.path) if self.rank else self.path
-            handle = os.open(name, os.O_RDWR | os.O_CREAT if self.rank else os.O_RDONLY, 0o644)
+            handle = os.open(self.path, os.O_RDONLY)
         except OSError as error:
             raise PefourierError(f"{self.path}: {reason(error)}; choose another --out") from error
         try:
@@ -187,50 +178,46 @@ class Store:
             os.close(handle)
 
     def settle(self, config: Mapping[str, Any], *, resume: bool) -> dict[str, Any]:
-        """Write the configuration, or check it against the file; return the valid configuration.
-
-        Ranks of a job array start in any order: with --resume, the first rank writes the file.
-        """
+        """Write the configuration, or check it against the file; return the valid configuration."""
         if self.path is None:
             if resume:
                 raise PefourierError("--resume needs --out DIR, the folder to continue in")
             return dict(config)
-        file = self.path / "config.json"
-        if file.is_file() and (resume or self.rank):
+        file, results = self.path / "config.json", self.path / RESULTS
+        if file.is_file() and resume:
             old = read_configuration(file)
             check_same(file, old, config)
             config = {**config, "stack": old.get("stack", config["stack"])}
-        elif file.exists() or any(f.stat().st_size for f in self.path.glob("results*.jsonl")):
-            if self.rank == 0:
-                raise PefourierError(
-                    f"{self.path} holds results already; use --resume if config.json matches these "
-                    "options, or choose another --out"
-                )
-        elif self.rank == 0 or resume:
+        elif file.exists() or (results.is_file() and results.stat().st_size):
+            raise PefourierError(
+                f"{self.path} holds results already; use --resume if config.json matches these "
+                "options, or choose another --out"
+            )
+        else:
             write_json(file, config)
-        drop_torn_line(self.results_file(self.path))
+        if results.is_file():  # drop an incomplete last line after a crash
+            os.truncate(results, results.read_bytes().rfind(b"\n") + 1)
         return dict(config)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return all complete runs of all ranks, without duplicates."""
-        if self.path is None:
+        """Return all complete runs, without duplicates."""
+        if self.path is None or not (file := self.path / RESULTS).exists():
             return []
         runs: dict[Key, dict[str, Any]] = {}
-        for file in sorted(self.path.glob("results*.jsonl")):
-            for row in read_rows(file):
-                first = runs.setdefault(key_of(row), row)
-                if any(first[name] != row[name] for name in MEASURES):
-                    raise PefourierError(
-                        f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
-                        "delete the wrong line, or choose another --out"
-                    )
+        for row in read_rows(file):
+            first = runs.setdefault(key_of(row), row)
+            if any(first[name] != row[name] for name in MEASURES):
+                raise PefourierError(
+                    f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
+                    "delete the wrong line, or choose another --out"
+                )
         return list(runs.values())
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append runs, each as one line in one write."""
         if self.path is None:
             return
-        file = self.results_file(self.path)
+        file = self.path / RESULTS
         try:
             handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             with os.fdopen(handle, "ab", buffering=0):
@@ -243,12 +230,6 @@ class Store:
             raise PefourierError(
                 f"{file}: {reason(error)}; finished runs are kept, continue with --resume"
             ) from error
-
-
-def drop_torn_line(file: Path) -> None:
-    """Drop an incomplete last line after a crash, before further lines are appended."""
-    if file.is_file():
-        os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
 
 
 def take_lock(handle: int, path: Path) -> None:
@@ -292,7 +273,7 @@ def stored_options(config: Mapping[str, Any]) -> Options:
 def option_of(config: Mapping[str, Any], name: str) -> Any:
     """Return an option of a folder as JSON; options missing in earlier versions had the default.
 
-    >>> option_of({"seeds": 2}, "seeds"), option_of({}, "search")
+    >>> option_of({"seeds": 2}, "seeds"), option_of({}, "positive")
     (2, [])
     """
     value = config.get(name, getattr(Options, name, None))
@@ -424,21 +405,14 @@ def read_rank() -> tuple[int, int]:
     return rank, ranks
 
 
-def has_meeting_point(ranks: int) -> bool:
-    """Whether ranks have an address to meet at; otherwise they share a folder."""
-    return ranks > 1 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
-
-
 def store_of(options: Options, rank: int, ranks: int) -> Store:
-    """Choose where a rank writes: only the first of ranks that meet, otherwise a file per rank."""
-    meets = has_meeting_point(ranks)
-    if ranks > 1 and options.out is None and not meets:
+    """Choose where a rank writes: only the first does."""
+    if ranks > 1 and not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         raise PefourierError(
-            f"several ranks need a shared folder; pass --out DIR, or unset RANK={rank} and "
+            f"several ranks must meet; start them by torchrun, or unset RANK={rank} and "
             f"WORLD_SIZE={ranks} to train alone"
         )
-    path = None if options.out is None or (meets and rank) else Path(options.out)
-    return Store(path, 0 if meets else rank)
+    return Store(None if options.out is None or rank else Path(options.out))
 
 
 @dataclass(eq=False)
@@ -448,7 +422,6 @@ class Group:
     rank: int
     ranks: int
     store: Any  # torch.distributed.Store
-    watch: Callable[[], object] = lambda: None  # raises an error if a worker has died
 
     def send(self, number: int, rows: Sequence[Any], traces: Sequence[bytes]) -> None:
         """Send the rows and traces of a finished stack to rank 0."""
@@ -467,7 +440,6 @@ class Group:
         """Take over results until no stack is missing, while some rank is at work."""
         since, looks = time.monotonic(), -1
         while take_over() or missing:
-            self.watch()
             if self.store.check(["failed"]):
                 raise PefourierError(self.store.get("failed").decode())
             if (now := self.store.add("looks", 0)) > looks:
@@ -489,9 +461,7 @@ class Group:
 
 
 @contextmanager
-def join_group(
-    rank: int, ranks: int, watch: Callable[[], object] = lambda: None
-) -> Iterator[Group]:
+def join_group(rank: int, ranks: int) -> Iterator[Group]:
     """Join the other ranks, and leave at the end of the context."""
     from torch.distributed import DistError
     from torch.distributed.rendezvous import rendezvous
@@ -504,7 +474,7 @@ def join_group(
             f"rank {rank} of {ranks} has not reached the others at {where} within {TIMEOUT:g} s; "
             "start every rank (torchrun does), and check the network"
         ) from error
-    group = Group(rank, ranks, store, watch)
+    group = Group(rank, ranks, store)
     try:
         yield group
         group.leave()
@@ -516,51 +486,3 @@ def join_group(
             f"rank {rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); "
             "results written by rank 0 are kept, continue with --resume"
         ) from error
-
-
-@contextmanager
-def start_workers(count: int, work: Callable[[], object]) -> Iterator[Callable[[], object]]:
-    """Start ranks 1 to `count` - 1 on this machine; in the context, this process is rank 0.
-
-    Yield a function that raises an error if a worker has died. Workers end with this process.
-    """
-    import torch
-    from torch.multiprocessing.spawn import spawn
-
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    places |= {"WORLD_SIZE": str(count), "RANK": "0"}
-    threads, before = torch.get_num_threads(), os.environ.copy()
-    share = max(1, threads // count), places, work
-    workers = spawn(take_part, share, count - 1, join=False)  # type: ignore[no-untyped-call]
-
-    def watch() -> None:
-        if any(worker.exitcode for worker in workers.processes):
-            raise PefourierError(
-                "a worker process ended early; finished runs are kept, continue with --resume; "
-                "--processes 1 starts no workers"
-            )
-
-    try:
-        os.environ.update(places)
-        torch.set_num_threads(share[0])
-        yield watch
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        torch.set_num_threads(threads)
-        for worker in workers.processes:
-            worker.terminate()
-
-
-def take_part(
-    number: int, threads: int, places: Mapping[str, str], work: Callable[[], object]
-) -> None:
-    """Run `work` as rank `number` + 1 started by `start_workers`, which reports its errors."""
-    import torch
-
-    os.environ.update({**places, "RANK": str(number + 1)})
-    torch.set_num_threads(threads)
-    with suppress(PefourierError):
-        work()

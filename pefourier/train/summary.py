@@ -8,7 +8,6 @@ The best encoding is decided in `pefourier.train.decision`. A difference in F1 f
 * too few: Holm's p is higher, and the units do not, or are fewer than `LEAST_UNITS`.
 """
 
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -100,8 +99,6 @@ class DatasetSummary(Decision):
     last_kept: dict[str, int]  # runs that keep the weights of the last step
     cut_short: tuple[str, ...]  # encodings with too many such runs
     params: Mapping[str, Mapping[str, Any]]  # of each encoding
-    # settings selected on validation, with their values and counts of runs
-    chosen: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # further lengths
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
@@ -297,27 +294,10 @@ def facts_of_runs(rows: Rows) -> dict[str, Any]:
     return {
         **{key: row.get(key, 0) for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
-        "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
         "diverged": {e: count for e, count in first.items() if count},
         "last_kept": {e: count for e, count in last.items() if count},
         "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
     }
-
-
-def count_choices(rows: Rows) -> list[dict[str, Any]]:
-    """Count the runs that chose each value of the searched settings.
-
-    >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
-    [{'setting': 'rate', 'value': '0.01', 'runs': 2}]
-    """
-    counts = Counter(
-        (setting, value if isinstance(value, str) else f"{value:g}")
-        for row in rows
-        for setting, value in row.get("chosen", {}).items()
-    )
-    settings = list(dict.fromkeys(setting for setting, _ in counts))
-    choices = sorted(counts, key=lambda choice: settings.index(choice[0]))
-    return [{"setting": s, "value": value, "runs": counts[s, value]} for s, value in choices]
 
 
 def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:

@@ -3,12 +3,6 @@
 After a crash, a stack with missing runs is trained again, from its checkpoint if there is one and
 with the same members in the stack: resumed numbers equal those of an undisturbed run, bit for bit
 on a CPU.
-
-`--search` names values of settings; a candidate is a combination of values. Every run (arm, seed,
-fold) trains all candidates on its training windows, as members of one stack, and keeps the best on
-its validation windows by the rule that keeps weights (score, then lowest loss, then the first).
-All arms therefore have the same budget, no run's choice depends on another run, and no test window
-affects the choice.
 """
 
 import json
@@ -19,23 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
 from pefourier.errors import PefourierError
 from pefourier.train import ensembles, request, run_artifacts
-from pefourier.train.data.split import Task
 from pefourier.train.ensembles import Ensemble, Experiment, ResolvedTask, Run
-from pefourier.train.fit import Outcome, fit, score_and_loss
+from pefourier.train.fit import Outcome, fit
 from pefourier.train.injection import NOTHING, Injection, scale_to_rms
 from pefourier.train.metrics import count_confusions, decide, score
 from pefourier.train.model import Transformer
-from pefourier.train.options import Options
 from pefourier.train.program import (
     Compiler,
     Replica,
@@ -51,10 +41,8 @@ from pefourier.train.store import (
     Key,
     check_handed_over,
     check_same,
-    has_meeting_point,
     join_group,
     key_of,
-    read_rank,
 )
 from pefourier.train.summary import Summary, summarize_runs
 from pefourier.writing.files import remove_old_drafts
@@ -101,43 +89,29 @@ def report_progress(ensembles: int, note: Note | None) -> Iterator[Reporter]:
         yield Reporter(ensembles, lambda line: status.update(escape(line)))
 
 
-def start_rank(options: Options) -> None:
-    """Train as a rank that was started on this machine by rank 0."""
-    train_rank(ensembles.resolve(options, *read_rank()), None)
-
-
-def train_rank(
-    experiment: Experiment, note: Note | None, watch: Callable[[], object] = lambda: None
-) -> Summary | None:
-    """Train the missing runs as one rank; the last rank to finish summarizes the results."""
+def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
+    """Train the missing runs as one rank; rank 0 summarizes the results."""
     options, store, begun = experiment.options, experiment.store, time.time()
     say: Note = note or (lambda _: None)
-    meets = has_meeting_point(experiment.ranks)
-    meeting = join_group(experiment.rank, experiment.ranks, watch) if meets else nullcontext()
+    several = experiment.ranks > 1
+    meeting = join_group(experiment.rank, experiment.ranks) if several else nullcontext()
     with meeting as group:
         done, planned, missing = agree_on_work(experiment, group)
         for line in experiment.remarks:
             say(line)
-        share = [*range(len(planned))] if group is None else missing
-        share = share[experiment.rank :: experiment.ranks]
-        with report_progress(len({*share} & {*missing}), note) as reporter:
-            awaited = {*missing} - {*share}
-            work = Work(experiment, group, planned, done, reporter, awaited)
-            work.train_share([number for number in share if number in missing])
+        share = missing[experiment.rank :: experiment.ranks]
+        with report_progress(len(share), note) as reporter:
+            work = Work(experiment, group, planned, done, reporter, {*missing} - {*share})
+            work.train_share(share)
         if options.resume and store.path is not None:
             folders = [store.path, *store.path.glob("*/")]
             remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
         rows = {key_of(row): row for row in (*work.rows, *store.rows())}
-        if group is not None and experiment.rank:
-            return None
-        keys = experiment.keys
-        if set(keys) - rows.keys():  # other ranks of a job array are still training
-            count = experiment.ranks
-            say(f"rank {experiment.rank} is done; the last of {count} ranks writes the summary")
+        if experiment.rank:
             return None
         params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
         return summarize_runs(
-            [rows[key] for key in keys], params, ensembles.settings_in_common(experiment)
+            [rows[key] for key in experiment.keys], params, ensembles.settings_in_common(experiment)
         )
 
 
@@ -245,15 +219,12 @@ class Work:
         return rows, traces
 
     def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[Outcome]:
-        """Train the runs of a stack, and return each run's best candidate."""
-        tunings: Sequence[request.Tuning | None] = [None]
-        if stack.model is not None:
-            tunings = self.experiment.candidates
+        """Train the runs of a stack."""
         members = [
-            Replica(run.arm.name, injection, run.seed, run.fold, tuning, number)
+            Replica(
+                run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold, number
+            )
             for number, run in enumerate(stack.runs)
-            for injection in [self.injection_of(stack.resolved, run)]
-            for tuning in tunings
         ]
         if stack.model is None:
             from pefourier.train import baselines
@@ -266,10 +237,7 @@ class Work:
         progress = self.reporter.count_steps
         compiler = self.compiler if self.is_compiled(stack) else None
         resident = self.resident
-        outcomes = fit(resident, stack.model, members, schedule, progress, checkpoint, compiler)
-        rank = partial(rank_candidate, stack.task)
-        candidates = groupby(outcomes, lambda outcome: outcome.member.number)
-        return [max(of_run, key=rank) for _, of_run in candidates]
+        return fit(resident, stack.model, members, schedule, progress, checkpoint, compiler)
 
     def is_compiled(self, stack: Ensemble) -> bool:
         """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
@@ -279,7 +247,7 @@ class Work:
             one for one in self.ensembles if one.model is stack.model and one.acts == stack.acts
         ]
         batch, _ = batch_and_steps(stack.task, self.options.batch_size)
-        runs = sum(len(one.runs) for one in of_equal_cost) * len(self.experiment.candidates)
+        runs = sum(len(one.runs) for one in of_equal_cost)
         of_step = seconds_of_step(stack.model, batch, runs // len(of_equal_cost)) * len(
             of_equal_cost
         )
@@ -313,18 +281,9 @@ class Work:
         return rows, traces
 
 
-def rank_candidate(task: Task, outcome: Outcome) -> tuple[float, float]:
-    """Rank of a candidate on validation: its score, then minus its loss."""
-    if not outcome.finite:
-        return -1.0, -np.inf
-    score, loss = score_and_loss(task, outcome.member.fold, outcome.valid)
-    return score, -loss
-
-
 def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[str, Any]:
     """Return a line of results.jsonl."""
     member, task = outcome.member, stack.task
-    searched = () if member.tuning is None else request.parse_search(experiment.options.search)
     labels = task.labels[task.folds[member.fold].test]
     predicted = decide(outcome.test, run_artifacts.threshold_of(task, outcome))
     confusion = count_confusions(predicted, labels, len(task.classes))
@@ -343,6 +302,5 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> dict[st
         "budget": stack.resolved.schedule.budget,
         "device": str(experiment.device),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "chosen": {name: getattr(member.tuning, name) for name in searched},
         "tested": [],
     }

@@ -46,7 +46,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
 def test_refusals_are_those_of_training(trained, tmp_path):
     with Store(tmp_path).lock():
         for change in (
-            *({"encoding": ("nothing",)}, {"heads": 3}, {"processes": 10**6}),
+            *({"encoding": ("nothing",)}, {"heads": 3}),
             *({"out": str(trained), "resume": True, "epochs": 1}, {"out": str(tmp_path)}),
         ):
             messages = set()

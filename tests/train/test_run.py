@@ -103,7 +103,7 @@ def test_a_torn_line_is_trained_again_and_what_is_finished_is_not(tmp_path, monk
 
 def test_resuming_needs_no_other_option_and_refuses_another_by_name(tmp_path):
     out = str(tmp_path / "out")
-    given = {**SMALL, "beside": ("trees",), "search": ("rate=1e-3,1e-2",)}
+    given = {**SMALL, "beside": ("trees",)}
     whole = run_comparison(Options(**given, out=out))
     file = tmp_path / "out" / "results.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
@@ -111,7 +111,7 @@ def test_resuming_needs_no_other_option_and_refuses_another_by_name(tmp_path):
         again = run_comparison(Options(**own, out=out, resume=True))
         assert numbers(again.runs) == numbers(whole.runs)
     others = {"seeds": 3, "encoding": ("dft",), "dataset": ("lags",), "d": 16, "find": 0.2}
-    for name, value in {**others, "search": ("rate=1,2",), "steps": 7}.items():
+    for name, value in {**others, "steps": 7}.items():
         with pytest.raises(PefourierError, match=f"has {name} .*; omit {flag_of(name)}, or"):
             run_comparison(Options(**{name: value}, out=out, resume=True))
 
