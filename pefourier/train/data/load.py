@@ -228,7 +228,9 @@ def own_examples(path: Path, arrays: dict[str, np.ndarray], options: Options) ->
     ends = ("",) if "X" in arrays else ("_train", "_test")
     x, remarks = with_rows_first(arrays, [f"X{end}" for end in ends], options)
     y, groups, lengths = (
-        [arrays[f"y{end}"] for end in ends],
+        [
+            arrays.get(f"y{end}", np.zeros(arrays[f"X{end}"].shape[:1])) for end in ends
+        ],  # for --predict
         *map(arrays.get, ("groups", "lengths")),
     )
     sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
