@@ -33,7 +33,6 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
 from pefourier.questions.usage import use_of_model
-from pefourier.report.figures import heatmap
 from pefourier.report.plot import USUAL, Look, render
 from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
 from pefourier.report.terms import Term, read_terms, spelling
@@ -195,7 +194,6 @@ def document(title: str, lead: Any, sections: Sequence[Chapter]) -> str:
 
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands with --lattice and --sigma
 OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of commands with fewer options
-PICTURED_ROWS = 128  # of a table
 HEADINGS = {
     "context": "Context length of rotations",
     "usage": "Frequencies used by the weights",
@@ -294,15 +292,11 @@ def encodings_document(
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
     refused = [sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals]
-    vectors = [Answer(s.encoding, next(s.encoding.blocks(PICTURED_ROWS))[1]) for s in studies]
-    caption = f"Values of the vectors, at most {PICTURED_ROWS} rows."
-    pictures = (figure(heatmap, [a], f"{a.encoding.label}: {caption}") for a in vectors)
     line = command(inquiry.line("report", [study.encoding.spec for study in studies]))
     parameters = details("Parameters and versions", parameters_table(studies), versions_table())
     sections = [
         Chapter("At a glance", [glance(studies), *refused]),
         *(question_section(question, studies, inquiry) for question in HEADINGS),
-        Chapter("Values of the vectors", [details("Heatmaps of the vectors", pictures)]),
         Chapter("How these numbers were made", [line, parameters]),
     ]
     sections = [section for section in sections if any(section.inside)]
