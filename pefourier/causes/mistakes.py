@@ -9,6 +9,8 @@ rotation if both have equal sinusoids in every row, each number to its own round
 are tried: of those that explain the rotation, the simplest is reported, then the one with the
 smallest residual. Simple means few digits of new numbers: a setting that was ignored has none.
 Without a misreading that explains all rows, no cause is reported.
+
+Two known encodings differ in the smallest set of settings, the parameters of ``rope``.
 """
 
 from __future__ import annotations
@@ -18,20 +20,32 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from math import exp, log, pi, sqrt
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.causes.misreadings import known_mistakes, layer_of, other_layers
 from pefourier.causes.pairs import excess
-from pefourier.causes.rope import Rope, is_rotation, list_at, usual_scalings
+from pefourier.causes.rope import (
+    ROUNDED,
+    Rope,
+    are_close,
+    both_at,
+    is_rotation,
+    lengths_of_interest,
+    list_at,
+    usual_scalings,
+)
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.domain import Places
 from pefourier.encodings.encoding import Encoding, Floats
 from pefourier.encodings.families.rotary import Head, scaling_parameters
+from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
+from pefourier.writing.files import read_toml
 
 FARTHEST = 2**17  # rows whose fitted phases rule out readings
 SEARCHED = 2**17  # positions searched for the cost of a mistake
@@ -43,7 +57,7 @@ USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
 HIDDEN = {"told": False}  # metadata of fields that no output shows
-Changes = dict[str, tuple[Any, Any]]  # settings, correct and misread
+Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,7 @@ class Cause:
 
     of: Literal["a", "b", "both"]  # the misread rotation, or both if settings differ
     misreadings: tuple[str, ...]  # codes of mistakes in mistakes.toml
-    changes: Mapping[str, tuple[Any, Any]]  # settings, correct and misread
+    changes: Changes  # settings, correct and misread
     below: Mapping[str, int | None]  # first position of cosines below 0.99, 0.9, 0.5, or None
 
 
@@ -61,7 +75,7 @@ class Misreading:
     """A mistake and the rotation that results from it."""
 
     code: str
-    changes: Mapping[str, tuple[Any, Any]]
+    changes: Changes
     omega: Floats = field(metadata=HIDDEN)  # (m,)
     cost: float = field(default=USUAL, metadata=HIDDEN)
     divisor: int = field(default=1, metadata=HIDDEN)  # of the integer division of positions
@@ -420,3 +434,139 @@ def geometric_rotation(pairs: Waves) -> Encoding | None:
         if Misreading("base", {}, rope.frequencies(1)).residual(pairs, pairs) <= 1:
             return rope.build(max(pairs.length, 2))
     return None
+
+
+# not parameters, or computed from another parameter
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
+NEIGHBOURS = "interleaved"
+LABELS = read_toml(Path(__file__).with_name("labels.toml"))
+
+
+def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
+    """Return the settings in which two known rotations differ; neither counts as misread."""
+    changes = changed_settings(a, b)
+    if not changes:
+        return None
+    code_of = {entry["key"]: code for code, entry in known_mistakes().items() if "key" in entry}
+    codes = [code_of[key] for key in changes if key in code_of]
+    if kinds := changes.get("scaling"):
+        kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
+        shared = ("rho", "d", "partial", "layout")
+        codes = [kind, *(code_of[key] for key in shared if key in changes)]
+    below: Mapping[str, int | None] = {}
+    if a.measure is not None and b.measure is not None:  # pair by pair, in any layout
+        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
+    return Cause("both", tuple(codes) or ("parameters",), changes, below)
+
+
+def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
+    """Return the settings that differ and change a frequency at some length of interest.
+
+    The interleaved layout that llama.cpp's converter gives a model in halves does not count.
+    """
+    ropes = Rope.of(a), Rope.of(b)
+    changes = ropes[0].diff(ropes[1], min(len(a), len(b))) if ropes[0] and ropes[1] else {}
+    for key in ("layout", "attention_factor"):
+        pair = (a.params.get(key), b.params.get(key))
+        if pair[0] != pair[1] and not (key == "attention_factor" and are_close(pair)):
+            changes[key] = pair
+    sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
+    layouts = changes.get("layout", ())
+    if dict(zip(sources, layouts, strict=False)) == {"config": "halves", "gguf": NEIGHBOURS}:
+        del changes["layout"]
+    return changes
+
+
+def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None:
+    """Return where rotations that agree at one length differ: beyond or below a limit, or None.
+
+    Scalings that depend on the length change at an original length; both sides of it are tried.
+    """
+    first, second = Rope.of(a), Rope.of(b)
+    if first is None or second is None or not (is_rotation(a) and is_rotation(b)):
+        return None
+    compared = min(len(a), len(b))
+    lengths = lengths_of_interest(compared, first, second)
+    pairs = {n: both_at(n, first.settings, second.settings) for n in lengths}
+    differs = {
+        n: ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair
+    }
+    lengths_differing = [n for n in differs if differs[n].any() and n != compared]
+    if not lengths_differing:
+        return None
+    beyond = [n for n in lengths_differing if n > compared]
+    shown = limit = lengths_differing[-1]
+    if beyond:
+        limit = max(n for n in lengths if n < beyond[0])
+        shown = next((n for n in beyond if n >= 2 * limit), beyond[0])
+    facts = {"length": compared, "limit": limit, "at": shown}
+    facts |= {"count": int(differs[shown].sum()), "of": len(differs[shown])}
+    return "beyond" if beyond else "below", facts
+
+
+def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+    """Return the parameters in which two encodings of the same name differ."""
+    if first.name != second.name or not first.origin == second.origin == "formula":
+        return None
+    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in sorted(keys)}
+    changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
+    return Cause("both", ("parameters",), changes, {}) if changes else None
+
+
+def describe_changes(changes: Changes) -> str:
+    """Describe the settings that differ.
+
+    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
+    'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
+    >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
+    'linear scaling (factor 4) in the first, no scaling in the second'
+    """
+    return "; ".join(
+        f"{label} {a} in the first, {b} in the second".lstrip()
+        if a != b
+        else f"the numbers of {label}"
+        for label, a, b in changes_in_words(changes)
+    )
+
+
+def describe_sides(changes: Changes) -> tuple[str, str]:
+    """Describe the differing settings of each side.
+
+    >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
+    ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
+    """
+    words = [*changes_in_words(changes)]
+    first, second = (", ".join(f"{w[0]} {w[k]}".lstrip() for w in words) for k in (1, 2))
+    return first, second
+
+
+def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
+    """Yield the label of each setting and its values; a scaling has no label."""
+    kinds, hidden = changes.get("scaling", (None, None)), {"scaling"}
+    if None not in kinds:
+        a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
+        yield "", a, b
+        hidden = hidden.union(*map(scaling_parameters, kinds)) - {"attention_factor"}
+    for key, pair in changes.items():
+        if key not in hidden:
+            a, b = map(value_in_words, pair)
+            yield LABELS.get(key, key), a, b
+
+
+def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
+    """Describe a scaling with its unusual settings."""
+    values = {key: changes[key][side] for key in scaling_parameters(kind) if key in changes}
+    unusual = ", ".join(
+        f"{key} {value_in_words(value)}"
+        for key, value in values.items()
+        if key != "attention_factor" and value != scaling_parameters(kind)[key].default
+    )
+    return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
+
+
+def value_in_words(value: Any) -> str:
+    """Format a setting: a number in few digits, a long list by its length."""
+    if isinstance(value, list | tuple) and np.size(value) > 4:
+        return f"{np.size(value)} numbers"
+    return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")

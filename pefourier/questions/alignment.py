@@ -23,9 +23,9 @@ from pefourier.encodings.encoding import Floats, row_blocks
 from pefourier.geometry.precision import NUMBERS_AT_ONCE, Indices, Table, first_duplicate
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.geometry.waves import fit
-from pefourier.questions.moved_rows import is_matched, with_rows
 from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
+from pefourier.questions.rotation_pairs import is_matched, with_rows
 from pefourier.writing.text import shortest
 
 FEWEST = 4  # rows needed to fit a scale and a constant for each column

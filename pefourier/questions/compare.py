@@ -22,16 +22,15 @@ from numpy.typing import NDArray
 
 from pefourier.causes.biases import in_words
 from pefourier.causes.misreadings import known_mistakes
-from pefourier.causes.mistakes import Cause
-from pefourier.causes.pairs import PairDifference, frequencies_apart
-from pefourier.causes.rope import is_rotation
-from pefourier.causes.row_positions import PositionRun
-from pefourier.causes.settings import (
+from pefourier.causes.mistakes import (
+    Cause,
     describe_changes,
     lengths_apart,
     parameters_cause,
     settings_cause,
 )
+from pefourier.causes.pairs import PairDifference, PositionRun, frequencies_apart
+from pefourier.causes.rope import is_rotation
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
@@ -44,7 +43,6 @@ from pefourier.questions.model_layers import (
     model_runs,
     unread_keys,
 )
-from pefourier.questions.moved_rows import BY_LENGTH, at_rows_of, explains_rows, length_note
 from pefourier.questions.operators import OperatorComparison
 from pefourier.questions.outcome import (
     MOST_ROWS,
@@ -58,7 +56,14 @@ from pefourier.questions.outcome import (
     uncompared,
 )
 from pefourier.questions.result import Result
-from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
+from pefourier.questions.rotation_pairs import (
+    BY_LENGTH,
+    at_rows_of,
+    compare_rotations,
+    explains_rows,
+    length_note,
+    read_pairs,
+)
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
 if TYPE_CHECKING:

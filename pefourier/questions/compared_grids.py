@@ -42,9 +42,9 @@ from pefourier.encodings.places import by_axis
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Complex, apart, common_offset, fit, wave_tolerance
 from pefourier.questions.alignment import align_tables
-from pefourier.questions.moved_rows import FACTOR, with_factors
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import Outcome, Two
+from pefourier.questions.rotation_pairs import FACTOR, with_factors
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases

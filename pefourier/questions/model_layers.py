@@ -13,8 +13,8 @@ from functools import cache
 
 import numpy as np
 
+from pefourier.causes.mistakes import describe_changes, describe_sides, settings_cause
 from pefourier.causes.rope import is_rotation
-from pefourier.causes.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions

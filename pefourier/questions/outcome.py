@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from pefourier.causes import explain
 from pefourier.causes.mistakes import Cause
-from pefourier.causes.pairs import PairDifference
-from pefourier.causes.row_positions import PositionRun
+from pefourier.causes.pairs import PairDifference, PositionRun
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance

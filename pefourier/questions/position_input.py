@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.pairs import exchanged_waves
-from pefourier.causes.row_positions import RowPositions, recover_positions
+from pefourier.causes.pairs import RowPositions, exchanged_waves, recover_positions
 from pefourier.encodings import load
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import Encoding, Finding, from_table
@@ -33,7 +32,6 @@ from pefourier.ids.batch import (
 )
 from pefourier.ids.model import Model, read_model
 from pefourier.ids.spans import Rules
-from pefourier.questions.moved_rows import FARTHEST, at_rows_of, positions_in
 from pefourier.questions.positions import (
     Positions,
     judge_mask,
@@ -41,6 +39,7 @@ from pefourier.questions.positions import (
     parse_rank,
     with_place,
 )
+from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
 from pefourier.writing.text import ranges
 
 

@@ -11,7 +11,7 @@ fraction of a step beyond the last trained position.
 
 Vectors of two readings of a rotation have equal length. Their cosine at p is the mean over pairs of
 cos p (w - w') and measures their agreement (`pefourier.encodings.attention_decay`). Mistakes are
-named as in `pefourier.causes.misreadings` and separated by commas; ``layout`` pairs neighbours
+named as in `pefourier.causes.mistakes` and separated by commas; ``layout`` pairs neighbours
 in place of halves.
 """
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pefourier.causes.mistakes import Misreading
-from pefourier.causes.settings import describe_changes
+from pefourier.causes.mistakes import Misreading, describe_changes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.waves import declared, fit

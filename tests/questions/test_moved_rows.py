@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pefourier
-from pefourier.causes.row_positions import causes_of, recover_positions, runs_of
+from pefourier.causes.pairs import causes_of, recover_positions, runs_of
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
