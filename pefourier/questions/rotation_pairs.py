@@ -6,8 +6,8 @@ Rotations with known R(p) are compared by the scores of queries and keys, then b
 one is a table, only its fitted pairs are compared. For rotations, a factor is not a free scale,
 because it changes attention.
 
-Positions of the rows of a table refer to the reference, counted from its row 0. The reference is a rotation, or a table
-whose fitted frequencies explain all rows. For longrope, both lists of factors are tried for each
+Positions of the rows of a table refer to the reference, counted from its row 0. The reference is a
+rotation, or a table whose fitted frequencies explain all rows. For longrope, both lists of factors are tried for each
 row. If positions explain the rows, no difference in frequency is reported.
 """
 
