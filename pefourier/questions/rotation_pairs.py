@@ -7,8 +7,8 @@ one is a table, only its fitted pairs are compared. For rotations, a factor is n
 because it changes attention.
 
 Positions of the rows of a table refer to the reference, counted from its row 0. The reference is a
-rotation, or a table whose fitted frequencies explain all rows. For longrope, both lists of factors are tried for each
-row. If positions explain the rows, no difference in frequency is reported.
+rotation, or a table whose fitted frequencies explain all rows. For longrope, both lists of factors
+are tried for each row. If positions explain the rows, no difference in frequency is reported.
 """
 
 from __future__ import annotations
