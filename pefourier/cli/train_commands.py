@@ -74,7 +74,7 @@ def train(
     """
     print_results = None if output.quiet else note
     if scores is not None:
-        from pefourier.train.own_scores import scores_page
+        from pefourier.train.report import scores_page
 
         output.print(scores_page(scores, options.find))
         return
@@ -82,7 +82,7 @@ def train(
         named = () if options.dataset == Options.dataset else options.dataset
         options = replace(options, dataset=(*named, *sources))
     if options.predict is not None:
-        from pefourier.train.predict import predict_classes
+        from pefourier.train.saved_models import predict_classes
 
         output.print(predict_classes(options, print_results))
         return

@@ -26,73 +26,16 @@ encoding worse.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from pefourier.train import statistics
 from pefourier.train.options import LEVEL, WITHOUT_VECTORS
 from pefourier.train.statistics import LEAST_UNITS, Chance, Difference
-from pefourier.writing.text import Verdict
+from pefourier.writing.files import read_toml
 
-CONCLUSIONS = {  # verdicts on the encodings of a dataset
-    "best": Verdict(
-        "Of the encodings compared on {dataset}, {best} has the highest mean F1,{f1}, and is "
-        "significantly better than every other: {worse}.",
-        "Use it for data like these.",
-    ),
-    "tied": Verdict(
-        "Of the encodings compared on {dataset}, {best} has the highest mean F1,{f1}; {ties} "
-        "cannot be distinguished from it. Significantly worse: {worse}.",
-        "Choose among the leaders by cost and sequence length.",
-    ),
-    "no difference": Verdict(
-        "Of the encodings compared on {dataset}, {best} has the highest mean F1,{f1}, but no "
-        "two differ significantly; a difference of {find} would have been detected.",
-        "Choose by cost and sequence length.",
-    ),
-    "too few": Verdict(
-        "Of the encodings compared on {dataset}, {best} has the highest mean F1,{f1}, but no "
-        "two differ significantly, and {d.units} {d.over} are too few to detect a difference "
-        "of {find}, for example between {pair[0]} and {pair[1]}.",
-        "{more}",
-    ),
-    "cut short": Verdict(
-        "Too many runs on {dataset} ended before they converged, so the encodings cannot be "
-        "compared. So far, {first} has the highest mean F1,{f1}.",
-        "Train longer with {longer}.",
-    ),
-    "alone": Verdict("At most one encoding can be compared.", "Add another with -e."),
-    "leaky": Verdict(
-        "The split shuffles overlapping windows, so test data leaked into training: scores do "
-        "not carry over to new data.",
-        "Drop --split random.",
-    ),
-}
-ON_SEVERAL = {  # the same verdicts, with the datasets on which each holds
-    "best": "One encoding is significantly better than every other on {names}.",
-    "tied": "Several encodings lead and others are significantly worse on {names}.",
-    "no difference": (
-        "No encodings differ significantly, and a difference of {find} in F1 would have been "
-        "detected, on {names}."
-    ),
-    "too few": "Too few folds or runs to detect a difference of {find} in F1 on {names}.",
-    "cut short": "Too many runs ended before they converged on {names}.",
-    "alone": "At most one encoding can be compared on {names}. Add another with -e.",
-    "leaky": (
-        "Test data leaked into training on {names}: scores do not carry over to new data. Drop "
-        "--split random."
-    ),
-}
-BY_RANK = {  # verdicts over datasets, where ranks distinguish encodings and where not
-    "best": (
-        "Of the encodings compared, {best} has the best average rank by F1 {over}, {rank:.2f}, "
-        "and differs significantly from every other: {worse}."
-    ),
-    "tied": (
-        "Of the encodings compared, {best} has the best average rank by F1 {over}, {rank:.2f}; "
-        "{ties} cannot be distinguished from it. Significantly worse: {worse}."
-    ),
-}
+SENTENCES = read_toml(Path(__file__).with_name("sentences.toml"))
 SHARED = 0.15  # of the level, for tests without a reference while a reference may be the best
 KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlier ones are too few
 
@@ -101,7 +44,7 @@ KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlie
 class Decision:
     """The verdict on the encodings of a dataset, or over datasets, with its reasons."""
 
-    verdict: str  # from `CONCLUSIONS`, or those that hold on different datasets
+    verdict: str  # from SENTENCES, or those that hold on different datasets
     best: tuple[str, ...] = ()  # highest mean F1 or best rank, then those tied with it
     worse: dict[str, float] = field(default_factory=dict)  # encoding: mean F1 minus the highest
     left_out: dict[str, str] = field(default_factory=dict)  # encoding: why it is not compared

@@ -35,7 +35,6 @@ from pefourier.writing.text import agreeing, fill, paragraph, printable
 
 PARTS = ("train", "valid", "test")
 TIMED = 10  # steps
-TIMES = (2, 5, 10, 20, 40, 80)  # minutes
 SAFE = 0.9  # share of --minutes for training; the rest is for loading and the answer
 MOST_RUNS, LONGER = 64, 4  # largest number of runs per fold, and multiple of the usual steps
 
@@ -48,16 +47,6 @@ class PlannedFold:
     train: tuple[int, ...]
     valid: tuple[int, ...]
     test: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class PlannedTime:
-    """Runs and steps that fit into minutes, and the smallest difference in F1 they detect."""
-
-    minutes: float
-    seeds: int
-    steps: int
-    detectable: float | None
 
 
 @dataclass(frozen=True)
@@ -81,7 +70,6 @@ class DatasetPlan:
     dropped: tuple[Dropped, ...]
     seconds: float  # estimated limit of training time, without other methods
     detectable: float | None  # smallest difference in F1 that these folds or runs detect
-    minutes: tuple[PlannedTime, ...]  # what --minutes would choose
     conclusion: str
 
 
@@ -110,8 +98,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
-    of_step = seconds_of_steps(resolved, experiment)
-    seconds = of_step * steps * unfinished / len(keys)
+    seconds = seconds_of_steps(resolved, experiment) * steps * unfinished / len(keys)
     found, units = find_difference(task, options.seeds)
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
     least = "no difference" if found is None else f"differences of {found} or more"
@@ -122,10 +109,6 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     )
     if few := shortage(task, options):
         conclusion += f" {few.removeprefix(f'{task.name}: ')}."
-    choices = []
-    for minutes in TIMES:
-        seeds, number = divide_time(60 * minutes, of_step / options.seeds, experiment)
-        choices.append(PlannedTime(minutes, seeds, number, find_difference(task, seeds)[0]))
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
@@ -144,7 +127,6 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         dropped=task.dropped,
         seconds=round(seconds, 1),
         detectable=found,
-        minutes=tuple(choices),
         conclusion=conclusion,
     )
 
@@ -251,7 +233,7 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     lines = [first, *(plan.conclusion for plan in plans)]
     return Page(
         "plan",
-        words=lambda: tables_in_words(t for p in plans for t in (windows_table(p), times_table(p))),
+        words=lambda: tables_in_words(map(windows_table, plans)),
         records=lambda: plans,
         rows=lambda: flattened(plain(plans)),
         conclusion=lambda: "\n".join(paragraph(printable(line)) for line in lines),
@@ -270,14 +252,3 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     sizes = f"windows of {plan.length} rows and {plan.channels} channels"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
     return title, [["fold", *PARTS], *body]
-
-
-def times_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
-    """Title and table of what --minutes would choose and could detect."""
-    body = [
-        [f"{m.minutes:g}", str(m.seeds), str(m.steps), str(m.detectable or "none")]
-        for m in plan.minutes
-        if m.steps >= LOOK
-    ]
-    title = f"{plan.dataset}: runs of each fold and encoding in a time, and what they detect"
-    return title, [["--minutes", "runs", "steps", "difference in F1"], *body]

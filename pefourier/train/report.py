@@ -1,22 +1,46 @@
 """Report of a training: sentences, tables and records of a summary.
 
 Verdicts come from the summary; this module makes no decisions.
+
+Scores of a user's own runs, compared like the runs of `pefourier train`.
+
+A .csv has the columns `encoding` and `score` (or f1, accuracy, auprc or auc), and of `dataset`,
+`seed` and `fold` those that there are; others are ignored. Runs of two encodings with the same
+dataset, seed and fold are a pair; without seeds and folds, the n-th runs of encodings are.
+Differences over folds have the standard error of cross-validation: folds share training data, and
+the ratio of test to training data is that of as many folds.
 """
 
-from collections.abc import Iterable, Mapping
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from pefourier.train.decision import BY_RANK, CONCLUSIONS, ON_SEVERAL, Decision
+from pefourier.errors import PefourierError, shown
+from pefourier.train.decision import SENTENCES, Decision
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.store import MEASURES
-from pefourier.train.summary import COLLIDES, LEAKY, VERDICTS, DatasetSummary, Summary
-from pefourier.writing.page import Page, flattened
+from pefourier.train.store import LONGEST, MEASURES
+from pefourier.train.summary import (
+    COLLIDES,
+    LEAKY,
+    DatasetSummary,
+    Summary,
+    common_runs,
+    paired_run,
+    rows_by,
+    summarize_runs,
+)
+from pefourier.writing.files import os_errors
+from pefourier.writing.page import Page, Reason, flattened
 from pefourier.writing.text import (
-    Verdict,
     aligned,
     fill,
+    first_few,
     in_markdown,
     join,
     markdown_table,
@@ -31,50 +55,6 @@ MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, equal for all of its encodings
 MUST_AGREE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
 OF_ENCODINGS = ("confusion",)
-MORE_DATA = {  # ways to detect a smaller difference, by what is repeated
-    "runs": "Use --seeds {needed} or more.",
-    "folds": ("Use more folds ({needed}): --resamples for data with a test part, or more series."),
-    "seeds": "Use --seeds {seeds} or more: much of the spread comes from the runs of a fold.",
-    "single": "Use --seeds {seeds} to see how much of the spread comes from runs, or more data.",
-    "data": "By the spread of these runs, only more data would detect it.",
-}
-NO_GAIN = (
-    "There is no sign that positions help: by 95% intervals, no encoding exceeds none by {find} "
-    "in F1."
-)
-NOTES = {  # for the reader of conclusions and tables
-    "test": (
-        "Differences are means over folds (over runs with one fold). p values are from Student's "
-        "t. Because folds share windows, the standard error is S √(1/J + r), with S the standard "
-        "deviation over J folds and r = n_test/n_train (Nadeau and Bengio, 2003). For r > 1, "
-        "where this detects almost nothing, its square is S² (1/J + 1/r) + (1 − 1/r²) v/N, with "
-        "v from the confusion matrices of N windows as if the mistakes of two encodings were "
-        "independent. Holm's p adjusts for all differences on a dataset. The headline also tests "
-        "other encodings to find the best, at 5% if the reference is worse than one of them, "
-        "else at 0.75%; without real differences, it then calls an encoding worse in at most 5% "
-        "of cases (simulated). Intervals are not adjusted; with four runs or fewer, the interval "
-        "of a score is its range."
-    ),
-    "one fold": "With a single fold, differences describe these test windows only.",
-    "too few": (
-        "“too few” means that a difference of {find} in F1 (--find) needs more folds or runs to "
-        "be detected with 80% power, or a class has fewer than ten test windows. There may be a "
-        "difference."
-    ),
-    "leaky": (
-        "The split shuffles overlapping windows or members of a group, so test data leaked into "
-        "training: scores do not carry over to new data."
-    ),
-    "diverged": (
-        "{encoding}: {count} runs diverged at the first steps, so their scores are those of "
-        "untrained weights. Try a smaller --rate."
-    ),
-    "ranks": (
-        "Average ranks {over}: rank 1 is the highest mean F1 on a dataset. Not distinguishable "
-        "by Wilcoxon's signed-rank test with Holm's correction: {cliques}. {reach}"
-    ),
-    "untested": "{name} cannot be tested on windows of {row.length} rows: {row.reason}",
-}
 Table = tuple[str, list[list[str]]]  # a title, and rows with the header first
 
 
@@ -134,15 +114,16 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    verdict: Verdict, summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
+    verdict: Iterable[str], summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
 ) -> dict[str, str]:
     """Meaning and action of a verdict on a difference or a dataset."""
     slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
         way = "single" if data.seeds == 1 else "seeds"
         way = d.over if d.needed is not None else "data" if d.seeds is None else way
-        slots["more"] = fill(MORE_DATA[way], needed=d.needed, seeds=d.seeds)
-    return {key: fill(getattr(verdict, key), **slots) for key in ("meaning", "action")}
+        slots["more"] = fill(SENTENCES["MORE_DATA"][way], needed=d.needed, seeds=d.seeds)
+    filled = [fill(text, **slots) for text in verdict]
+    return dict(zip(("meaning", "action"), filled, strict=True))
 
 
 def conclude_all(summary: Summary) -> str:
@@ -152,7 +133,7 @@ def conclude_all(summary: Summary) -> str:
         parts, left_out = [conclude_dataset(summary, summary.datasets[0])], {}
     elif summary.best:
         slots = leaders(summary, "{} {:.2f}") | {"rank": summary.ranks[summary.best[0]]}
-        parts.append(fill(BY_RANK[summary.verdict], over=summary.over, **slots))
+        parts.append(fill(SENTENCES["BY_RANK"][summary.verdict], over=summary.over, **slots))
     else:
         groups: dict[str, list[str]] = {}
         for d in summary.datasets:
@@ -160,7 +141,9 @@ def conclude_all(summary: Summary) -> str:
             groups.setdefault(d.verdict, []).append(name)
             left_out |= d.left_out
         for code, names in groups.items():
-            parts.append(fill(ON_SEVERAL[code], names="; ".join(names), find=summary.find))
+            parts.append(
+                fill(SENTENCES["ON_SEVERAL"][code], names="; ".join(names), find=summary.find)
+            )
     parts.append(left_out_sentence(left_out, {}))
     cut = [data for data in summary.datasets if data.cut_short]
     if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
@@ -181,10 +164,12 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     means = {e: scores["f1"].mean for e, scores in data.scores.items()}
     first = "".join(data.best[:1]) or max(means, key=means.__getitem__)
     slots |= leaders(data, "{} {:+.3f}") | {"first": first, "f1": f1[first]}
-    filled = fill_verdict(CONCLUSIONS[data.verdict], summary, data, data.shortage, **slots)
+    filled = fill_verdict(
+        SENTENCES["CONCLUSIONS"][data.verdict], summary, data, data.shortage, **slots
+    )
     parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
     if data.no_gain:
-        parts.insert(1, fill(NO_GAIN, find=summary.find))
+        parts.insert(1, fill(SENTENCES["NOTES"]["no gain"], find=summary.find))
     return " ".join(filter(None, parts))
 
 
@@ -231,11 +216,15 @@ def tables(summary: Summary) -> list[Table]:
     body = [[title(o), *(triple_cell(o, e) for e in encodings)] for o in summary.datasets]
     entries = [("", [["P / R / F1", *encodings], *body])]
     entries += [entry for data in summary.datasets for entry in tables_of(data)]
-    if summary.ranked:
-        ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
-        body = [[e, f"{rank:.2f}"] for e, rank in ordered]
-        entries.append((f"average ranks by F1 {summary.over}", [["encoding", "rank"], *body]))
-    return entries
+    return entries + rank_tables(summary, "by F1 ")
+
+
+def rank_tables(summary: Summary, by: str) -> list[Table]:
+    """Table of average ranks, if there are datasets to rank over."""
+    ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
+    body = [[e, f"{rank:.2f}"] for e, rank in ordered]
+    table = f"average ranks {by}{summary.over}", [["encoding", "rank"], *body]
+    return [table] * summary.ranked
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
@@ -280,20 +269,21 @@ def length_row(data: DatasetSummary, encoding: str) -> list[str]:
 
 def sentences(summary: Summary) -> list[str]:
     """Notes for the reader of conclusions and tables."""
+    notes = SENTENCES["NOTES"]
     codes = {code for data in summary.datasets for code in data.verdicts.values()}
     one_fold = any(data.folds == 1 and data.differences for data in summary.datasets)
     conditions = {"test": codes, "one fold": one_fold, "too few": "too few" in codes}
-    entries = [fill(NOTES[c], find=summary.find) for c, holds in conditions.items() if holds]
+    entries = [fill(notes[c], find=summary.find) for c, holds in conditions.items() if holds]
     if summary.ranked:
         groups = "; ".join(map(", ".join, summary.cliques)) or "none"
         slots = {"over": summary.over, "cliques": groups, "reach": summary.out_of_reach}
-        entries.append(fill(NOTES["ranks"], **slots))
+        entries.append(fill(notes["ranks"], **slots))
     for data in summary.datasets:
-        lines = [NOTES["leaky"]] if data.leaky else []
+        lines = [notes["leaky"]] if data.leaky else []
         for name, count in data.diverged.items():
-            lines.append(fill(NOTES["diverged"], encoding=name, count=count))
+            lines.append(fill(notes["diverged"], encoding=name, count=count))
         rows = [(name, row) for name, lengths in data.lengths.items() for row in lengths]
-        lines += [fill(NOTES["untested"], name=e, row=row) for e, row in rows if row.reason]
+        lines += [fill(notes["untested"], name=e, row=row) for e, row in rows if row.reason]
         entries += [f"{data.dataset}: {line}" for line in lines]
     return entries
 
@@ -350,7 +340,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
     """Record of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
-    verdict = fill_verdict(VERDICTS[code], summary, data, d)
+    verdict = fill_verdict(SENTENCES["VERDICTS"][code], summary, data, d)
     score = f"F1 {data.scores[name]['f1'].mean:.3f}."
     conclusion = [f"{code.upper()}.", verdict["meaning"], score, verdict["action"]]
     return {
@@ -378,3 +368,124 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> dict[str, An
         "cut_short": name in data.cut_short,
         "average_rank": summary.ranks.get(name),
     }
+
+
+SCORE = ("score", "f1", "accuracy", "auprc", "auc")  # names of the column, the usual one first
+KEPT = "dataset encoding spec params verdict meaning action findings conclusion seeds folds"
+KEPT += " dataset_verdict best left_out difference average_rank"
+
+
+def read_scores(path: str) -> list[dict[str, Any]]:
+    """Read a .csv as rows with dataset, encoding, numbers of seed and fold, and the score as f1."""
+    with os_errors("read", path), Path(path).open("rb") as file:
+        text = file.read(LONGEST + 1).decode("utf-8-sig", "replace")
+    if len(text) > LONGEST:
+        raise PefourierError(f"--scores {shown(path)} is longer than {LONGEST} bytes")
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    lines = csv.DictReader(io.StringIO(text), delimiter=delimiter, restval="")
+    names = lines.fieldnames = [name.strip().lower() for name in lines.fieldnames or ()]
+    score = next((name for name in SCORE if name in names), "score")
+    units = [name for name in ("dataset", "encoding", "seed", "fold") if name in names]
+    rows, lines_of, counts = list[dict[str, Any]](), dict[Any, int](), Counter[Any]()
+    if lacking := [name for name in ("encoding", score) if names.count(name) != 1]:
+        raise PefourierError(
+            f"--scores {shown(path)} needs one column {lacking[0]}, and at best dataset, seed and "
+            f"fold; its first line names {shown(', '.join(names))}"
+        )
+    for row in lines:
+        where = f"--scores {shown(path)}, line {lines.line_num}"
+        own = {"dataset": Path(path).stem} | {unit: row[unit].strip() for unit in units}
+        if not {"seed", "fold"} & own.keys():  # paired in order
+            counts[own["dataset"], own["encoding"]] += 1
+            own["seed"] = str(counts[own["dataset"], own["encoding"]])
+        try:
+            value = float(row[score])
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= 1 or "" in own.values():
+            raise PefourierError(
+                f"{where}: expected a score from 0 to 1 (percent: divide by 100) and no empty "
+                f"cell, got {shown(row[score])}, {', '.join(own.values())}"
+            )
+        if (key := tuple(sorted(own.items()))) in lines_of:
+            raise PefourierError(
+                f"{where} repeats dataset, encoding, seed and fold of line {lines_of[key]}; add a "
+                "column seed or fold that tells the runs apart"
+            )
+        lines_of[key] = lines.line_num
+        rows.append({"seed": "0", "fold": "0", **own, "f1": value, "line": lines.line_num})
+    if not rows:
+        raise PefourierError(f"--scores {shown(path)} has no line below the names of columns")
+    for unit in ("seed", "fold"):
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(row[unit] for row in rows))}
+        rows = [row | {unit: numbers[row[unit]]} for row in rows]
+    return rows
+
+
+def unpaired(rows: Sequence[Mapping[str, Any]]) -> list[Reason]:
+    """Warnings about the runs that some encoding of their dataset lacks."""
+    reasons = []
+    for dataset, of in rows_by("dataset", rows).items():
+        runs = common_runs(of)[0]
+        if not runs:
+            raise PefourierError(
+                f"{dataset}: no run has the same seed and fold in all encodings; check the columns"
+            )
+        for encoding, own in rows_by("encoding", of).items():
+            paired = {paired_run(encoding, run) for run in runs}
+            left = [row for row in own if (row["seed"], row["fold"]) not in paired]
+            if left:
+                runs_left = first_few([f"line {row['line']}" for row in left], 5)
+                words = f"is not paired on {dataset} and left out: {runs_left}"
+                reasons.append(Reason(encoding, "left", words))
+    return reasons
+
+
+def scores_page(path: str, find: float | None) -> Page:
+    """Page of `pefourier train --scores`."""
+    rows = read_scores(path)
+    reasons = unpaired(rows)
+    summary = summarize_runs(rows, training={"find": find})
+    return Page(
+        "scores",
+        words=lambda: tables_in_words(table_of(summary)),
+        records=lambda: records(summary),
+        rows=lambda: flattened(records(summary)),
+        conclusion=lambda: paragraph(printable(as_score(conclude_all(summary)))),
+        together=lambda: as_score(conclude_all(summary)),
+        remarks=reasons,
+    )
+
+
+def as_score(text: str) -> str:
+    """Word a sentence on F1 and on options of training for other scores and runs.
+
+    >>> as_score("F1 +0.1. Use --seeds 9 or more.")
+    'score +0.1. Use 9 runs or more.'
+    """
+    text = text.replace(" on these test windows of ", " on ")
+    return re.sub(r"\bF1\b", "score", re.sub(r"--seeds (\d+)", r"\1 runs", text))
+
+
+def records(summary: Summary) -> list[dict[str, Any]]:
+    """Records for JSON: one for each dataset and encoding."""
+    found = []
+    for record in json_records(summary):
+        kept = {key: record[key] for key in KEPT.split()} | {"score": record["f1"]}
+        words = ("meaning", "action", "conclusion")
+        found.append(kept | {key: as_score(kept[key]) for key in words})
+    return found
+
+
+def table_of(summary: Summary) -> list[Table]:
+    """Tables of scores, differences and verdicts by dataset, and of ranks."""
+    entries = []
+    for data in summary.datasets:
+        head, body = ["encoding", "score", "against", "difference", "Holm p", "verdict"], []
+        for e, scores in data.scores.items():
+            d = data.differences.get(e)
+            row = [e, score_cell(scores["f1"]), d.reference if d else "–", difference_cell(d)]
+            body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
+        over = next((f"{d.units} {d.over}" for d in data.differences.values()), "one encoding")
+        entries.append((f"{data.dataset}: mean [95% interval], over {over}", [head, *body]))
+    return entries + rank_tables(summary, "")

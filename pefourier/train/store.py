@@ -330,16 +330,6 @@ def write_json(file: Path, value: Any) -> None:
     write_whole(str(file), lambda stream: stream.write(text.encode()))
 
 
-def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
-    """Reject rows from another process unless they are runs of the stack, each once."""
-    try:
-        handed = [key_of(parse_row(json.dumps(row))) for row in rows]
-    except ValueError as error:
-        raise PefourierError(f"another process sent an invalid run: {error}") from error
-    if len({*handed}) < len(handed) or not {*handed} <= {*keys}:
-        raise PefourierError(f"another process sent {shown(handed)}, which are not its runs")
-
-
 EVERY = 60.0  # minimum of seconds between two checkpoints
 FOLDER = "checkpoints"
 

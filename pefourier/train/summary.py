@@ -16,7 +16,7 @@ import numpy as np
 
 from pefourier.train import statistics
 from pefourier.train.decision import (
-    CONCLUSIONS,
+    SENTENCES,
     Decision,
     decide,
     decide_ranks,
@@ -25,7 +25,6 @@ from pefourier.train.decision import (
 from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
 from pefourier.train.statistics import Difference, Mean, chance_of
 from pefourier.train.store import MEASURES
-from pefourier.writing.text import Verdict
 
 REFERENCE = "sinusoidal"
 LEAKY = "leaky split"
@@ -43,42 +42,6 @@ class LengthMeans:
     accuracy: Mean | None
     auprc: Mean | None
     reason: str = ""
-
-
-VERDICTS = {  # on an encoding of a dataset, against its reference
-    "better": Verdict(
-        "Significantly better than {d.reference}: F1 {d.mean:+.3f} (95% interval {d.low:+.3f} "
-        "to {d.high:+.3f} over {d.units} {d.over}).",
-        "Prefer it for data like these.",
-    ),
-    "worse": Verdict(
-        "Significantly worse than {d.reference}: F1 {d.mean:+.3f} (95% interval {d.low:+.3f} "
-        "to {d.high:+.3f} over {d.units} {d.over}).",
-        "Avoid it for data like these.",
-    ),
-    "not shown": Verdict(
-        "No significant difference from {d.reference}: F1 {d.mean:+.3f} (95% interval "
-        "{d.low:+.3f} to {d.high:+.3f}). These {d.over} would detect a difference of {find} "
-        "with 80% power.",
-        "Choose by cost and sequence length.",
-    ),
-    "too few": Verdict(
-        "{d.units} {d.over} are too few to detect a difference of {find} in F1 from {d.reference}.",
-        "{more}",
-    ),
-    "leaky": Verdict(
-        "The split shuffles overlapping windows, so test data leaked into training: scores do "
-        "not carry over to new data.",
-        "Drop --split random.",
-    ),
-    "cut short": Verdict(
-        "Training of this encoding or of {d.reference} ended before it converged, so the two "
-        "cannot be compared.",
-        "Train longer with {longer}.",
-    ),
-    "reference": Verdict("The other encodings are compared with it."),
-    "alone": Verdict("There is no other encoding to compare with.", "Add one with -e."),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +184,7 @@ def decide_all(
     found = {data.verdict for data in datasets}
     if "leaky" not in found and (by_ranks := decide_ranks(names, ranks, p, excluded)):
         return by_ranks
-    return Decision(" and ".join(code for code in CONCLUSIONS if code in found))
+    return Decision(" and ".join(code for code in SENTENCES["CONCLUSIONS"] if code in found))
 
 
 def summarize_dataset(

@@ -59,7 +59,9 @@ def names_left_out(text):
 
 def sentence_on(headline, code, find):
     """Return the datasets of a verdict, as the headline of several datasets lists them."""
-    before, after = map(re.escape, fill(decision.ON_SEVERAL[code], names="|", find=find).split("|"))
+    before, after = map(
+        re.escape, fill(decision.SENTENCES["ON_SEVERAL"][code], names="|", find=find).split("|")
+    )
     found = re.search(rf"{before}(.*?){after}(?: |$)", headline)
     return found[1] if found else ""
 
@@ -69,7 +71,7 @@ def check_dataset(found, data):
     text = report.conclude_dataset(found, data)
     f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
     assert text.startswith(f"{data.verdict.upper()}. ")
-    assert data.verdict in decision.CONCLUSIONS
+    assert data.verdict in decision.SENTENCES["CONCLUSIONS"]
     assert not re.search(r"nan|None|[{}]", text)
     if data.leaky:
         assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
@@ -158,7 +160,8 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
             for data in found.datasets:
                 names = f" ({', '.join(data.best)})" if data.verdict in ("best", "tied") else ""
                 holding = {
-                    code: sentence_on(headline, code, found.find) for code in decision.CONCLUSIONS
+                    code: sentence_on(headline, code, found.find)
+                    for code in decision.SENTENCES["CONCLUSIONS"]
                 }
                 places = {
                     code

@@ -12,7 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import store
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
-from pefourier.train.store import Store, check_handed_over, key_of
+from pefourier.train.store import Store
 
 CONFIG = {"dataset": ["order"], "encoding": ["dft"], "stack": 4}
 SCORES = dict.fromkeys(store.MEASURES, 0.5)
@@ -162,12 +162,3 @@ def test_folders_that_cannot_be_written_to_are_refused(tmp_path, monkeypatch):
     for resume in (False, True):
         with pytest.raises(PefourierError, match="holds results already"):
             run_comparison(Options(**SMALL, out=str(new), resume=resume))
-
-
-def test_rows_of_other_processes_are_those_that_they_were_given():
-    """Rows from other processes must be those that were assigned to them."""
-    row = line()
-    check_handed_over([row], [key_of(row)])
-    for rows in ([{**row, "f1": 2}], [{**row, "seed": 7}], [row] * 2, ["x"]):
-        with pytest.raises(PefourierError, match=r"^another process sent"):
-            check_handed_over(rows, [key_of(row)])
