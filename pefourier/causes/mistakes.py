@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from math import exp, log, pi, sqrt
+from math import exp, log, pi
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,14 +40,13 @@ from pefourier.causes.rope import (
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.domain import Places
 from pefourier.encodings.encoding import Encoding, Floats
-from pefourier.encodings.families.rotary import Head, scaling_parameters
+from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
 from pefourier.writing.files import read_toml
 
-FARTHEST = 2**17  # rows whose fitted phases rule out readings
 SEARCHED = 2**17  # positions searched for the cost of a mistake
 SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
 SIMILAR = 1e-6  # relative tolerance for equal ratios of frequencies
@@ -113,7 +112,7 @@ class Misreading:
     def residual(self, expected: Waves, observed: Waves) -> float:
         """Return the largest difference from the observed rows in units of rounding.
 
-        Frequencies are compared first; rows are read until one differs.
+        Rows are read until one differs.
         """
         omega = self.omega
         if len(omega) != len(observed) or not np.isfinite(omega).all():
@@ -122,15 +121,6 @@ class Misreading:
             limit = np.maximum(phase_rounding(np.abs(omega), FLOAT32_EPS), LEAST)
             largest = (np.abs(omega - observed.frequency) / limit).max()
             return np.inf if self.divisor > 1 or self.angles else float(largest)
-        steps = min(observed.length, FARTHEST) // observed.repeats
-        phases = phase_rounding(np.abs(omega), 1.0)
-        tolerance = 0.05 + 2 * sqrt(2 * observed.eps) + 4 * steps * phases
-        signs = (1, -1) if observed.form and observed.form.part == "cos" else (1,)
-        rotated = omega * (observed.repeats / self.divisor)
-        errors = [np.angle(np.exp(1j * (sign * rotated - observed.frequency))) for sign in signs]
-        errors = errors if not observed.has_angles else [rotated - observed.frequency]
-        if self.angles is None and (np.abs(errors).min(axis=0) * steps > tolerance).any():
-            return np.inf
         source = replace(expected, frequency=omega, amplitude=observed.amplitude)
         return float(excess(source, observed, self.numbers(observed), stop=True)[0].max())
 
@@ -388,7 +378,7 @@ def rounded_angles(
 def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     """Yield formulas gone wrong: the ramp, the exponent, the list of factors, the length."""
     omega, length, made = sought.expected.frequency, len(sought.enc), partial(Misreading, cost=1.0)
-    d, rho, rotary, scaled_by = rope.d, rope.rho, int(rope.d * rope.partial), rope.scaled_by
+    rho, rotary, scaled_by = rope.rho, int(rope.d * rope.partial), rope.scaled_by
     if rope.scaling in ("yarn", "llama3"):
         theta = rope.unscaled.frequencies(length)
         yield made("ramp-reversed", {}, theta * (1 + 1 / scaled_by["factor"]) - omega)
@@ -397,17 +387,14 @@ def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
         for reading in sought.with_changes("ramp-parentheses", limits):
             yield replace(reading, changes={})
     names = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}
-    sizes = (*names, 2 * rotary, rotary // 2, *known_mistakes()["head-size"]["values"])
-    for size in dict.fromkeys(n for n in sizes if n > 1 and n not in {rotary, d}):
+    sizes = (*names, rope.d, 2 * rotary, rotary // 2, *known_mistakes()["head-size"]["values"])
+    for size in dict.fromkeys(n for n in sizes if n > 1 and n != rotary):
         for reading in sought.with_changes("exponent", {"rho": rho ** (rotary / size)}, 1.5):
             yield replace(reading, changes={"divisor": (rotary, names.get(size, size))})
     if rope.scaling == "none":
         for shift, text in ((1, "+ 1"), (-1, "- 1"), (0.5, "+ 0.5")):
             change: Changes = {"exponent": ("2 i / d", f"2 (i {text}) / d")}
             yield made("exponent", change, omega * rho ** (-2 * shift / rotary), cost=1.5)
-        if rope.partial < 1:
-            grid = Head(d, rho, 1.0, 1).grid()[: len(omega)]
-            yield made("partial-grid", {"divisor": (rotary, d)}, grid)
     if rope.scaling == "longrope":
         own = list_at(scaled_by, length)
         other, at = ("short", 1) if own == "long" else ("long", scaled_by["original"] + 1)
