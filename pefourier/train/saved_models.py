@@ -59,7 +59,6 @@ from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vect
 from pefourier.train.options import USUAL, Options
 from pefourier.train.run_artifacts import class_probabilities, file_of_model, threshold_of
 from pefourier.train.store import MEASURES, parse_json
-from pefourier.train.work import Note
 from pefourier.writing.files import check_suffix, label, write_whole
 from pefourier.writing.page import Page, flattened
 from pefourier.writing.text import agreeing, join, paragraph, printable
@@ -391,7 +390,7 @@ def predict_windows(
     return series, first, np.mean([class_probabilities(x, m.threshold) for m, x in logits], axis=0)
 
 
-def predict_classes(options: Options, note: Note | None = None) -> Page:
+def predict_classes(options: Options, note: Callable[[str], object] | None = None) -> Page:
     """Predict the classes of new data, write them to --out, and return the answer."""
     if options.out is None or options.predict is None or len(options.dataset) != 1:
         raise PefourierError("--predict needs new data and --out FILE.csv")
