@@ -66,8 +66,7 @@ def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> tuple[F
     omega = np.maximum(np.abs(a.frequency), np.abs(b.frequency))
     factor = max(a.factor, b.factor)
     blocks = row_blocks(n, BLOCK, len(omega))
-    odd = (b.odd_rows[b.odd_rows < n] for _ in range(stop))  # skipped if the first rows differ
-    parts = chain([np.arange(min(8, n))], odd, (np.arange(k.start, k.stop) for k in blocks))
+    parts = chain([np.arange(min(8, n))], (np.arange(k.start, k.stop) for k in blocks))
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
         observed = b.numbers(positions)

@@ -31,7 +31,6 @@ from pefourier.encodings.encoding import (
     Encoding,
     Floats,
     ShiftInvariantEncoding,
-    row_blocks,
     unit_of,
 )
 from pefourier.encodings.places import axis_columns
@@ -125,14 +124,6 @@ class Waves:
     def has_angles(self) -> bool:
         """Whether a table holds angles instead of cosines and sines."""
         return self.form is not None and self.form.part == "angles"
-
-    @cached_property
-    def odd_rows(self) -> Places:
-        """The row whose amplitudes are furthest from the factor: it rules out most readings."""
-        blocks = row_blocks(self.length, BLOCK, len(self))
-        sizes = (np.abs(self.numbers(np.arange(rows.start, rows.stop))) for rows in blocks)
-        furthest = [np.abs(size - self.factor).max(axis=1) for size in sizes]
-        return np.array([np.concatenate(furthest).argmax()])
 
     def of_pairs(self, pairs: Indices | slice) -> "Waves":
         """Return some of the pairs, or all in another order."""

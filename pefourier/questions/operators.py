@@ -11,7 +11,7 @@ head.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeGuard
 
@@ -112,26 +112,19 @@ def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, C
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
     first, second = rotated_columns(enc)
+    factor = float(enc.params.get("attention_factor", 1.0))
+    behind = np.pi / 2 if enc.name == "rope++" else 0.0
+    queries, keys = np.exp(1j * (phases - behind)), np.exp(1j * phases)
+    if enc.inverse_keys or enc.name == "fope":
+        rows = np.asarray(enc.vectors(enc.domain.x[positions]), dtype=float)
+        waves = rows[:, first] + 1j * rows[:, second]
+        if enc.name == "fope":  # sums over all frequencies
+            queries = keys = waves
+        else:  # keys shrink as queries grow
+            queries, keys = queries * np.abs(waves), keys / np.abs(waves)
     if enc.params.get("trailing"):
         first, second = (columns + head_size(enc) - enc.dim for columns in (first, second))
-    factor = float(enc.params.get("attention_factor", 1.0))
-    growing = growth(enc, positions)
-    behind = np.pi / 2 if enc.name == "rope++" else 0.0
-    queries, keys = growing * np.exp(1j * (phases - behind)), np.exp(1j * phases) / growing
-    if enc.name == "fope":
-        rows = enc.vectors(enc.domain.x[positions])  # sums over all frequencies
-        queries = keys = rows[:, first] + 1j * rows[:, second]
     return factor * queries, factor * keys, (first, second)
-
-
-def growth(enc: DeclaredEncoding, positions: Places) -> Floats:
-    """Factor (n, m) of queries in each pair, whose inverse multiplies keys (xpos)."""
-    if not enc.inverse_keys:
-        return np.ones((len(positions), len(enc.measure.frequencies)))
-    rows = np.asarray(enc.vectors(enc.domain.x[positions]), dtype=float)
-    first, second = rotated_columns(enc)
-    sizes: Floats = np.hypot(rows[:, first], rows[:, second])
-    return sizes
 
 
 def rotation_matrices(waves: Complex, pairs: Pairs, d: int) -> Floats:
@@ -224,7 +217,7 @@ class Acts:
     enc: Encoding
     positions: Places
     ahead: int = 0  # of the keys
-    scale: float = 1.0  # of the keys
+    scaled: float = 1.0  # factor of the keys
 
     @cached_property
     def entries(self) -> Floats:
@@ -232,55 +225,39 @@ class Acts:
         rows = scores(self.enc, self.positions, is_dense=True, ahead=self.ahead)
         if rows.matrices is None:
             raise ValueError("dense scores are matrices")
-        return np.moveaxis(self.scale * rows.matrices, 1, 0)
+        return np.moveaxis(self.scaled * rows.matrices, 1, 0)
 
 
 @dataclass(frozen=True)
-class KeysAhead:
-    """Keys are rotated by later positions than those of their tokens."""
+class KeysChanged:
+    """Keys, or all scores, are multiplied by a number, or keys have later positions."""
 
-    code: str = field(default="keys-ahead", init=False)
-    by: int
-
-    @property
-    def words(self) -> str:
-        """What was done."""
-        where = "ahead of" if self.by > 0 else "behind"
-        return f"keys {abs(self.by)} position(s) {where} queries"
-
-    @classmethod
-    def propose(cls, expected: Acts, observed: Acts) -> Iterator[Any]:
-        """Yield small numbers of positions that the formula covers."""
-        reach = len(expected.enc) - 1 - int(observed.positions.max())
-        yield from (cls(by) for by in AHEAD if by <= reach or expected.enc.origin == "formula")
-
-    def apply(self, expected: Acts) -> Acts:
-        """Rotate keys by later positions."""
-        return replace(expected, ahead=self.by)
-
-
-@dataclass(frozen=True)
-class KeysScaled:
-    """Keys, or all scores, are multiplied by a number."""
-
-    code: str = field(default="keys-scaled", init=False)
+    code: Literal["keys-scaled", "keys-ahead"]
     by: float
 
     @property
     def words(self) -> str:
         """What was done."""
-        return f"queries or keys multiplied by {self.by:g}"
+        if self.code == "keys-scaled":
+            return f"queries or keys multiplied by {self.by:g}"
+        return f"keys {abs(self.by)} position(s) {'ahead of' if self.by > 0 else 'behind'} queries"
 
     @classmethod
     def propose(cls, expected: Acts, observed: Acts) -> Iterator[Any]:
-        """Yield the ratio of the largest entries, to increasingly many digits."""
+        """Yield the ratio of the largest entries, to more and more digits, and small offsets."""
         a, b = expected.entries.ravel(), observed.entries.ravel()
         ratio = float(b[np.abs(a).argmax()] / (np.abs(a).max() or 1.0)) * np.sign(a.max())
-        yield from (cls(by) for by in dict.fromkeys(float(f"{ratio:.{k}g}") for k in range(1, 9)))
+        for by in dict.fromkeys(float(f"{ratio:.{k}g}") for k in range(1, 9)):
+            yield cls("keys-scaled", by)
+        reach = len(expected.enc) - 1 - int(observed.positions.max())
+        for by in AHEAD:
+            if by <= reach or expected.enc.origin == "formula":
+                yield cls("keys-ahead", by)
 
     def apply(self, expected: Acts) -> Acts:
-        """Multiply keys."""
-        return replace(expected, scale=self.by)
+        """Change the keys."""
+        changed: dict[str, Any] = {self.code.removeprefix("keys-"): self.by}
+        return replace(expected, **changed)
 
 
 def explain_scores(expected: Encoding, observed: Encoding) -> Explanation[Acts]:
@@ -290,10 +267,10 @@ def explain_scores(expected: Encoding, observed: Encoding) -> Explanation[Acts]:
 
     def agree(first: Acts, second: Acts) -> Bools:
         apart = np.abs(first.entries - second.entries).max(axis=(1, 2, 3))
-        return np.asarray(apart <= limit * max(1.0, abs(first.scale)))
+        return np.asarray(apart <= limit * max(1.0, abs(first.scaled)))
 
     acts = [Acts(enc, positions) for enc in (expected, observed)]
-    return explain(acts[0], acts[1], (KeysScaled, KeysAhead), agree)
+    return explain(acts[0], acts[1], (KeysChanged,), agree)
 
 
 def sampled_positions(last: int, count: int) -> Places:
