@@ -14,7 +14,7 @@ are tried for each row. If positions explain the rows, no difference in frequenc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,7 +218,7 @@ def describe_rows(
     ):
         return None
     outcome = replace(outcome, compared=without_vectors(outcome.compared))
-    reading = with_rows(outcome, ("second", "first")[k], rows.positions, is_known, readings)
+    reading = with_rows(outcome, SIDES[1 - k], rows.positions, is_known, readings)
     step, omega = int(rows.positions[1]), reference.frequency
     if is_whole and (rows.positions == rows.positions[0] + s).all():
         offset = {"offset": int(rows.positions[0])}
@@ -228,8 +228,7 @@ def describe_rows(
         cause = Cause("a" if k == 0 else "b", ("step",), {"positions": ("p", f"{step} p")}, below)
         return replace(reading, cause=cause)
     if is_whole and (causes := causes_of(rows.positions)):
-        expected: Literal["first", "second"] = "first" if k == 0 else "second"
-        return replace(reading, causes=causes, explained=1.0, expected=expected)
+        return replace(reading, causes=causes, explained=1.0, expected="second" if k else "first")
     return replace(reading, explained=float((is_known & ~moved).mean()))
 
 
@@ -336,7 +335,7 @@ def with_factors(outcome: Outcome, first: float, second: float) -> Outcome:
 
 PARTS = {"cos": "cosines", "sin": "sines"}
 FEW = 64  # rows that show the columns of a table
-SIDES = {"a": "second", "b": "first"}  # what was observed
+SIDES = ("first", "second")
 Pairs = tuple[Waves, Waves]
 
 
@@ -537,30 +536,19 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
         return replace(outcome, verdict="equivalent", transform={"scale": ratio})
     if part in PARTS and is_rotary:
         index = 1 if second.form and second.form.part == part else 0
-        note = finding("part-alone", table=("first", "second")[index], waves=PARTS[part])
+        note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
     if not is_rotary and outcome.verdict == "different":
         return outcome  # columns are reordered, which the numbers show
+    transform: dict[str, Any] = {"part": part} if part in PARTS else {}
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
         unsaid = replace(unsaid, compared=without_vectors(outcome.compared), positions=(run,))
-    transform = transform_of_pairs(first, second, part, is_rotary=is_rotary)
-    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
-
-
-def transform_of_pairs(
-    first: Waves, second: Waves, part: str, *, is_rotary: bool
-) -> dict[str, Any]:
-    """Describe the change between equal pairs: an offset, a part, or another order."""
-    transform: dict[str, Any] = {}
-    if offset := second.offset - first.offset:
-        transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
-    if part in PARTS:
-        transform["part"] = part
+        transform["offset"] = start if np.isfinite(offset) else "none in common"
     if is_rotary and first.has_sines_first != second.has_sines_first:
         transform["order"] = "sines before cosines"
-    return transform
+    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
 
 def are_known(first: Encoding, second: Encoding) -> bool:
@@ -575,23 +563,19 @@ def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = 
     """
     if are_known(*encodings):
         return replace(outcome, cause=settings_cause(*encodings))
-    sides: list[tuple[Literal["a", "b"], Encoding, Waves, Waves]] = [
-        ("a", encodings[0], *pairs),
-        ("b", encodings[1], *pairs[::-1]),
-    ]
-    known = [side for side in sides if side[2].is_declared]
-    for of, enc, waves, counterpart in known or sides:
-        rotation = enc if waves.is_declared else geometric_rotation(waves)
+    known = [k for k in (0, 1) if pairs[k].is_declared]
+    for k in known or (0, 1):
+        rotation = encodings[k] if known else geometric_rotation(pairs[k])
         meant = None if rotation is None else declared(rotation)
         if rotation is None or meant is None:
             continue
-        if found := find_mistakes(rotation, meant, counterpart, plain=plain):
-            expected: Literal["first", "second"] = "first" if of == "a" else "second"
-            facts: dict[str, Any] = {"causes": found, "explained": 1.0, "expected": expected}
+        if found := find_mistakes(rotation, meant, pairs[1 - k], plain=plain):
+            cause = cause_of(found, meant, "b" if k else "a")
+            facts: dict[str, Any] = {"causes": found, "expected": SIDES[k], "cause": cause}
             if found[-1].angles is not None:  # rounded angles have no frequency
-                unknown: dict[str, Any] = {SIDES[of]: None, "ratio": None}
+                unknown: dict[str, Any] = {SIDES[1 - k]: None, "ratio": None}
                 facts["pairs"] = tuple(replace(pair, **unknown) for pair in outcome.pairs)
-            return replace(outcome, cause=cause_of(found, meant, of), **facts)
+            return replace(outcome, explained=1.0, **facts)
     return outcome
 
 
