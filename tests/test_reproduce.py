@@ -14,7 +14,7 @@ from pefourier.reproduce import (
     recompute_paper,
     results_folder,
 )
-from pefourier.train.request import write_summary
+from pefourier.train.run import write_summary
 from pefourier.train.store import Store
 from pefourier.train.summary import summarize_runs
 from pefourier.writing.text import in_markdown

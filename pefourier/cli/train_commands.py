@@ -91,7 +91,7 @@ def train(
 
         output.print(plan_page(plan_training(options, print_results)))
         return
-    from pefourier.train.request import run_comparison
+    from pefourier.train.run import run_comparison
 
     def deliver(summary: "Summary") -> None:
         from pefourier.train.report import summary_page

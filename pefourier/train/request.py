@@ -1,19 +1,13 @@
 """Requests, checked before torch is loaded: arms, schedules, lengths.
 
 An encoding, scaled or unscaled, is an `Arm`. Checks that need data happen after they are read.
-
-The comparison from options to answer: `run_comparison` loads torch only after its checks.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from time import monotonic
-from typing import TYPE_CHECKING
 
 from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.loader import source_of
@@ -42,21 +36,8 @@ from pefourier.train.options import (
     Positions,
     flag_of,
 )
-from pefourier.train.store import (
-    NOT_NUMBERS,
-    Store,
-    read_configuration,
-    read_rank,
-    store_of,
-    stored_options,
-    write_json,
-)
-from pefourier.writing.files import check_suffix, reason, write_whole
-
-if TYPE_CHECKING:
-    from pefourier.train.summary import Summary
-    from pefourier.train.work import Note
-
+from pefourier.train.store import NOT_NUMBERS, read_configuration, read_rank, stored_options
+from pefourier.writing.files import check_suffix, reason
 
 AT_RMS = "@rms="
 MOST_STEPS = 10**9
@@ -291,71 +272,3 @@ def make_folder(flag: str, folder: str) -> None:
             trial.write(b"codes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise PefourierError(f"{flag} {shown(folder)}: {reason(error)}; choose another") from error
-
-
-def run_comparison(
-    options: Options,
-    deliver: Callable[[Summary], None] | None = None,
-    note: Note | None = None,
-) -> Summary | None:
-    """Train, score and compare; results are written to `out` during training.
-
-    Only one rank returns the answer. `deliver` receives it before the summary files are written,
-    which a full disk may prevent. `note` receives messages during training, one line at a time.
-    """
-    began = monotonic()
-    options = settle_options(options)  # before torch is loaded, which takes seconds
-    from pefourier.train import ensembles, work
-
-    rank, count = read_rank()
-    store = store_of(options, rank, count)
-    note = None if rank else note
-    with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
-        whole = ensembles.resolve(options, rank, count)
-        if options.minutes is not None:
-            from pefourier.train.plan import fit_into_minutes
-
-            whole = fit_into_minutes(whole, began, note)
-        result = work.train_rank(whole, note)
-        if result is not None:
-            if deliver is not None:
-                deliver(result)
-            write_summary(store, result, options.plot)
-    return result
-
-
-@contextmanager
-def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
-    """Report after Ctrl-C which results are kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if note is not None and store.path is None:
-            note("nothing is kept: use --out DIR to keep finished runs and --resume to continue")
-        elif note is not None:
-            note(f"finished runs in {store.path}: {len(store.rows())}; continue with --resume")
-        raise
-
-
-def write_summary(store: Store, result: Summary, picture: str | None = None) -> None:
-    """Write summary.json, summary.md, the figures, and the figure of --plot."""
-    if picture is None and store.path is None:
-        return
-    from pefourier.report import plot, training_figures
-    from pefourier.train.report import as_markdown
-    from pefourier.train.run_artifacts import read_traces
-    from pefourier.writing.page import plain
-
-    if picture is not None:
-        plot.save(picture, training_figures.comparison, result)
-    if store.path is None:
-        return
-    content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
-    write_json(store.path / "summary.json", content)
-    text = as_markdown(result).encode()
-    write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
-    for name in training_figures.CAPTIONS:  # from earlier options
-        (store.path / f"{name}.png").unlink(missing_ok=True)
-    traces = read_traces(store.path, result.runs)
-    for name, (draw, answers, _) in training_figures.pictures(result, traces).items():
-        plot.save(str(store.path / f"{name}.png"), draw, answers)

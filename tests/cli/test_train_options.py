@@ -11,7 +11,7 @@ TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--see
 def chosen(run, monkeypatch):
     """Return a function that parses a command line and returns the `Options` of training."""
     seen = []
-    path = "pefourier.train.request.run_comparison"
+    path = "pefourier.train.run.run_comparison"
     monkeypatch.setattr(path, lambda options, *_: seen.append(options))
 
     def typed(*arguments):

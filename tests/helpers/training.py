@@ -14,7 +14,8 @@ from pefourier.train import store, work
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.request import Schedule, run_comparison
+from pefourier.train.request import Schedule
+from pefourier.train.run import run_comparison
 from pefourier.train.store import MEASURES, Row
 
 SMALL = {

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pefourier.report import plot
 from pefourier.train.data.synthetic import draw_examples
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.statistics import Mean
 
 ENCODINGS = ("none", "sinusoidal", "rope", "mtan")

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pefourier.pages.training import read_train_folder
-from pefourier.train.request import write_summary
+from pefourier.train.run import write_summary
 from pefourier.train.store import Store
 
 

@@ -7,7 +7,7 @@ from training import SMALL
 
 from pefourier.report import plot
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 
 ARMS = ("none", "sinusoidal", "dft@rms=0.5", "rope", "t5", "learned", "shaw", "order-free")
 

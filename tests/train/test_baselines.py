@@ -8,7 +8,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import baselines
 from pefourier.train.data import load
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 
 
 def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):

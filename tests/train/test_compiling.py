@@ -13,7 +13,7 @@ from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree
 from pefourier.train.options import Options
 from pefourier.train.program import Compiler, Program, Replica, put_on_device, seconds_of_step
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 
 COMPANY = ("dft", "learned", "rope", "xpos", "t5", "tupe", "shaw", "shaw:values=true", "none")
 

@@ -11,7 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.train.ensembles import list_remarks, plan_ensembles, resolve, sizes_of_tokens
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 
 
 def test_vectors_that_do_not_vary_have_no_size_to_match(tmp_path):

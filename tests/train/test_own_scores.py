@@ -8,7 +8,7 @@ import pytest
 from training import SMALL
 
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 
 
 def written(path, rows):

@@ -11,7 +11,7 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train import model
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.saved_models import load_classifier
 
 

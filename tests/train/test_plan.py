@@ -12,7 +12,7 @@ from pefourier.train import plan, work
 from pefourier.train.ensembles import resolve
 from pefourier.train.options import Options
 from pefourier.train.plan import plan_training
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
 
 

@@ -10,7 +10,7 @@ from training import SMALL, lines
 from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.run_artifacts import file_of_model, file_of_run
 from pefourier.train.saved_models import load_models, predict_windows
 from pefourier.train.store import key_of

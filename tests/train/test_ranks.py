@@ -16,7 +16,7 @@ from training import SMALL, lines, numbers, train_aside
 from pefourier.errors import PefourierError
 from pefourier.train import store
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from training import SMALL, lines, numbers
 from pefourier.errors import PefourierError
 from pefourier.train import work
 from pefourier.train.options import Options, flag_of
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 
 
 def requested(**own):
@@ -168,7 +168,7 @@ def test_vectors_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
     with pytest.raises(PefourierError, match="No space left"):
         run_comparison(requested(out=str(tmp_path / "one"), save_models=str(tmp_path)))
     assert lines(tmp_path / "one")  # rows that fit are kept, and --resume trains their models
-    monkeypatch.setattr("pefourier.train.request.write_json", full)
+    monkeypatch.setattr("pefourier.train.run.write_json", full)
     task = ["--dataset", "order:count=40,length=4", "--epochs", 1, "--seeds", 1, "--quiet"]
     stated = run("train", *task, "-e", "dft", "--out", tmp_path / "two")
     assert (stated.status, "P / R / F1" in stated.out) == (2, True)

@@ -13,7 +13,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import saved_models
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.run_artifacts import file_of_model, file_of_run, name_of_run
 from pefourier.train.saved_models import load_classifier, save_model
 from pefourier.train.store import key_of

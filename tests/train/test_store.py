@@ -11,7 +11,7 @@ from training import SMALL, line, lines
 from pefourier.errors import PefourierError
 from pefourier.train import store
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
 
 CONFIG = {"dataset": ["order"], "encoding": ["dft"], "stack": 4}

@@ -14,7 +14,7 @@ from training import SMALL, of_datasets, result
 from pefourier.pages.training import read_train_folder
 from pefourier.train import metrics, report, statistics, summary
 from pefourier.train.options import Options
-from pefourier.train.request import run_comparison, write_summary
+from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.statistics import TEST_TO_TRAIN, Chance
 from pefourier.train.store import Store
 

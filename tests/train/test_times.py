@@ -16,7 +16,8 @@ from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for, token_rate
 from pefourier.train.injection import WITH_TIMES, load_injection, scale_to_rms
 from pefourier.train.options import Options
-from pefourier.train.request import parse_arm, run_comparison
+from pefourier.train.request import parse_arm
+from pefourier.train.run import run_comparison
 
 T, D, HEADS, WINDOWS = SIZES.tokens, SIZES.d, SIZES.heads, 5
 SPECS = WITH_TIMES.split()

@@ -8,7 +8,7 @@ from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import parameters, resolve
 from pefourier.train.options import Options
 from pefourier.train.plan import SPREAD, plan_training
-from pefourier.train.request import run_comparison
+from pefourier.train.run import run_comparison
 from pefourier.train.statistics import detectable
 
 ROWS, SERIES = 12, 20

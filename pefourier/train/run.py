@@ -1,0 +1,91 @@
+"""The comparison from options to answer: `run_comparison` loads torch only after its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from pefourier.train.options import Options
+from pefourier.train.request import settle_options, without_new_folders
+from pefourier.train.store import (
+    Store,
+    read_rank,
+    store_of,
+    write_json,
+)
+from pefourier.writing.files import write_whole
+
+if TYPE_CHECKING:
+    from pefourier.train.summary import Summary
+    from pefourier.train.work import Note
+
+
+def run_comparison(
+    options: Options,
+    deliver: Callable[[Summary], None] | None = None,
+    note: Note | None = None,
+) -> Summary | None:
+    """Train, score and compare; results are written to `out` during training.
+
+    Only one rank returns the answer. `deliver` receives it before the summary files are written,
+    which a full disk may prevent. `note` receives messages during training, one line at a time.
+    """
+    began = monotonic()
+    options = settle_options(options)  # before torch is loaded, which takes seconds
+    from pefourier.train import ensembles, work
+
+    rank, count = read_rank()
+    store = store_of(options, rank, count)
+    note = None if rank else note
+    with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
+        whole = ensembles.resolve(options, rank, count)
+        if options.minutes is not None:
+            from pefourier.train.plan import fit_into_minutes
+
+            whole = fit_into_minutes(whole, began, note)
+        result = work.train_rank(whole, note)
+        if result is not None:
+            if deliver is not None:
+                deliver(result)
+            write_summary(store, result, options.plot)
+    return result
+
+
+@contextmanager
+def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
+    """Report after Ctrl-C which results are kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if note is not None and store.path is None:
+            note("nothing is kept: use --out DIR to keep finished runs and --resume to continue")
+        elif note is not None:
+            note(f"finished runs in {store.path}: {len(store.rows())}; continue with --resume")
+        raise
+
+
+def write_summary(store: Store, result: Summary, picture: str | None = None) -> None:
+    """Write summary.json, summary.md, the figures, and the figure of --plot."""
+    if picture is None and store.path is None:
+        return
+    from pefourier.report import plot, training_figures
+    from pefourier.train.report import as_markdown
+    from pefourier.train.run_artifacts import read_traces
+    from pefourier.writing.page import plain
+
+    if picture is not None:
+        plot.save(picture, training_figures.comparison, result)
+    if store.path is None:
+        return
+    content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
+    write_json(store.path / "summary.json", content)
+    text = as_markdown(result).encode()
+    write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
+    for name in training_figures.CAPTIONS:  # from earlier options
+        (store.path / f"{name}.png").unlink(missing_ok=True)
+    traces = read_traces(store.path, result.runs)
+    for name, (draw, answers, _) in training_figures.pictures(result, traces).items():
+        plot.save(str(store.path / f"{name}.png"), draw, answers)
