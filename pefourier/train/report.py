@@ -119,9 +119,8 @@ def fill_verdict(
     """Meaning and action of a verdict on a difference or a dataset."""
     slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
-        way = "single" if data.seeds == 1 else "seeds"
-        way = d.over if d.needed is not None else "data" if d.seeds is None else way
-        slots["more"] = fill(SENTENCES["MORE_DATA"][way], needed=d.needed, seeds=d.seeds)
+        way = d.over if d.needed is not None else "data"
+        slots["more"] = fill(SENTENCES["MORE_DATA"][way], d=d, needed=d.needed)
     filled = [fill(text, **slots) for text in verdict]
     return dict(zip(("meaning", "action"), filled, strict=True))
 

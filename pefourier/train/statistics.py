@@ -48,8 +48,6 @@ RESAMPLES = 10_000
 LEAST_UNITS = 4
 POWER = 0.8  # of detecting the difference of --find
 MOST_UNITS = 1000  # limit of the search for enough units
-SEVERAL = 4  # runs of a fold that show how much they vary
-MOST_SEEDS_NAMED = 100  # limit of the search for enough runs per fold
 LEAST_OF_CLASS = 10  # test windows; with fewer, no difference counts as detectable
 TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
 REDRAWN = 2  # tests per window above which folds count as resamples
@@ -152,7 +150,6 @@ class Difference:
     over: str  # "folds", or "runs" with a single fold
     units: int
     needed: int | None  # units that detect the difference of --find; None: no number does
-    seeds: int | None = None  # runs of each fold that detect it, if more would
 
 
 def interval(values: np.ndarray) -> Mean:
@@ -251,30 +248,6 @@ def units_needed(
     return units[place] if place < len(units) else None
 
 
-def seeds_needed(
-    runs: np.ndarray, folds: np.ndarray, find: float, chance: Chance, pair: Sequence[str] = ()
-) -> int | None:
-    """Smallest number of runs per fold with which these folds detect a difference.
-
-    More runs reduce the share of the variance between folds that comes from runs. With one run per
-    fold that share is unknown, and `SEVERAL` runs show it. None if no number of runs is enough.
-    """
-    numbers, counts = np.unique(folds, return_counts=True)
-    now, units = int(counts.min()), len(numbers)
-
-    def finds(variance: float) -> bool:
-        return chance.error(variance, units, find, pair) * detectable(units) <= find
-
-    if units < LEAST_UNITS or len(runs) < len(folds) or chance.rarest < LEAST_OF_CLASS:
-        return None
-    if now < 2:
-        return SEVERAL if finds(0.0) else None
-    within = float(np.mean([runs[folds == fold].var(ddof=1) for fold in numbers]))
-    between = max(0.0, float(fold_means(runs, folds).var(ddof=1)) - within / now)
-    more = range(now + 1, MOST_SEEDS_NAMED)
-    return next((n for n in more if finds(between + within / n)), None)
-
-
 def holm(p: Sequence[float]) -> np.ndarray:
     """Adjust p values by Holm's step-down method.
 
@@ -321,8 +294,7 @@ def compare_pairs(
         needed = units_needed(deviation, find, chance, pair)
         better = float((paired > 0).mean() + 0.5 * (paired == 0).mean())
         found = pair[1], float(units.mean()), low, high, p, p, better
-        seeds = seeds_needed(paired, chance.folds, find, chance, pair)
-        differences.append(Difference(*found, chance.over, len(units), needed, seeds))
+        differences.append(Difference(*found, chance.over, len(units), needed))
     adjusted = holm([d.p for d in differences]).tolist()
     return [replace(d, p_holm=p) for d, p in zip(differences, adjusted, strict=True)]
 

@@ -6,18 +6,14 @@ on a CPU.
 """
 
 import json
-import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.markup import escape
 
 from pefourier.errors import PefourierError
 from pefourier.train import ensembles, request, run_artifacts
@@ -57,7 +53,6 @@ class Reporter:
 
     ensembles: int  # unfinished stacks of all processes that share them
     note: Note | None = None
-    interval: float = 0.0  # seconds between two notes
 
     def __post_init__(self) -> None:
         self.after_look: Callable[[], None] = lambda: None  # called after each look
@@ -68,7 +63,7 @@ class Reporter:
         """Report the step that a stack, or a part of it, has reached."""
         self.after_look()
         moment = time.perf_counter()
-        if self.note is not None and moment - self.shown >= self.interval:
+        if self.note is not None and moment - self.shown >= LINE_EVERY:
             share = min(1.0, (self.finished + steps / self.steps) / max(self.ensembles, 1))
             minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
             self.shown = moment
@@ -76,16 +71,6 @@ class Reporter:
                 f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
                 f"{loss:.3f} · {minutes}:{seconds:02d} left"
             )
-
-
-@contextmanager
-def report_progress(ensembles: int, note: Note | None) -> Iterator[Reporter]:
-    """Yield a `Reporter` for a number of stacks: one line on a terminal, notes elsewhere."""
-    if note is None or sys.stderr is None or not sys.stderr.isatty():
-        yield Reporter(ensembles, note, LINE_EVERY)
-        return
-    with Console(stderr=True).status("training") as status:
-        yield Reporter(ensembles, lambda line: status.update(escape(line)))
 
 
 def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
@@ -99,9 +84,9 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
         for line in experiment.remarks:
             say(line)
         share = missing[experiment.rank :: experiment.ranks]
-        with report_progress(len(share), note) as reporter:
-            work = Work(experiment, group, planned, done, reporter, {*missing} - {*share})
-            work.train_share(share)
+        reporter = Reporter(len(share), note)
+        work = Work(experiment, group, planned, done, reporter, {*missing} - {*share})
+        work.train_share(share)
         if options.resume and store.path is not None:
             folders = [store.path, *store.path.glob("*/")]
             remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)

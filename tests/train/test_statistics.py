@@ -247,20 +247,3 @@ def test_much_more_is_tested_than_trained_and_a_difference_is_found():
 def test_noise_of_learners_is_distinguished_in_a_twentieth_at_most(name, folds, ratio):
     noise = simulation.rates(simulation.LEARNERS[name], folds, ratio, 0.0, 150, seed=1)[1]
     assert noise[-1] <= 0.05 + 2 * (0.05 * 0.95 / 150) ** 0.5
-
-
-def test_seeds_that_are_named_find_the_difference():
-    """With that many runs of each fold, and not with fewer, the spread between folds is enough."""
-    rng, folds = np.random.default_rng(3), np.repeat(np.arange(5), 3)
-    runs = {"a": 0.5 + rng.normal(0, 0.1, 15), "b": 0.9 + np.zeros(15)}
-    (d,) = statistics.compare_pairs(runs, [("b", "a")], Chance(folds), 0.1)
-    assert (d.needed, d.seeds > 3) == (None, True)
-    once = {name: of[::3] for name, of in runs.items()}  # a run of each fold
-    for windows, named in ((np.inf, statistics.SEVERAL), (30, None)):  # too few windows
-        chance = Chance(np.arange(5), windows=windows)
-        assert statistics.compare_pairs(once, [("b", "a")], chance, 0.1)[0].seeds == named
-    within = np.mean([runs["a"][folds == f].var(ddof=1) for f in range(5)])
-    between = max(0, statistics.fold_means(runs["a"], folds).var(ddof=1) - within / 3)
-    for n, enough in ((d.seeds, True), (d.seeds - 1, False)):
-        error = Chance(folds).error(between + within / n, 5, 0.1)
-        assert (error * statistics.detectable(5) <= 0.1) == enough
