@@ -68,6 +68,8 @@ def train(
     and regression are not supported. Without options it takes under two minutes. With --scores it
     compares the scores of your own runs in the same way.
 
+    torchrun --nproc-per-node 2 -m -- pefourier train --out runs shares the runs among processes.
+
     \b
     Example:
     pefourier train --dataset smd --data data
