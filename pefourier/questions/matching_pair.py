@@ -58,7 +58,8 @@ def load_matching_pair(
     )
     load_b = partial(load_b, grid=grid_second) if grid_second else load_b
     first = load_a()
-    check_has_grid(first, grid_second)
+    if grid_second and len(first.domain.sides) < 2:
+        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
     try:
         second = load_b()
     except PefourierError:  # source code of another size only
@@ -77,12 +78,6 @@ def load_matching_pair(
         is_fixed = kinds[0] == "name" or length is not None or bool(placing)
         second = resized_to_partner(first, second, load_b, d, is_fixed=is_fixed)
     return on_common_grid(first, second)
-
-
-def check_has_grid(first: Encoding, grid_second: Any) -> None:
-    """Raise an error if only the second has a grid."""
-    if grid_second and len(first.domain.sides) < 2:
-        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
 
 
 def load_first(source: Any, **size: Any) -> Encoding:

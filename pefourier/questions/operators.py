@@ -390,13 +390,13 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
     still_a, still_b = (np.flatnonzero(indices == p) for p in (partner, partner_b))
     if len(firsts) != len(theirs) or len(firsts) > MOST_MATCHED:
         return None
-    numbers = pair_numbers(a, firsts)
-    ends = np.array([theirs, partner_b[theirs]])
-    ways = [pair_numbers(b, rows) for rows in ends]
+    step = max(1, len(firsts) * a.diagonal.shape[1] // MATCHED)  # fewer positions of many pairs
+    own, other = ((x.diagonal + 1j * x.off_diagonal)[:, ::-step] for x in (a, b))
+    numbers, ends = own[..., firsts], np.array([theirs, partner_b[theirs]])
     differences = np.array(  # (way, theirs, own)
         [
-            [np.abs(numbers - z[..., None]).max(axis=(0, 1)) for z in pairs.transpose(2, 0, 1)]
-            for pairs in ways
+            [np.abs(numbers - other[..., row, None]).max(axis=(0, 1)) for row in rows]
+            for rows in ends
         ]
     )
     rows, columns = linear_sum_assignment(differences.min(axis=0))
@@ -408,12 +408,6 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
         partner[firsts[columns]],
     )
     return order
-
-
-def pair_numbers(scores: ScoreRows, rows: Places) -> Complex:
-    """Complex factors (3, n, m) of pairs, at fewer positions if there are many pairs."""
-    step = max(1, len(rows) * scores.diagonal.shape[1] // MATCHED)
-    return (scores.diagonal + 1j * scores.off_diagonal)[:, ::-step, rows]
 
 
 def outputs_apart(first: Encoding, second: Encoding) -> tuple[float, tuple[int, ...] | None]:

@@ -191,6 +191,7 @@ def describe_rotation(
     plain = rope.unscaled.frequencies(len(enc)) if rope else omega
     before = rope.frequencies(trained) if rope and not before_scaling else plain
     is_varying = rope and (rope.frequencies(1) != rope.frequencies(length)).any()
+    keys = sorted(scaling_parameters(params["scaling"]).keys() - {"attention_factor"})
     rotating, reach = omega != 0, window_within(window, length) or length
     head, familiar = params["d"] + unrotated, longest_familiar(omega, before, trained, window)
     return Rotation(
@@ -214,7 +215,7 @@ def describe_rotation(
         frequencies=omega[rotating],
         trained_frequencies=plain[rotating],
         precision=Losses(enc),
-        scaling_parameters=settings_of_scaling(params),
+        scaling_parameters={key: params[key] for key in keys if params.get(key) is not None},
         by_pair=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
     )
 
@@ -232,16 +233,6 @@ def effective_base(enc: DeclaredEncoding) -> float | None:
         return None
     base = float(omega[-1] ** (-rotated / 2 / (len(omega) - 1)))
     return None if isclose(base, enc.params["rho"], rel_tol=RATIO_SLACK) else base
-
-
-def settings_of_scaling(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a rotation's scaling, without the attention factor.
-
-    >>> settings_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
-    {'factor': 8.0}
-    """
-    keys = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
-    return {key: params[key] for key in sorted(keys) if params.get(key) is not None}
 
 
 def as_rotation(enc: Encoding) -> DeclaredEncoding:
